@@ -1,0 +1,251 @@
+"""XlaBuilder: programs from Python calls, checked call by call.
+
+The operations themselves are functions on the pages of ``xlakit.ops``; a builder collects what they add. Every
+instruction remembers the person's file and line, and every error is raised at the call that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+from xlakit.data.shape import ProgramShape, Shape, ShapeIndex
+from xlakit.errors import ArgumentError, Location, ShapeError
+from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
+from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.operation import Op
+from xlakit.ops.data import Parameter, parameter, tuple_
+from xlakit.ops.handle import ComputationLike, XlaOp, as_op, caller_location
+
+
+class XlaComputation:
+    """A built computation: what ``compile`` takes, and what reduce, while and others call."""
+
+    __slots__ = ("_aliases", "computation")
+
+    def __init__(self, computation: Computation, aliases: Sequence[AliasEntry] = ()) -> None:
+        self.computation = computation
+        self._aliases = tuple(aliases)
+
+    @property
+    def name(self) -> str:
+        """The computation's name."""
+        return self.computation.name
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """The shapes of parameters and result."""
+        return self.computation.program_shape
+
+    def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> HloModule:
+        """The module whose entry this computation is."""
+        return HloModule(
+            self.name,
+            self.computation,
+            replica_count=replica_count,
+            num_partitions=num_partitions,
+            input_output_alias=self._aliases,
+        )
+
+    def to_text(self) -> str:
+        """The module as HLO text."""
+        return self.to_module().to_text()
+
+    def __repr__(self) -> str:
+        return f"XlaComputation({self.name}: {self.program_shape.to_string(with_layout=False)})"
+
+
+class XlaBuilder:
+    """Collects the instructions of one computation.
+
+    Functions such as ``xlakit.add`` append to the builder that their operands belong to; those without operands
+    (``parameter``, ``constant``, ``iota``) take the builder first. Source: XlaBuilder of OpenXLA's client library.
+    """
+
+    def __init__(self, name: str = "computation") -> None:
+        self.name = name
+        self._instructions: list[Instruction] = []
+        self._names: dict[str, int] = {}
+        self._parameters: set[int] = set()
+        self._annotations = NO_ANNOTATIONS
+        self._aliases: list[AliasEntry] = []
+
+    # -- building --------------------------------------------------------------------------------
+
+    def append(self, op: Op, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
+        """Add one instruction: what every operation's function ends in. Raises ShapeError, ArgumentError."""
+        location = caller_location()
+        for operand in operands:
+            if operand.builder is not self:
+                raise ArgumentError(
+                    f"an operand of {op.opcode} belongs to another builder",
+                    operation=op.opcode,
+                    location=location,
+                    hint="pass values into a sub-computation as parameters",
+                )
+        inputs = [operand.instruction for operand in operands]
+        inferred = infer_shape(op, [i.shape for i in inputs], shape, location)
+        if isinstance(op, Parameter):
+            self._enter_parameter(op.number, location)
+        # A declared shape may carry a layout; an inferred one gets the default.
+        declared_layout = shape is not None and shape.compatible(inferred) and not shape.is_tuple
+        result = shape if declared_layout and shape is not None and shape.layout else inferred.with_default_layout()
+        instruction = Instruction(
+            op,
+            inputs,
+            result,
+            self._unique(name or op.opcode, numbered=not name),
+            annotations=self._annotated(location),
+        )
+        self._instructions.append(instruction)
+        return XlaOp(self, instruction)
+
+    def _enter_parameter(self, number: int, location: Location | None) -> None:
+        if number in self._parameters:
+            raise ShapeError(
+                f"parameter {number} is declared twice in {self.name}", operation="parameter", location=location
+            )
+        self._parameters.add(number)
+
+    def _unique(self, stem: str, *, numbered: bool) -> str:
+        count = self._names.get(stem, 0)
+        self._names[stem] = count + 1
+        return stem if count == 0 and not numbered else f"{stem}.{count + (1 if numbered else 0)}"
+
+    def _annotated(self, location: Location | None) -> Annotations:
+        given = self._annotations
+        if location is None or (given.metadata is not None and given.metadata.source_file):
+            return given
+        metadata = given.metadata or OpMetadata()
+        return replace(given, metadata=replace(metadata, source_file=location.file, source_line=location.line))
+
+    def build(self, root: XlaOp | None = None) -> XlaComputation:
+        """The computation with ``root`` as its result; by default the last operation that was added.
+
+        Raises ArgumentError where there is none, or where the parameters are not numbered 0 .. n-1.
+        """
+        if root is None and not self._instructions:
+            raise ArgumentError(f"{self.name} has no operations", hint="add one before build()")
+        if root is not None and root.builder is not self:
+            raise ArgumentError("the root belongs to another builder")
+        chosen = root.instruction if root is not None else self._instructions[-1]
+        if sorted(self._parameters) != list(range(len(self._parameters))):
+            raise ArgumentError(
+                f"{self.name} has parameters {sorted(self._parameters)}",
+                hint=f"number them 0 .. {len(self._parameters) - 1} without gaps",
+            )
+        kept = [i for i in self._instructions if i.opcode == "parameter" or i.op.has_side_effect]
+        computation = Computation.from_root(self.name, chosen, kept)
+        return XlaComputation(computation, self._aliases)
+
+    def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
+        """A computation as it is, an XlaComputation's, or one traced from a Python function.
+
+        A function is called with one handle for each of ``parameters`` and returns a handle, or a tuple of them.
+        """
+        if isinstance(source, Computation):
+            return source
+        held = getattr(source, "computation", None)
+        if isinstance(held, Computation):
+            return held
+        if not callable(source):
+            raise ArgumentError(
+                f"{source!r} is not a computation", hint="give an XlaComputation or a Python function on XlaOps"
+            )
+        return trace(source, parameters).computation
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def get_shape(self, op: XlaOp) -> Shape:
+        """The shape of an operation."""
+        return op.shape
+
+    def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
+        """The shapes of parameters and result, were the computation built now."""
+        return self.build(root).program_shape
+
+    def is_constant(self, op: XlaOp) -> bool:
+        """Whether a value depends on constants only: no parameter, no random number, no effect, no replica."""
+        stack, seen = [op.instruction], set[Instruction]()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.opcode in _NOT_CONSTANT or node.op.has_side_effect:
+                return False
+            for called in node.op.called_computations:
+                if any(i.opcode in _NOT_CONSTANT - {"parameter"} or i.op.has_side_effect for i in called.instructions):
+                    return False
+            stack.extend(node.operands)
+        return True
+
+    # -- settings for the operations that follow ---------------------------------------------------
+
+    def set_op_metadata(self, metadata: OpMetadata) -> None:
+        """Give ``metadata`` to all operations that follow."""
+        self._annotations = replace(self._annotations, metadata=metadata)
+
+    def clear_op_metadata(self) -> None:
+        """End what :meth:`set_op_metadata` began."""
+        self._annotations = replace(self._annotations, metadata=None)
+
+    @contextmanager
+    def op_metadata(self, metadata: OpMetadata) -> Generator[None]:
+        """Give ``metadata`` to the operations made inside a ``with``."""
+        with self._scoped(replace(self._annotations, metadata=metadata)):
+            yield
+
+    @contextmanager
+    def sharding(self, sharding: Sharding | None) -> Generator[None]:
+        """Give a sharding to the operations made inside a ``with``."""
+        with self._scoped(replace(self._annotations, sharding=sharding)):
+            yield
+
+    @contextmanager
+    def frontend_attributes(self, attributes: Mapping[str, str]) -> Generator[None]:
+        """Give frontend attributes to the operations made inside a ``with``."""
+        with self._scoped(replace(self._annotations, frontend_attributes=tuple(attributes.items()))):
+            yield
+
+    @contextmanager
+    def _scoped(self, annotations: Annotations) -> Generator[None]:
+        before, self._annotations = self._annotations, annotations
+        try:
+            yield
+        finally:
+            self._annotations = before
+
+    def setup_alias(
+        self, output_index: ShapeIndex, parameter_number: int, parameter_index: ShapeIndex, *, must: bool = False
+    ) -> None:
+        """Let an output share its buffer with a parameter. Source: XlaBuilder::SetUpAlias."""
+        self._aliases.append(AliasEntry(tuple(output_index), parameter_number, tuple(parameter_index), must))
+
+    def __repr__(self) -> str:
+        return f"<XlaBuilder {self.name}: {len(self._instructions)} instructions>"
+
+
+_NOT_CONSTANT = frozenset(
+    {"parameter", "rng", "rng-get-and-update-state", "replica-id", "partition-id", "infeed", "recv", "custom-call"}
+    | {"all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
+)
+
+
+def trace(function: Callable[..., Any], parameters: Sequence[Shape], name: str = "") -> XlaComputation:
+    """The computation that a Python function on handles builds, for these parameter shapes.
+
+    The function may return a handle, a number, or a (nested) tuple of those. Raises what the function raises.
+    """
+    builder = XlaBuilder(name or getattr(function, "__name__", "").strip("<>") or "function")
+    result = function(*(parameter(builder, i, shape, f"p{i}") for i, shape in enumerate(parameters)))
+    return builder.build(_as_root(builder, result))
+
+
+def _as_root(builder: XlaBuilder, result: object) -> XlaOp:
+    if isinstance(result, (tuple, list)):
+        parts = [_as_root(builder, r) for r in cast("Sequence[object]", result)]
+        return tuple_(builder, *parts)
+    return as_op(builder, cast("XlaOp", result))

@@ -1,0 +1,1 @@
+"""What a value is: PrimitiveType, Shape, Layout, index arithmetic, Literal."""

@@ -1,0 +1,130 @@
+"""Layout: how an array lies in linear memory.
+
+Source: seed document "Shapes and layout", sections on layout, the default order and padding; the fields that HLO
+text carries today (tiles, element size, memory space, ...) are kept through round trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import ShapeError
+
+if TYPE_CHECKING:
+    from xlakit.data.shape import Shape
+
+# A tile dimension that is merged into its neighbour; it prints as "*".
+COMBINED_DIMENSION = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One level of tiling, most major dimension first; COMBINED_DIMENSION stands for ``*``."""
+
+    dimensions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return "(" + ",".join("*" if d == COMBINED_DIMENSION else str(d) for d in self.dimensions) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitConfig:
+    """How one dimension is split between memories."""
+
+    dimension: int
+    split_indices: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The order of the dimensions in memory, from the fastest varying to the slowest, and the padding.
+
+    ``minor_to_major`` is a permutation of ``0 .. rank-1``. ``padded_dimensions``, when given, has one width
+    (in elements, at least the size) for each dimension, and ``padding_value`` says what fills the gap.
+    The other fields are today's LayoutProto, carried along unchanged.
+    """
+
+    minor_to_major: tuple[int, ...]
+    padded_dimensions: tuple[int, ...] = ()
+    padding_value: float | int | None = None
+    tiles: tuple[Tile, ...] = ()
+    element_size_in_bits: int = 0
+    memory_space: int = 0
+    tail_padding_alignment_in_elements: int = 1
+    index_primitive_type: PrimitiveType | None = None
+    pointer_primitive_type: PrimitiveType | None = None
+    split_configs: tuple[SplitConfig, ...] = ()
+    physical_shape: Shape | None = None
+    dynamic_shape_metadata_prefix_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        rank = len(self.minor_to_major)
+        if sorted(self.minor_to_major) != list(range(rank)):
+            raise ShapeError(
+                f"minor_to_major {list(self.minor_to_major)} is not a permutation of 0..{rank - 1}",
+                hint="give each dimension number once, the fastest varying first",
+            )
+        if self.padded_dimensions and len(self.padded_dimensions) != rank:
+            raise ShapeError(
+                f"padded_dimensions has {len(self.padded_dimensions)} entries for rank {rank}",
+                hint="give one padded width for each dimension, or none",
+            )
+        if self.padding_value is not None and not self.padded_dimensions:
+            raise ShapeError("padding_value is given without padded_dimensions")
+
+    @staticmethod
+    def default(rank: int) -> Layout:
+        """Major to minor: the layout of every new shape (row-major for rank 2)."""
+        return _DEFAULTS[rank] if rank < len(_DEFAULTS) else Layout(tuple(range(rank - 1, -1, -1)))
+
+    @staticmethod
+    def major_to_minor(order: Sequence[int]) -> Layout:
+        """The layout whose dimensions, slowest varying first, are ``order``."""
+        return Layout(tuple(reversed(order)))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is major to minor with nothing added."""
+        return self == Layout.default(len(self.minor_to_major))
+
+    @property
+    def is_monotonic_with_dim0_major(self) -> bool:
+        """Whether the order is ``N-1 .. 0``: "dim 0 is major", row-major."""
+        return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
+
+    @property
+    def is_monotonic_with_dim0_minor(self) -> bool:
+        """Whether the order is ``0 .. N-1``: "dim 0 is minor", column-major."""
+        return self.minor_to_major == tuple(range(len(self.minor_to_major)))
+
+    def __str__(self) -> str:
+        order = ",".join(map(str, self.minor_to_major))
+        parts: list[str] = []
+        if self.tiles:
+            parts.append("T" + "".join(map(str, self.tiles)))
+        if self.tail_padding_alignment_in_elements != 1:
+            parts.append(f"L({self.tail_padding_alignment_in_elements})")
+        if self.index_primitive_type is not None:
+            parts.append(f"#({self.index_primitive_type.hlo_name})")
+        if self.pointer_primitive_type is not None:
+            parts.append(f"*({self.pointer_primitive_type.hlo_name})")
+        if self.element_size_in_bits:
+            parts.append(f"E({self.element_size_in_bits})")
+        if self.memory_space:
+            parts.append(f"S({self.memory_space})")
+        if self.split_configs:
+            parts.append("SC" + "".join(map(str, self.split_configs)))
+        if self.physical_shape is not None:
+            parts.append(f"P({self.physical_shape})")
+        if self.dynamic_shape_metadata_prefix_bytes:
+            parts.append(f"M({self.dynamic_shape_metadata_prefix_bytes})")
+        return "{" + order + (":" + "".join(parts) if parts else "") + "}"
+
+
+_DEFAULTS = tuple(Layout(tuple(range(rank - 1, -1, -1))) for rank in range(9))

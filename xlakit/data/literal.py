@@ -1,0 +1,204 @@
+"""Literal: a host value with a shape.
+
+Source: seed document "Shapes and layout", sections on layout and padding (the linear buffers), and LiteralProto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xlakit.data.index_util import padded_sizes
+from xlakit.data.layout import Layout
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import TOKEN_SHAPE, Shape, make_shape, make_tuple_shape
+from xlakit.errors import LiteralError
+
+Array = npt.NDArray[Any]
+
+
+class Literal:
+    """An array, a tuple of literals, or a token, with its shape. It does not change.
+
+    ``array`` holds the logical value (dimension 0 first), whatever the layout; the layout decides only
+    what :meth:`to_linear` gives. An array with dynamic dimensions holds the elements that are there.
+    """
+
+    __slots__ = ("_array", "elements", "shape")
+
+    def __init__(self, shape: Shape, array: Array | None = None, elements: Sequence[Literal] = ()) -> None:
+        self.shape = shape
+        self.elements = tuple(elements)
+        self._array = array
+        if shape.is_array:
+            self._array = self._checked(array)
+        elif array is not None:
+            raise LiteralError(f"a literal of shape {shape} holds no array")
+        if shape.is_tuple and [e.shape for e in self.elements] != list(shape.tuple_shapes):
+            raise LiteralError(f"the elements do not have the shapes of {shape}")
+
+    def _checked(self, array: Array | None) -> Array:
+        if array is None:
+            raise LiteralError(f"a literal of shape {self.shape} needs an array")
+        if array.dtype != self.shape.element_type.dtype:
+            raise LiteralError(f"an array of {array.dtype} does not fit {self.shape}")
+        fits = array.ndim == self.shape.rank and all(
+            size == bound or (dynamic and (size <= bound or bound < 0))
+            for size, bound, dynamic in zip(
+                array.shape, self.shape.dimensions, self.shape.dynamic_dimensions, strict=True
+            )
+        )
+        if not fits:
+            raise LiteralError(f"an array of dimensions {list(array.shape)} does not fit {self.shape}")
+        # A view shares the caller's memory only when the caller can no longer write through it.
+        if array.flags.writeable:
+            array = array.copy()
+            array.flags.writeable = False
+        return array
+
+    @property
+    def array(self) -> Array:
+        """The logical value as a read-only NumPy array; raises LiteralError for tuples and tokens."""
+        if self._array is None:
+            raise LiteralError(f"a literal of shape {self.shape} is not an array")
+        return self._array
+
+    # -- from and to NumPy and Python ------------------------------------------------------------
+
+    @staticmethod
+    def from_numpy(value: object, *, layout: Layout | None = None) -> Literal:
+        """A literal of a NumPy array or scalar, with its dtype; raises UnsupportedError for odd dtypes."""
+        array = np.asarray(value)
+        kind = PrimitiveType.from_dtype(array.dtype)
+        return Literal(make_shape(kind, array.shape, layout=layout), np.asarray(array, dtype=kind.dtype))
+
+    @staticmethod
+    def from_value(value: object, element_type: PrimitiveType | None = None) -> Literal:
+        """A literal of a Python value, a NumPy array, or a (nested) tuple of those.
+
+        Python bool, int, float and complex become PRED, S32 (S64 where it does not fit), F32 and C64, as in XLA;
+        ``element_type`` decides instead where it is given. Raises LiteralError where a value does not fit.
+        """
+        if isinstance(value, Literal):
+            return value
+        if isinstance(value, tuple):
+            return Literal.make_tuple([Literal.from_value(v, element_type) for v in value])  # pyright: ignore
+        array = np.asarray(value)
+        if element_type is None:
+            if not isinstance(value, (np.ndarray, np.generic)):
+                element_type = _python_type(array)
+            else:
+                return Literal.from_numpy(array)
+        return Literal(make_shape(element_type, array.shape), convert_exactly(array, element_type))
+
+    @staticmethod
+    def make_tuple(elements: Sequence[Literal]) -> Literal:
+        """A tuple of literals."""
+        return Literal(make_tuple_shape([e.shape for e in elements]), None, elements)
+
+    @staticmethod
+    def token() -> Literal:
+        """The token; all tokens are equal."""
+        return Literal(TOKEN_SHAPE)
+
+    def to_numpy(self) -> Any:
+        """An array (read-only), a tuple of them, or None for a token."""
+        if self.shape.is_tuple:
+            return tuple(element.to_numpy() for element in self.elements)
+        return self._array
+
+    # -- from and to linear memory ---------------------------------------------------------------
+
+    @staticmethod
+    def from_linear(shape: Shape, buffer: object) -> Literal:
+        """The literal whose linear buffer, in the shape's layout with its padding, is ``buffer``.
+
+        ``buffer`` is a one-dimensional array-like of the shape's element type. Raises LiteralError.
+        """
+        linear = np.asarray(buffer, dtype=shape.element_type.dtype).reshape(-1)
+        layout = shape.layout_or_default
+        order = layout.minor_to_major[::-1]
+        widths = padded_sizes(shape)
+        physical = tuple(widths[d] for d in order)
+        if linear.size != int(np.prod(physical, dtype=np.int64)):
+            raise LiteralError(
+                f"{shape} takes {np.prod(physical, dtype=np.int64)} elements, the buffer has {linear.size}"
+            )
+        wide = linear.reshape(physical).transpose(np.argsort(order)) if order else linear.reshape(())
+        return Literal(shape, wide[tuple(slice(0, size) for size in shape.dimensions)].copy())
+
+    def to_linear(self) -> Array:
+        """The linear buffer in the shape's layout, its padding filled with ``padding_value`` (0 by default)."""
+        layout = self.shape.layout_or_default
+        order = layout.minor_to_major[::-1]
+        array = self.array
+        if layout.padded_dimensions:
+            fill = 0 if layout.padding_value is None else layout.padding_value
+            wide = np.full(layout.padded_dimensions, fill, dtype=array.dtype)
+            wide[tuple(slice(0, size) for size in array.shape)] = array
+            array = wide
+        return np.ascontiguousarray(array.transpose(order)).reshape(-1)
+
+    def with_layout(self, layout: Layout) -> Literal:
+        """The same value laid out otherwise."""
+        return Literal(self.shape.with_layout(layout), self.array)
+
+    # -- comparison ------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Same shape (layouts apart) and the same bits, so that NaN equals itself and 0.0 differs from -0.0."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        if not self.shape.compatible(other.shape):
+            return False
+        if self.shape.is_tuple:
+            return self.elements == other.elements
+        return self._array is None or (
+            self.array.shape == other.array.shape and self.array.tobytes() == other.array.tobytes()
+        )
+
+    def __hash__(self) -> int:
+        if self._array is None:
+            return hash((self.shape.without_layout(), self.elements))
+        return hash((self.shape.without_layout(), self._array.tobytes()))
+
+    def __repr__(self) -> str:
+        if self.shape.is_array and self.shape.rank == 0:
+            return f"Literal({self.shape} {self._array})"
+        return f"Literal({self.shape})"
+
+
+def _python_type(array: Array) -> PrimitiveType:
+    kinds = {"b": PrimitiveType.PRED, "f": PrimitiveType.F32, "c": PrimitiveType.C64}
+    if array.dtype.kind in "iu":
+        fits = array.size == 0 or (int(array.min()) >= -(2**31) and int(array.max()) < 2**31)
+        return PrimitiveType.S32 if fits else PrimitiveType.from_dtype(array.dtype)
+    found = kinds.get(array.dtype.kind)
+    if found is None:
+        raise LiteralError(
+            f"no primitive type holds a Python value of {array.dtype}", hint="give numbers or a NumPy array"
+        )
+    return found
+
+
+def convert_exactly(array: Array, element_type: PrimitiveType) -> Array:
+    """``array`` in another type; integers must fit and parts must not be lost (rounding is allowed)."""
+    if element_type.is_integral or element_type is PrimitiveType.PRED:
+        if array.dtype.kind not in "biu" and PrimitiveType.from_dtype(array.dtype).is_integral is False:
+            raise LiteralError(
+                f"a value of {array.dtype} does not fit {element_type.hlo_name}", hint="convert it first"
+            )
+        bits = element_type.bit_width
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
+        if element_type is PrimitiveType.PRED:
+            low, high = 0, 1
+        wide = array.astype(object)
+        if array.size and (int(wide.min()) < low or int(wide.max()) > high):
+            raise LiteralError(f"a value lies outside {element_type.hlo_name}'s range {low}..{high}")
+    elif array.dtype.kind == "c" and not element_type.is_complex:
+        raise LiteralError(f"a complex value does not fit {element_type.hlo_name}")
+    with np.errstate(all="ignore"):
+        return array.astype(element_type.dtype)

@@ -1,0 +1,308 @@
+"""Shape and ProgramShape: what a value looks like.
+
+Source: seed document "Shapes and layout", section on terminology, notation and conventions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.data.layout import Layout
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import ShapeError
+
+# The size of a dimension of which not even a bound is known; it prints as "?".
+UNBOUNDED = -(2**63)
+_INT64_MAX = 2**63 - 1
+
+# Letters that help a reader name dimensions, by rank.
+_LETTERS = {2: ("y", "x"), 3: ("z", "y", "x"), 4: ("p", "z", "y", "x")}
+
+ShapeIndex = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An array of ``dimensions``, a tuple of ``tuple_shapes``, a token, or an opaque value.
+
+    For a bounded dynamic dimension, written ``<=10`` in HLO text, the bound is in ``dimensions`` and
+    ``dynamic_dimensions`` is true there. Both are empty for shapes that are not arrays.
+    ``layout`` is None where none is said.
+    """
+
+    element_type: PrimitiveType
+    dimensions: tuple[int, ...] = ()
+    layout: Layout | None = None
+    dynamic_dimensions: tuple[bool, ...] = ()
+    tuple_shapes: tuple[Shape, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.element_type.is_array:
+            self._check_not_array()
+            return
+        rank = len(self.dimensions)
+        if not any(self.dynamic_dimensions):
+            object.__setattr__(self, "dynamic_dimensions", (False,) * rank)
+        elif len(self.dynamic_dimensions) != rank:
+            raise ShapeError(f"{len(self.dynamic_dimensions)} dynamic marks for rank {rank}")
+        if self.tuple_shapes:
+            raise ShapeError(f"an array of {self.element_type.hlo_name} has no tuple shapes")
+        if self.layout is not None:
+            self._check_layout(self.layout)
+        self._check_sizes()
+
+    def _check_not_array(self) -> None:
+        name = self.element_type.hlo_name
+        if self.dimensions or self.dynamic_dimensions:
+            raise ShapeError(f"a shape of type {name} has no dimensions")
+        if self.layout is not None:
+            raise ShapeError(f"a shape of type {name} has no layout")
+        if self.tuple_shapes and self.element_type not in (PrimitiveType.TUPLE, PrimitiveType.BUFFER):
+            raise ShapeError(f"a shape of type {name} has no elements")
+        if self.element_type is PrimitiveType.BUFFER and len(self.tuple_shapes) != 1:
+            raise ShapeError("a buffer shape holds exactly one array shape")
+
+    def _check_layout(self, layout: Layout) -> None:
+        if len(layout.minor_to_major) != len(self.dimensions):
+            raise ShapeError(
+                f"layout {layout} orders {len(layout.minor_to_major)} dimensions, the shape has {len(self.dimensions)}"
+            )
+        for width, size in zip(layout.padded_dimensions, self.dimensions, strict=False):
+            if width < size:
+                raise ShapeError(f"padded width {width} is less than the dimension's size {size}")
+
+    def _check_sizes(self) -> None:
+        total = 1
+        for size, dynamic in zip(self.dimensions, self.dynamic_dimensions, strict=True):
+            if size == UNBOUNDED and dynamic:
+                continue
+            if size < 0:
+                raise ShapeError(f"dimension size {size} is negative")
+            total *= max(size, 1)
+        # Zero-sized dimensions do not excuse the others: index arithmetic multiplies them all.
+        if total * self.element_type.byte_width > _INT64_MAX:
+            raise ShapeError(
+                f"{self.element_type.hlo_name}[{','.join(map(str, self.dimensions))}] has more bytes than int64 counts"
+            )
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def is_array(self) -> bool:
+        """Whether this is an array (a scalar is one of rank 0)."""
+        return self.element_type.is_array
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple."""
+        return self.element_type is PrimitiveType.TUPLE
+
+    @property
+    def is_token(self) -> bool:
+        """Whether this is a token."""
+        return self.element_type is PrimitiveType.TOKEN
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether this is an array of rank 0."""
+        return self.is_array and not self.dimensions
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a dimension, here or in a tuple's elements, is dynamic."""
+        return any(self.dynamic_dimensions) or any(s.is_dynamic for s in self.tuple_shapes)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        if not self.is_array:
+            raise ShapeError(f"{self} has no rank; only arrays have one")
+        return len(self.dimensions)
+
+    @property
+    def true_rank(self) -> int:
+        """The number of dimensions whose size is greater than 1."""
+        return sum(1 for size in self.dimensions if size > 1 or size == UNBOUNDED)
+
+    @property
+    def dimension_letters(self) -> tuple[str, ...]:
+        """The customary letters (y, x; z, y, x; p, z, y, x), or the numbers for other ranks."""
+        return _LETTERS.get(self.rank) or tuple(map(str, range(self.rank)))
+
+    def dimension_number(self, dimension: int) -> int:
+        """A dimension number in ``0 .. rank-1``; negative numbers count from the end, as in Python."""
+        if not -self.rank <= dimension < self.rank:
+            raise ShapeError(
+                f"dimension {dimension} is out of range for {self}",
+                hint=f"give a number from {-self.rank} to {self.rank - 1}" if self.rank else "a scalar has none",
+            )
+        return dimension % self.rank
+
+    def dimension(self, number: int) -> int:
+        """The size (or bound) of a dimension; negative numbers count from the end."""
+        return self.dimensions[self.dimension_number(number)]
+
+    @property
+    def num_elements(self) -> int:
+        """How many elements an array has; for dynamic dimensions the bound counts."""
+        if not self.is_array:
+            raise ShapeError(f"{self} is not an array and has no element count")
+        if UNBOUNDED in self.dimensions:
+            raise ShapeError(f"{self} has an unbounded dimension and no element count")
+        return math.prod(self.dimensions)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the value with unpacked elements, tuples summed; tokens and opaque values take none."""
+        if self.is_array:
+            return self.num_elements * self.element_type.byte_width
+        return sum(shape.byte_size for shape in self.tuple_shapes)
+
+    @property
+    def layout_or_default(self) -> Layout:
+        """The layout, or major to minor where none is said."""
+        return self.layout if self.layout is not None else Layout.default(self.rank)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def at(self, index: Sequence[int]) -> Shape:
+        """The shape inside nested tuples at a ShapeIndex; ``()`` is the whole."""
+        shape = self
+        for position in index:
+            if not shape.is_tuple or not 0 <= position < len(shape.tuple_shapes):
+                raise ShapeError(f"{self} has nothing at index {{{','.join(map(str, index))}}}")
+            shape = shape.tuple_shapes[position]
+        return shape
+
+    def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
+        """Every shape that is not a tuple, with its index, in order."""
+        stack: list[tuple[ShapeIndex, Shape]] = [((), self)]
+        while stack:
+            index, shape = stack.pop()
+            if not shape.is_tuple:
+                yield index, shape
+                continue
+            stack.extend(((*index, i), shape.tuple_shapes[i]) for i in range(len(shape.tuple_shapes) - 1, -1, -1))
+
+    # -- other shapes made from it ---------------------------------------------------------------
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        """The same array with another layout."""
+        return replace(self, layout=layout)
+
+    def with_default_layout(self) -> Shape:
+        """The same shape, every array in it laid out major to minor."""
+        if self.is_array:
+            return replace(self, layout=Layout.default(self.rank))
+        return replace(self, tuple_shapes=tuple(s.with_default_layout() for s in self.tuple_shapes))
+
+    def without_layout(self) -> Shape:
+        """The same shape with no layout said anywhere."""
+        if self.is_array:
+            return self if self.layout is None else replace(self, layout=None)
+        return replace(self, tuple_shapes=tuple(s.without_layout() for s in self.tuple_shapes))
+
+    def with_element_type(self, element_type: PrimitiveType) -> Shape:
+        """The same dimensions and layout, another element type."""
+        return self if element_type is self.element_type else replace(self, element_type=element_type)
+
+    def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
+        """The same element type, other dimensions, no layout."""
+        return Shape(self.element_type, tuple(dimensions), None, tuple(dynamic))
+
+    # -- comparison ------------------------------------------------------------------------------
+
+    def compatible(self, other: Shape) -> bool:
+        """Equality without layouts (dynamic marks count)."""
+        return self.without_layout() == other.without_layout()
+
+    def same_dimensions(self, other: Shape) -> bool:
+        """Whether both are arrays of the same sizes, whatever their element types and dynamic marks."""
+        return self.is_array and other.is_array and self.dimensions == other.dimensions
+
+    def to_string(self, *, with_layout: bool = True) -> str:
+        """HLO text: ``f32[2,<=3]{1,0}``, ``(f32[], token[])``."""
+        if self.element_type is PrimitiveType.TUPLE:
+            return "(" + self._join_elements(with_layout) + ")"
+        if self.element_type is PrimitiveType.BUFFER:
+            return f"b({self.tuple_shapes[0].to_string(with_layout=with_layout)})"
+        sizes = ",".join(
+            "?" if d and n == UNBOUNDED else f"<={n}" if d else str(n)
+            for n, d in zip(self.dimensions, self.dynamic_dimensions, strict=True)
+        )
+        text = f"{self.element_type.hlo_name}[{sizes}]"
+        if with_layout and self.layout is not None and (self.dimensions or not self.layout.is_default):
+            text += str(self.layout)
+        return text
+
+    def _join_elements(self, with_layout: bool) -> str:
+        # XLA numbers every fifth element of a long tuple for the reader.
+        parts: list[str] = []
+        for number, shape in enumerate(self.tuple_shapes):
+            mark = f"/*index={number}*/" if number and number % 5 == 0 else ""
+            parts.append(mark + shape.to_string(with_layout=with_layout))
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    __repr__ = __str__
+
+
+def make_shape(
+    element_type: PrimitiveType | object,
+    dimensions: Sequence[int] = (),
+    *,
+    dynamic_dimensions: Sequence[bool] = (),
+    layout: Layout | Sequence[int] | None = None,
+) -> Shape:
+    """An array shape, as ShapeUtil::MakeShape makes it: dimensions in ascending order of their number.
+
+    ``element_type`` is a PrimitiveType or anything NumPy takes as a dtype. ``layout`` is a Layout or a
+    minor_to_major order; the default is major to minor. Raises ShapeError.
+    Source: seed document "Shapes and layout".
+    """
+    kind = element_type if isinstance(element_type, PrimitiveType) else PrimitiveType.from_dtype(element_type)
+    sizes = tuple(int(size) for size in dimensions)
+    chosen = layout if isinstance(layout, Layout) else Layout(tuple(layout)) if layout is not None else None
+    return Shape(kind, sizes, chosen or Layout.default(len(sizes)), tuple(dynamic_dimensions))
+
+
+def make_tuple_shape(shapes: Sequence[Shape]) -> Shape:
+    """A tuple of shapes; tuples nest."""
+    return Shape(PrimitiveType.TUPLE, tuple_shapes=tuple(shapes))
+
+
+TOKEN_SHAPE = Shape(PrimitiveType.TOKEN)
+OPAQUE_SHAPE = Shape(PrimitiveType.OPAQUE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramShape:
+    """The parameters and the result of a computation."""
+
+    parameters: tuple[Shape, ...]
+    result: Shape
+    parameter_names: tuple[str, ...] = ()
+
+    def compatible(self, other: ProgramShape) -> bool:
+        """Equality without layouts and names."""
+        return (
+            len(self.parameters) == len(other.parameters)
+            and all(a.compatible(b) for a, b in zip(self.parameters, other.parameters, strict=True))
+            and self.result.compatible(other.result)
+        )
+
+    def to_string(self, *, with_layout: bool = True) -> str:
+        """HLO text: ``(x: f32[2]) -> f32[]``."""
+        names = self.parameter_names or ("",) * len(self.parameters)
+        parts = [
+            (f"{name}: " if name else "") + shape.to_string(with_layout=with_layout)
+            for name, shape in zip(names, self.parameters, strict=True)
+        ]
+        return f"({', '.join(parts)}) -> {self.result.to_string(with_layout=with_layout)}"
+
+    def __str__(self) -> str:
+        return self.to_string()

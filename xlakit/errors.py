@@ -1,0 +1,128 @@
+"""Every error that xlakit raises.
+
+An error says what broke (``rule``), where (``operation``, ``shapes``, ``location``) and what to do
+(``hint``). The page that finds a fault knows only the rule; whoever knows more adds it with
+:meth:`XlakitError.at` on the way up, so no page repeats the wording of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+
+class Location(NamedTuple):
+    """A place in somebody's file, counted from 1; ``column`` is 0 where only the line is known."""
+
+    file: str
+    line: int
+    column: int = 0
+
+    def __str__(self) -> str:
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}"
+
+
+class XlakitError(Exception):
+    """The base of all errors that a person's program, file or command can cause."""
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        operation: str = "",
+        shapes: Sequence[object] = (),
+        hint: str = "",
+        location: Location | None = None,
+    ) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        self.operation = operation
+        self.shapes = tuple(str(shape) for shape in shapes)
+        self.hint = hint
+        self.location = location
+
+    def at(
+        self,
+        *,
+        operation: str = "",
+        shapes: Sequence[object] = (),
+        location: Location | None = None,
+        hint: str = "",
+    ) -> Self:
+        """Add what the raiser did not know; what is already said stays."""
+        self.operation = self.operation or operation
+        self.shapes = self.shapes or tuple(str(shape) for shape in shapes)
+        self.location = self.location or location
+        self.hint = self.hint or hint
+        return self
+
+    def __str__(self) -> str:
+        head = f"{self.operation}: {self.rule}" if self.operation else self.rule
+        lines = [head]
+        if self.shapes:
+            lines.append(f"  operands: {', '.join(self.shapes)}")
+        if self.location is not None:
+            lines.append(f"  at: {self.location}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ShapeError(XlakitError, ValueError):
+    """A shape, layout, index or attribute breaks a rule of the language."""
+
+
+class LiteralError(XlakitError, ValueError):
+    """A value does not fit its shape or type."""
+
+
+class VerificationError(XlakitError, ValueError):
+    """A module, computation or instruction is not well formed."""
+
+
+class UnsupportedError(XlakitError, NotImplementedError):
+    """Legal, but not done by xlakit; ``docs/support.md`` lists these."""
+
+
+class ArgumentError(XlakitError, TypeError):
+    """A call was given arguments of the wrong number, type, shape or value."""
+
+
+class ExecutionError(XlakitError, RuntimeError):
+    """A program could not go on while it ran."""
+
+
+class DeadlockError(ExecutionError):
+    """Replicas, feeds or channels wait for each other and none can go on."""
+
+
+class ResourceError(ExecutionError):
+    """A program needs more memory than it may have."""
+
+
+class FormatError(XlakitError, ValueError):
+    """A proto, bytecode or file is not what it claims to be."""
+
+
+class ParseError(FormatError):
+    """Text that is not HLO: shows the line, a caret under the column, and what was expected."""
+
+    def __init__(self, rule: str, *, source: str, offset: int, name: str = "<text>", hint: str = "") -> None:
+        start = source.rfind("\n", 0, offset) + 1
+        end = source.find("\n", offset)
+        line = source[start:] if end < 0 else source[start:end]
+        self.line = source.count("\n", 0, start) + 1
+        self.column = offset - start + 1
+        self.text = line
+        super().__init__(rule, hint=hint, location=Location(name, self.line, self.column))
+
+    def __str__(self) -> str:
+        # A dump can have lines of a megabyte: show a window around the column.
+        left = max(0, self.column - 1 - 60)
+        window = self.text[left : left + 120].replace("\t", " ")
+        caret = " " * (self.column - 1 - left) + "^"
+        lines = [f"{self.location}: {self.rule}", f"  {window}", f"  {caret}"]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)

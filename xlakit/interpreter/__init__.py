@@ -1,0 +1,1 @@
+"""Runs a program by the meaning on the op pages, with NumPy: the reference for everything else."""

@@ -1,0 +1,209 @@
+"""Evaluating computations: each instruction's meaning in order, values freed after their last use.
+
+A computation is turned once into a plan (a flat list of steps over numbered slots). Computations on scalars that
+reduce, map, sort or scatter call are run on whole arrays at a time where every instruction in them is pointwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ExecutionError, ResourceError, XlakitError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Array, Value
+
+if TYPE_CHECKING:
+    from xlakit.interpreter.world import Device
+    from xlakit.ir.attributes import ReplicaGroups
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One instruction: which slots hold its operands, and which are not needed after it."""
+
+    instruction: Instruction
+    evaluate: Callable[..., Value]
+    operands: tuple[int, ...]
+    release: tuple[int, ...]
+    parameter: int  # -1 for anything but a parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A computation ready to run."""
+
+    steps: tuple[Step, ...]
+    root: int
+    is_pointwise: bool
+
+
+def make_plan(computation: Computation) -> Plan:
+    """Number the values of a computation; leave out what neither the result nor an effect needs."""
+    live: set[Instruction] = set()
+    for instruction in reversed(computation.instructions):
+        needed = instruction is computation.root or instruction in live or instruction.op.has_side_effect
+        if needed:
+            live.add(instruction)
+            live.update(instruction.operands)
+    order = [i for i in computation.instructions if i in live]
+    slots = {instruction: slot for slot, instruction in enumerate(order)}
+    last_use: dict[int, int] = {}
+    for slot, instruction in enumerate(order):
+        for operand in instruction.operands:
+            last_use[slots[operand]] = slot
+    root = slots[computation.root]
+    releases: list[list[int]] = [[] for _ in order]
+    for value, user in last_use.items():
+        if value != root:
+            releases[user].append(value)
+    steps = tuple(
+        Step(
+            instruction,
+            instruction.op.evaluate,
+            tuple(slots[o] for o in instruction.operands),
+            tuple(releases[slot]),
+            instruction.op.number if instruction.opcode == "parameter" else -1,  # pyright: ignore
+        )
+        for slot, instruction in enumerate(order)
+    )
+    return Plan(steps, root, all(i.op.pointwise or i.opcode == "parameter" for i in order))
+
+
+class Context:
+    """What the meaning of an operation sees of the running program: xlakit.ir.operation.Evaluation."""
+
+    __slots__ = ("device", "instruction")
+
+    def __init__(self, device: Device, instruction: Instruction) -> None:
+        self.device = device
+        self.instruction = instruction
+
+    @property
+    def shape(self) -> Shape:
+        """The declared shape of the instruction that runs."""
+        return self.instruction.shape
+
+    @property
+    def replica_id(self) -> int:
+        """The replica that runs it."""
+        return self.device.replica_id
+
+    @property
+    def partition_id(self) -> int:
+        """The partition that runs it."""
+        return self.device.partition_id
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas run the program."""
+        return self.device.world.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions run the program."""
+        return self.device.world.num_partitions
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The random numbers of the executable on this device."""
+        return self.device.rng
+
+    def call(self, computation: Computation, *arguments: Value) -> Value:
+        """Run a computation."""
+        return run(self.device, computation, arguments)
+
+    def apply(self, computation: Computation, *arrays: Array) -> tuple[Array, ...]:
+        """Run a computation on scalars for every element of arrays that broadcast against each other."""
+        dimensions = np.broadcast_shapes(*(a.shape for a in arrays))
+        plan = self.device.world.plan(computation)
+        if plan.is_pointwise:
+            result = run_plan(self.device, plan, arrays)
+            leaves: Sequence[Array] = result if isinstance(result, tuple) else (result,)  # pyright: ignore
+            return tuple(np.broadcast_to(leaf, dimensions) for leaf in leaves)
+        return self._apply_one_by_one(plan, computation, arrays, dimensions)
+
+    def _apply_one_by_one(
+        self, plan: Plan, computation: Computation, arrays: Sequence[Array], dimensions: tuple[int, ...]
+    ) -> tuple[Array, ...]:
+        result = computation.root.shape
+        shapes = result.tuple_shapes if result.is_tuple else (result,)
+        outputs = tuple(np.empty(dimensions, dtype=s.element_type.dtype) for s in shapes)
+        wide = [np.broadcast_to(a, dimensions) for a in arrays]
+        for index in np.ndindex(*dimensions):
+            value = run_plan(self.device, plan, [np.asarray(a[index]) for a in wide])
+            for output, leaf in zip(outputs, value if isinstance(value, tuple) else (value,), strict=True):  # pyright: ignore
+                output[index] = leaf
+        return outputs
+
+    def exchange(
+        self, groups: ReplicaGroups, payload: Value, *, has_channel: bool = False, use_global_device_ids: bool = False
+    ) -> tuple[list[Value], int]:
+        """Meet the other members of this device's group."""
+        return self.device.exchange(
+            self.instruction, groups, payload, has_channel=has_channel, use_global_device_ids=use_global_device_ids
+        )
+
+    def permute(self, pairs: Sequence[tuple[int, int]], payload: Value, *, has_channel: bool = False) -> Value | None:
+        """Send a value along source-target pairs; what arrived, or None."""
+        return self.device.permute(self.instruction, pairs, payload, has_channel=has_channel)
+
+    def infeed(self, shape: Shape) -> Value:
+        """The next value of this device's infeed queue."""
+        return self.device.infeed(self.instruction, shape)
+
+    def outfeed(self, value: Value) -> None:
+        """Append to this device's outfeed queue."""
+        self.device.outfeed(self.instruction, value)
+
+    def send(self, channel_id: int, value: Value, *, is_host_transfer: bool) -> None:
+        """Put a value into a channel."""
+        self.device.send(self.instruction, channel_id, value, is_host_transfer=is_host_transfer)
+
+    def recv(self, channel_id: int, *, is_host_transfer: bool) -> Value:
+        """Take a value out of a channel, waiting for it."""
+        return self.device.recv(self.instruction, channel_id, is_host_transfer=is_host_transfer)
+
+    def custom_call(self, target: str) -> Callable[..., Value]:
+        """The Python function registered under a name."""
+        return self.device.world.custom_call(target)
+
+
+def run(device: Device, computation: Computation, arguments: Sequence[Value]) -> Value:
+    """The result of a computation on a device."""
+    return run_plan(device, device.world.plan(computation), arguments)
+
+
+def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
+    """The result of a plan; an error says which instruction it came from."""
+    values: list[Any] = [None] * len(plan.steps)
+    context = Context(device, plan.steps[plan.root].instruction)
+    step = plan.steps[0]
+    try:
+        for slot, step in enumerate(plan.steps):
+            if step.parameter >= 0:
+                values[slot] = arguments[step.parameter]
+                continue
+            context.instruction = step.instruction
+            values[slot] = step.evaluate(context, *[values[i] for i in step.operands])
+            for dead in step.release:
+                values[dead] = None
+    except XlakitError as error:
+        raise _placed(error, step.instruction) from error.__cause__
+    except MemoryError:
+        raise _placed(ResourceError("not enough memory for the result"), step.instruction) from None
+    except RecursionError:
+        raise _placed(ExecutionError("computations call each other too deeply"), step.instruction) from None
+    return values[plan.root]
+
+
+def _placed(error: XlakitError, instruction: Instruction) -> XlakitError:
+    return error.at(
+        operation=f"{instruction.opcode} '{instruction.name}'",
+        shapes=[o.shape for o in instruction.operands],
+        location=instruction.location,
+    )

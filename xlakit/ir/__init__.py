@@ -1,0 +1,1 @@
+"""What a program is: Instruction, Computation, Module, and the verifier."""

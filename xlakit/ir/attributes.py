@@ -1,0 +1,300 @@
+"""The structured values that instructions carry as attributes.
+
+Source: the messages of the same names in ``xla_data.proto`` and ``hlo.proto``. They are plain values: how they
+print and parse is told once for each format, in ``xlakit.formats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xlakit.errors import ShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """One dimension of a moving window; sizes and paddings count elements."""
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    window_dilation: int = 1
+    base_dilation: int = 1
+    window_reversal: bool = False
+
+    @property
+    def dilated_size(self) -> int:
+        """The extent of the window with its holes."""
+        return (self.size - 1) * self.window_dilation + 1 if self.size > 0 else 0
+
+    def padded_base(self, base: int) -> int:
+        """The extent of a base of ``base`` elements with its holes and its padding."""
+        dilated = (base - 1) * self.base_dilation + 1 if base > 0 else 0
+        return dilated + self.padding_low + self.padding_high
+
+    def output_size(self, base: int) -> int:
+        """How many valid placements the window has over ``base`` elements."""
+        room = self.padded_base(base) - self.dilated_size
+        return 0 if room < 0 or self.padded_base(base) <= 0 else room // self.stride + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a convolution, a reduce-window or a select-and-scatter."""
+
+    dimensions: tuple[WindowDimension, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingDimension:
+    """Padding of one dimension: at both edges (may be negative) and between elements."""
+
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDimension:
+    """``[start:limit:stride]`` of one dimension."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionDimensionNumbers:
+    """Which dimension of input, kernel and output is which (``dim_labels=b01f_01io->b01f``)."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+    @staticmethod
+    def default(spatial: int) -> ConvolutionDimensionNumbers:
+        """Batch, feature, spatial for input and output; output feature, input feature, spatial for the kernel."""
+        dims = tuple(range(2, spatial + 2))
+        return ConvolutionDimensionNumbers(0, 1, dims, 1, 0, dims, 0, 1, dims)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """The groups of a collective, as a list of lists, an iota form, or mesh axes.
+
+    ``groups`` is always the expanded list; the other fields remember the compact form that it was written in.
+    An empty list means one group of all.
+    """
+
+    groups: tuple[tuple[int, ...], ...] = ()
+    iota: IotaTileAssignment | None = None
+    mesh: Mesh | None = None
+    mesh_axes: tuple[AxisRef, ...] = ()
+
+    @staticmethod
+    def from_lists(groups: Sequence[Sequence[int]]) -> ReplicaGroups:
+        """Groups given as lists of ids."""
+        return ReplicaGroups(tuple(tuple(int(i) for i in group) for group in groups))
+
+    @staticmethod
+    def from_iota(iota: IotaTileAssignment) -> ReplicaGroups:
+        """Groups given as ``[groups,size]<=[dims]T(perm)``."""
+        rows = iota.devices().reshape(iota.dimensions)
+        return ReplicaGroups(tuple(tuple(int(i) for i in row) for row in rows), iota)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaTileAssignment:
+    """``[dimensions]<=[reshape_dims]T(transpose_perm)``: device ids as a transposed iota."""
+
+    dimensions: tuple[int, ...]
+    reshape_dims: tuple[int, ...]
+    transpose_perm: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sorted(self.transpose_perm) != list(range(len(self.reshape_dims))):
+            raise ShapeError(f"T({','.join(map(str, self.transpose_perm))}) does not permute {list(self.reshape_dims)}")
+        if min((*self.dimensions, *self.reshape_dims), default=1) <= 0:
+            raise ShapeError("an iota assignment has sizes of at least 1")
+        if math.prod(self.dimensions) != math.prod(self.reshape_dims):
+            raise ShapeError(f"{list(self.dimensions)} and {list(self.reshape_dims)} do not have the same product")
+        if math.prod(self.dimensions) > 1 << 24:
+            raise ShapeError("an iota assignment names more than 2^24 devices")
+
+    def devices(self) -> np.ndarray:
+        """The device ids, flat, in order."""
+        ids = np.arange(math.prod(self.reshape_dims), dtype=np.int64)
+        return ids.reshape(self.reshape_dims).transpose(self.transpose_perm).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A named device mesh; ``device_ids`` is empty for the iota order, or ``iota`` says a transposed one."""
+
+    axes: tuple[tuple[str, int], ...] = ()
+    device_ids: tuple[int, ...] = ()
+    iota: IotaTileAssignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRef:
+    """A mesh axis by its position, or ``(pre_size, size)`` of a part of one."""
+
+    mesh_axis_index: int
+    sub_axis: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSharding:
+    """A sharding in terms of a mesh's axes; each dimension has its axes and whether it is closed."""
+
+    mesh: Mesh
+    dim_shardings: tuple[tuple[tuple[AxisRef, ...], bool], ...] = ()
+    replicated_axes: tuple[AxisRef, ...] = ()
+    unreduced_axes: tuple[AxisRef, ...] = ()
+    manual_axes: tuple[AxisRef, ...] = ()
+    reduction_op: str = "SUM"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How a value is split over devices. ``kind`` is a name of OpSharding.Type.
+
+    TUPLE has ``elements``; OTHER has ``tile_dimensions`` and ``devices`` (or ``iota``), ``last_tile_dims`` kinds
+    for its subgroups; MAXIMAL has one device.
+    """
+
+    kind: str
+    tile_dimensions: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    iota: IotaTileAssignment | None = None
+    replicate_on_last_tile_dim: bool = False
+    last_tile_dims: tuple[str, ...] = ()
+    elements: tuple[Sharding, ...] = ()
+    metadata: tuple[OpMetadata, ...] = ()
+    shard_group: tuple[str, int] | None = None
+    named: NamedSharding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpMetadata:
+    """Where an instruction came from. Lines and columns count from 1, 0 is unknown."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    source_end_line: int = 0
+    source_column: int = 0
+    source_end_column: int = 0
+    profile_type: tuple[int, ...] = ()
+    deduplicated_name: str = ""
+    stack_frame_id: int = 0
+    scheduling_name: str = ""
+    payload: str = ""
+    size_of_generated_code_in_bytes: int = 0
+    size_of_memory_working_set_in_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOperandAliasing:
+    """An output (by its ShapeIndex) that shares the buffer of an operand (by number and ShapeIndex)."""
+
+    output_index: tuple[int, ...]
+    operand_number: int
+    operand_index: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAccuracy:
+    """The accuracy asked of a unary function: a mode (DEFAULT, HIGHEST) or tolerances."""
+
+    mode: str = "DEFAULT"
+    tolerance: tuple[float, float, int] | None = None  # atol, rtol, ulps
+
+
+@dataclass(frozen=True, slots=True)
+class SparsitySide:
+    """Structured sparsity of one operand of a convolution."""
+
+    num_non_zero: int = 0
+    block_size: int = 0
+    dimension: int = 0
+    stride: int = 0
+    idx: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SparsityConfig:
+    """Structured sparsity of a convolution's operands."""
+
+    lhs: SparsitySide | None = None
+    rhs: SparsitySide | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalValue:
+    """Which values of the original program an instruction holds: (ShapeIndex, (name, ShapeIndex) or None)."""
+
+    elements: tuple[tuple[tuple[int, ...], tuple[str, tuple[int, ...]] | None], ...] = ()
+    is_synthetic_call: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What any instruction may carry beside its operation; none of it changes the result."""
+
+    metadata: OpMetadata | None = None
+    sharding: Sharding | None = None
+    frontend_attributes: tuple[tuple[str, str], ...] = ()
+    backend_config: str = ""
+    statistics: tuple[tuple[str, float], ...] = ()
+    statistics_visualized: int = 0
+    origin: OriginalValue | None = None
+    parameter_replication: tuple[bool, ...] = ()
+
+
+NO_ANNOTATIONS = Annotations()
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrames:
+    """The tables at the top of a module that stack_frame_id of the metadata points into (ids count from 1).
+
+    A file location is (file_name_id, function_name_id, line, end_line, column, end_column);
+    a stack frame is (file_location_id, parent_frame_id), 0 meaning no parent.
+    """
+
+    file_names: tuple[str, ...] = ()
+    function_names: tuple[str, ...] = ()
+    file_locations: tuple[tuple[int, int, int, int, int, int], ...] = ()
+    stack_frames: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasEntry:
+    """An output that shares its buffer with a parameter; ``must`` is false for may-alias."""
+
+    output_index: tuple[int, ...]
+    parameter_number: int
+    parameter_index: tuple[int, ...]
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BufferDonor:
+    """A parameter's buffer that the program may reuse."""
+
+    parameter_number: int
+    parameter_index: tuple[int, ...] = field(default=())

@@ -1,0 +1,192 @@
+"""The enumerations that attributes choose from: XLA's names and numbers, and how HLO text spells them."""
+
+from __future__ import annotations
+
+import enum
+from typing import Self
+
+from xlakit.errors import ShapeError
+
+
+class HloEnum(enum.Enum):
+    """A choice. The member's name is the proto's, its value the proto's number, ``text`` is HLO text's word."""
+
+    __hash__ = object.__hash__
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text."""
+        return self.name
+
+    @classmethod
+    def of(cls, value: Self | str | int) -> Self:
+        """The member for itself, its name or text in any case, or its number; raises ShapeError."""
+        if isinstance(value, cls):
+            return value
+        for member in cls:
+            if value == member.value or (
+                isinstance(value, str) and value.lower() in (member.name.lower(), member.text.lower())
+            ):
+                return member
+        raise ShapeError(f"unknown {cls.__name__} {value!r}", hint="known: " + ", ".join(m.text for m in cls))
+
+
+class LowercaseEnum(HloEnum):
+    """A choice that HLO text spells in lower case."""
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text."""
+        return self.name.lower()
+
+
+class FftType(HloEnum):
+    """Kinds of Fourier transform."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+class ComparisonDirection(HloEnum):
+    """Directions of compare; the proto stores the name."""
+
+    EQ = 0
+    NE = 1
+    GE = 2
+    GT = 3
+    LE = 4
+    LT = 5
+
+
+class ComparisonType(HloEnum):
+    """How compare orders values; the proto stores the name."""
+
+    FLOAT = 0
+    TOTALORDER = 1
+    SIGNED = 2
+    UNSIGNED = 3
+
+
+class FusionKind(HloEnum):
+    """Kinds of fusion; the proto stores the text."""
+
+    LOOP = 0
+    INPUT = 1
+    OUTPUT = 2
+    CUSTOM = 3
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text: ``kLoop``."""
+        return "k" + self.name.capitalize()
+
+
+class RandomDistribution(LowercaseEnum):
+    """Distributions of rng."""
+
+    RNG_UNIFORM = 1
+    RNG_NORMAL = 2
+
+
+class RandomAlgorithm(LowercaseEnum):
+    """Algorithms of rng-bit-generator."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+class Transpose(HloEnum):
+    """What triangular-solve does to its matrix first."""
+
+    TRANSPOSE_INVALID = 0
+    NO_TRANSPOSE = 1
+    TRANSPOSE = 2
+    ADJOINT = 3
+
+
+class PaddingType(HloEnum):
+    """Padding of a dynamic convolution."""
+
+    PADDING_INVALID = 0
+    PADDING_VALID = 1
+    PADDING_SAME = 2
+
+
+class ConvolutionKind(HloEnum):
+    """Which of a convolution's three directions this is."""
+
+    CONVOLUTION_KIND_UNSET = 0
+    CONVOLUTION_KIND_FPROP = 1
+    CONVOLUTION_KIND_DGRAD = 2
+    CONVOLUTION_KIND_WGRAD = 3
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text: ``fprop``."""
+        return self.name.removeprefix("CONVOLUTION_KIND_").lower()
+
+
+class Precision(LowercaseEnum):
+    """Precision asked of an operand of dot or convolution."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+class PrecisionAlgorithm(HloEnum):
+    """The algorithm asked of a dot."""
+
+    ALG_UNSET = 0
+    ALG_DOT_ANY_F8_ANY_F8_F32 = 1
+    ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM = 2
+    ALG_DOT_F16_F16_F16 = 3
+    ALG_DOT_F16_F16_F32 = 4
+    ALG_DOT_BF16_BF16_BF16 = 5
+    ALG_DOT_BF16_BF16_F32 = 6
+    ALG_DOT_BF16_BF16_F32_X3 = 7
+    ALG_DOT_BF16_BF16_F32_X6 = 8
+    ALG_DOT_TF32_TF32_F32 = 9
+    ALG_DOT_TF32_TF32_F32_X3 = 10
+    ALG_DOT_F32_F32_F32 = 11
+    ALG_DOT_F64_F64_F64 = 12
+    ALG_DOT_BF16_BF16_F32_X9 = 13
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text: ``dot_f32_f32_f32``."""
+        return self.name.removeprefix("ALG_").lower()
+
+
+class CustomCallSchedule(HloEnum):
+    """When a custom call wants to be scheduled."""
+
+    SCHEDULE_NONE = 0
+    SCHEDULE_LATEST = 1
+    SCHEDULE_EARLIEST = 2
+
+
+class CustomCallApiVersion(HloEnum):
+    """The signature of a custom call's target."""
+
+    API_VERSION_UNSPECIFIED = 0
+    API_VERSION_ORIGINAL = 1
+    API_VERSION_STATUS_RETURNING = 2
+    API_VERSION_STATUS_RETURNING_UNIFIED = 3
+    API_VERSION_TYPED_FFI = 4
+
+
+class TriState(HloEnum):
+    """Yes, no, or not said."""
+
+    TRI_STATE_UNSPECIFIED = 0
+    TRI_STATE_TRUE = 1
+    TRI_STATE_FALSE = 2
+
+    @property
+    def text(self) -> str:
+        """The word in HLO text."""
+        return {0: "unspecified", 1: "true", 2: "false"}[self.value]

@@ -1,0 +1,296 @@
+"""Instruction, Computation and Module: HLO as immutable values.
+
+Instructions point at their operands, so a program is a graph; a computation lists its instructions with operands
+before users. Two instructions are the same only if they are one object. No traversal here recurses: a chain of
+100,000 instructions is an ordinary program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from xlakit.data.shape import ProgramShape, Shape
+from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
+from xlakit.ir.attributes import (
+    NO_ANNOTATIONS,
+    AliasEntry,
+    Annotations,
+    BufferDonor,
+    OpMetadata,
+    Sharding,
+    StackFrames,
+)
+from xlakit.ir.operation import Op
+
+_OpT = TypeVar("_OpT", bound=Op)
+
+
+class Instruction:
+    """One operation applied to operands. Do not change one: make another with :meth:`replace`."""
+
+    __slots__ = ("annotations", "control_predecessors", "name", "op", "operands", "shape")
+
+    op: Op
+    operands: tuple[Instruction, ...]
+    shape: Shape
+    name: str
+    control_predecessors: tuple[Instruction, ...]
+    annotations: Annotations
+
+    def __init__(
+        self,
+        op: Op,
+        operands: Sequence[Instruction],
+        shape: Shape,
+        name: str = "",
+        *,
+        control_predecessors: Sequence[Instruction] = (),
+        annotations: Annotations = NO_ANNOTATIONS,
+    ) -> None:
+        write = object.__setattr__
+        write(self, "op", op)
+        write(self, "operands", tuple(operands))
+        write(self, "shape", shape)
+        write(self, "name", name)
+        write(self, "control_predecessors", tuple(control_predecessors))
+        write(self, "annotations", annotations)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"instructions do not change; make another with replace({name}=...)")
+
+    def replace(
+        self,
+        *,
+        op: Op | None = None,
+        operands: Sequence[Instruction] | None = None,
+        shape: Shape | None = None,
+        name: str | None = None,
+        control_predecessors: Sequence[Instruction] | None = None,
+        annotations: Annotations | None = None,
+    ) -> Instruction:
+        """A new instruction that differs in what is given."""
+        return Instruction(
+            self.op if op is None else op,
+            self.operands if operands is None else operands,
+            self.shape if shape is None else shape,
+            self.name if name is None else name,
+            control_predecessors=self.control_predecessors if control_predecessors is None else control_predecessors,
+            annotations=self.annotations if annotations is None else annotations,
+        )
+
+    @property
+    def opcode(self) -> str:
+        """The HLO opcode name, such as ``reduce-window``."""
+        return self.op.opcode
+
+    def op_as(self, kind: type[_OpT]) -> _OpT:
+        """The operation, known to be of a class; raises VerificationError otherwise."""
+        if not isinstance(self.op, kind):
+            raise VerificationError(f"{self.name} is {self.opcode}, not {kind.opcode}")
+        return self.op
+
+    @property
+    def location(self) -> Location | None:
+        """The person's file and line, where known."""
+        metadata = self.annotations.metadata
+        if metadata is None or not metadata.source_file:
+            return None
+        return Location(metadata.source_file, metadata.source_line)
+
+    def infer_shape(self) -> Shape:
+        """The shape that the operation's rule gives; its ShapeError names operation, operands and place."""
+        return infer_shape(self.op, [o.shape for o in self.operands], self.shape, self.location, self.name)
+
+    def __repr__(self) -> str:
+        operands = ", ".join(o.name for o in self.operands)
+        return f"<{self.name} = {self.shape} {self.opcode}({operands})>"
+
+
+def infer_shape(
+    op: Op, operands: Sequence[Shape], declared: Shape | None, location: Location | None = None, name: str = ""
+) -> Shape:
+    """The result shape of ``op``; every error says the operation, the operand shapes and the place."""
+    try:
+        if op.arity is not None and len(operands) != op.arity:
+            raise ShapeError(f"takes {op.arity} operand{'s' * (op.arity != 1)}, got {len(operands)}")
+        return op.result_shape(operands, declared)
+    except XlakitError as error:
+        label = f"{op.opcode} '{name}'" if name else op.opcode
+        raise error.at(operation=label, shapes=operands, location=location) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computation:
+    """A function: instructions with operands before users, one of them the root."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: Instruction
+    execution_thread: str = "main"
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameter instructions by their number."""
+        found = [i for i in self.instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda i: i.op.number))  # pyright: ignore
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """The shapes of the parameters and of the root."""
+        parameters = self.parameters
+        return ProgramShape(tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters))
+
+    @staticmethod
+    def from_root(name: str, root: Instruction, also: Iterable[Instruction] = ()) -> Computation:
+        """The computation of everything that ``root`` and ``also`` (effects, unused parameters) need."""
+        return Computation(name, tuple(post_order([*also, root])), root)
+
+    def rebuild(self, change: Callable[[Instruction, tuple[Instruction, ...]], Instruction]) -> Computation:
+        """A new computation: ``change`` gets each instruction with its operands as already changed."""
+        made: dict[Instruction, Instruction] = {}
+        for old in self.instructions:
+            new = change(old, tuple(made[o] for o in old.operands))
+            if new.control_predecessors:
+                new = new.replace(control_predecessors=[made.get(p, p) for p in new.control_predecessors])
+            made[old] = new
+        return Computation(self.name, tuple(made.values()), made[self.root], self.execution_thread)
+
+    def __repr__(self) -> str:
+        return f"<computation {self.name} {self.program_shape.to_string(with_layout=False)}>"
+
+
+def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Everything that the roots need, each once, operands and control predecessors first."""
+    done: set[Instruction] = set()
+    for root in roots:
+        stack: list[tuple[Instruction, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if node in done:
+                continue
+            if expanded:
+                done.add(node)
+                yield node
+                continue
+            stack.append((node, True))
+            stack.extend((o, False) for o in reversed((*node.operands, *node.control_predecessors)) if o not in done)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HloModule:
+    """A whole program: computations, callees first, and the one that is entered.
+
+    ``entry_computation_layout`` says the layouts of arguments and result where they are fixed.
+    ``header`` keeps other attributes of the HloModule line as (name, text) pairs.
+    """
+
+    name: str
+    entry: Computation
+    computations: tuple[Computation, ...] = ()
+    entry_computation_layout: ProgramShape | None = None
+    is_scheduled: bool = False
+    replica_count: int = 1
+    num_partitions: int = 1
+    input_output_alias: tuple[AliasEntry, ...] = ()
+    buffer_donor: tuple[BufferDonor, ...] = ()
+    frontend_attributes: tuple[tuple[str, str], ...] = ()
+    stack_frames: StackFrames = field(default_factory=StackFrames)
+    spmd_output_sharding: Sharding | None = None
+    spmd_parameters_shardings: tuple[Sharding, ...] = ()
+    header: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        listed = self.computations or ()
+        ordered = computations_callees_first([*listed, self.entry])
+        object.__setattr__(self, "computations", tuple(c for c in ordered if c is not self.entry) + (self.entry,))
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """The shapes of arguments and result, with the entry layout where it is said."""
+        return self.entry_computation_layout or self.entry.program_shape
+
+    def instruction_count(self) -> int:
+        """How many instructions all computations have."""
+        return sum(len(c.instructions) for c in self.computations)
+
+    def location_of(self, metadata: OpMetadata) -> Location | None:
+        """The file and line of metadata, by its own fields or through the stack frame tables."""
+        if metadata.source_file:
+            return Location(metadata.source_file, metadata.source_line, metadata.source_column)
+        frames, number = self.stack_frames, metadata.stack_frame_id
+        if not 1 <= number <= len(frames.stack_frames):
+            return None
+        location = frames.stack_frames[number - 1][0]
+        if not 1 <= location <= len(frames.file_locations):
+            return None
+        file, _, line, _, column, _ = frames.file_locations[location - 1]
+        return Location(frames.file_names[file - 1], line, column) if 1 <= file <= len(frames.file_names) else None
+
+    def replace(self, **changes: object) -> HloModule:
+        """A new module that differs in what is given."""
+        return dataclasses.replace(self, **changes)  # pyright: ignore
+
+    # -- formats: kept here because this is where a person looks for them --------------------------
+
+    @staticmethod
+    def from_text(text: str, *, name: str = "<text>") -> HloModule:
+        """Parse HLO text; ``name`` stands for the file in errors. Raises ParseError, ShapeError."""
+        from xlakit.formats import hlo_text
+
+        return hlo_text.parse_module(text, name=name)
+
+    def to_text(self) -> str:
+        """HLO text that xlakit and XLA parse to the same module."""
+        from xlakit.formats import hlo_text
+
+        return hlo_text.print_module(self)
+
+    @staticmethod
+    def from_proto(data: bytes) -> HloModule:
+        """Read a serialized HloModuleProto, or an HloProto around one. Raises FormatError, ShapeError."""
+        from xlakit.formats import hlo_proto
+
+        return hlo_proto.read_module(data)
+
+    def to_proto(self) -> bytes:
+        """A serialized HloModuleProto."""
+        from xlakit.formats import hlo_proto
+
+        return hlo_proto.write_module(self)
+
+    def verify(self) -> None:
+        """Check every rule of well-formedness and of shapes. Raises VerificationError, ShapeError."""
+        from xlakit.ir.verifier import verify
+
+        verify(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<HloModule {self.name}: {len(self.computations)} computations, {self.instruction_count()} instructions>"
+        )
+
+
+def computations_callees_first(roots: Iterable[Computation]) -> list[Computation]:
+    """The computations and all that they call, each once, callees first; raises VerificationError on recursion."""
+    order: list[Computation] = []
+    state: dict[Computation, bool] = {}  # False while its callees are being listed, True when listed
+    for root in roots:
+        stack: list[tuple[Computation, bool]] = [(root, False)]
+        while stack:
+            computation, expanded = stack.pop()
+            if expanded:
+                state[computation] = True
+                order.append(computation)
+                continue
+            if computation in state:
+                if not state[computation]:
+                    raise VerificationError(f"computation {computation.name} calls itself")
+                continue
+            state[computation] = False
+            stack.append((computation, True))
+            callees = dict.fromkeys(c for i in computation.instructions for c in i.op.called_computations)
+            stack.extend((c, False) for c in reversed(callees) if not state.get(c, False))
+    return order

@@ -1,0 +1,277 @@
+"""What an operation is: the base class that every page of ``xlakit.ops`` declares its operations with.
+
+An operation is a frozen value: its class says the opcode, the attributes, the shape rule and the meaning; an
+instance holds the attributes of one instruction. The parser, the printer, the proto converter, the verifier, the
+builder and the interpreter are driven by these classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
+
+import numpy as np
+import numpy.typing as npt
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError, UnsupportedError
+
+if TYPE_CHECKING:
+    from xlakit.ir.attributes import ReplicaGroups
+    from xlakit.ir.instruction import Computation, Instruction
+
+Array = npt.NDArray[Any]
+
+
+class Token:
+    """The value of a token; there is one, TOKEN."""
+
+    def __repr__(self) -> str:
+        return "TOKEN"
+
+
+TOKEN: Final = Token()
+
+# What an instruction evaluates to. An array with bounded dynamic dimensions holds just the elements that are there.
+Value = Any  # Array | Token | tuple[Value, ...]; recursive unions make every page cast.
+
+
+class Kind(enum.Enum):
+    """The types of attributes. Each format tells once for each kind how it is written."""
+
+    BOOL = enum.auto()
+    INT64 = enum.auto()
+    FLOAT = enum.auto()
+    STRING = enum.auto()
+    INT64_LIST = enum.auto()  # {1,2}
+    SINGLE_DIMENSION = enum.auto()  # an int in Python, a list of one in text: dimensions={1}
+    LITERAL = enum.auto()
+    COMPUTATION = enum.auto()
+    COMPUTATION_LIST = enum.auto()
+    ENUM = enum.auto()  # with enum=...
+    PRECISION_LIST = enum.auto()
+    WINDOW = enum.auto()
+    CONVOLUTION_DIMENSION_NUMBERS = enum.auto()
+    PADDING_CONFIG = enum.auto()
+    SLICE_RANGES = enum.auto()
+    REPLICA_GROUPS = enum.auto()
+    SOURCE_TARGET_PAIRS = enum.auto()
+    SHAPE = enum.auto()
+    SHAPE_LIST = enum.auto()
+    DOMAIN = enum.auto()
+    OUTPUT_OPERAND_ALIASING = enum.auto()
+    RESULT_ACCURACY = enum.auto()
+    SPARSITY_CONFIG = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of an operation.
+
+    ``text`` is its name in HLO text ("" where it stands inside the operand parentheses, as a constant's value
+    does); ``proto`` the dotted path of its field in HloInstructionProto (an int in a repeated field is a list of
+    one). It is printed when it differs from its default, or ``always``.
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    proto: str
+    required: bool
+    default: Any
+    always: bool
+    enum: type[enum.Enum] | None
+
+
+def attribute(
+    kind: Kind,
+    *,
+    default: Any = dataclasses.MISSING,
+    text: str | None = None,
+    proto: str | None = None,
+    always: bool = False,
+    enum: type[enum.Enum] | None = None,
+) -> Any:
+    """Declare an attribute of an operation; ``text`` and ``proto`` default to the field's own name."""
+    spec = {"kind": kind, "text": text, "proto": proto, "always": always, "enum": enum}
+    return dataclasses.field(default=default, metadata={"xlakit": spec})
+
+
+class Evaluation(Protocol):
+    """What the interpreter offers to the meaning of an operation while it runs one instruction."""
+
+    @property
+    def instruction(self) -> Instruction:
+        """The instruction that runs."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """Its declared shape."""
+        ...
+
+    @property
+    def replica_id(self) -> int:
+        """The replica that runs it."""
+        ...
+
+    @property
+    def partition_id(self) -> int:
+        """The partition that runs it."""
+        ...
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas run the program."""
+        ...
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions run the program."""
+        ...
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The random numbers of the executable on this device."""
+        ...
+
+    def call(self, computation: Computation, *arguments: Value) -> Value:
+        """Run a computation."""
+        ...
+
+    def apply(self, computation: Computation, *arrays: Array) -> tuple[Array, ...]:
+        """Run a computation on scalars for every element of ``arrays``, which broadcast against each other.
+
+        Gives the leaves of the result (one array where the computation gives a scalar), broadcast to the
+        common dimensions.
+        """
+        ...
+
+    def exchange(
+        self, groups: ReplicaGroups, payload: Value, *, has_channel: bool = False, use_global_device_ids: bool = False
+    ) -> tuple[list[Value], int]:
+        """Meet the other members of this device's group: everybody's payload in the group's order, and the own place."""
+        ...
+
+    def permute(self, pairs: Sequence[tuple[int, int]], payload: Value, *, has_channel: bool = False) -> Value | None:
+        """Send ``payload`` along the pairs; gives what arrived, or None where nobody sends to this device."""
+        ...
+
+    def infeed(self, shape: Shape) -> Value:
+        """The next value of this device's infeed queue."""
+        ...
+
+    def outfeed(self, value: Value) -> None:
+        """Append to this device's outfeed queue."""
+        ...
+
+    def send(self, channel_id: int, value: Value, *, is_host_transfer: bool) -> None:
+        """Put a value into a channel."""
+        ...
+
+    def recv(self, channel_id: int, *, is_host_transfer: bool) -> Value:
+        """Take a value out of a channel, waiting for it."""
+        ...
+
+    def custom_call(self, target: str) -> Callable[..., Value]:
+        """The Python function registered under a name; raises UnsupportedError that lists the known ones."""
+        ...
+
+
+class Op:
+    """The base of all operations.
+
+    Subclasses are made with :func:`operation`; their fields are the attributes.
+    """
+
+    __slots__ = ()
+
+    opcode: ClassVar[str] = ""
+    # How many operands; None for any number.
+    arity: ClassVar[int | None] = None
+    # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
+    pointwise: ClassVar[bool] = False
+    # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
+    documents: ClassVar[tuple[str, ...]] = ()
+    attributes: ClassVar[tuple[Attribute, ...]] = ()
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        """The shape rule: the result's shape, or ShapeError naming the rule that is broken.
+
+        ``declared`` is the shape that the program text says, or None where the builder asks. Operations whose
+        result does not follow from their operands (parameter, reshape, iota) check and return ``declared``.
+        Layouts do not matter here, and the result has none.
+        """
+        raise UnsupportedError(f"{self.opcode} has no shape rule")
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        """The meaning: the result for these operand values."""
+        raise UnsupportedError(f"the interpreter does not run {self.opcode}", operation=self.opcode)
+
+    @property
+    def has_side_effect(self) -> bool:
+        """Whether the instruction must run, once and in order, even if nobody uses its result."""
+        return False
+
+    @property
+    def called_computations(self) -> tuple[Computation, ...]:
+        """The computations that this operation calls, in the order of HloInstructionProto."""
+        called: list[Computation] = []
+        for spec in self.attributes:
+            if spec.kind is Kind.COMPUTATION:
+                value = getattr(self, spec.name)
+                called.extend([value] if value is not None else [])
+            elif spec.kind is Kind.COMPUTATION_LIST:
+                called.extend(getattr(self, spec.name))
+        return tuple(called)
+
+    def map_computations(self, change: Callable[[Computation], Computation]) -> Op:
+        """The same operation calling other computations."""
+        changes: dict[str, Any] = {}
+        for spec in self.attributes:
+            value = getattr(self, spec.name)
+            if spec.kind is Kind.COMPUTATION and value is not None:
+                changes[spec.name] = change(value)
+            elif spec.kind is Kind.COMPUTATION_LIST:
+                changes[spec.name] = tuple(change(c) for c in value or ())
+        return dataclasses.replace(self, **changes) if changes else self  # pyright: ignore
+
+
+OPERATIONS: dict[str, type[Op]] = {}
+
+_T = TypeVar("_T", bound=Op)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(attribute,))
+def operation(
+    opcode: str, *, arity: int | None = None, pointwise: bool = False, documents: Sequence[str] = ()
+) -> Callable[[type[_T]], type[_T]]:
+    """Make a class an operation and enter it in OPERATIONS under its HLO opcode name."""
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made.opcode, made.arity, made.pointwise = opcode, arity, pointwise
+        made.documents = tuple(documents)
+        made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore
+        if opcode in OPERATIONS:
+            raise ShapeError(f"the operation {opcode} is declared twice")
+        OPERATIONS[opcode] = made
+        return made
+
+    return decorate
+
+
+def _attribute(field: dataclasses.Field[Any]) -> Attribute:
+    spec = field.metadata["xlakit"]
+    return Attribute(
+        field.name,
+        spec["kind"],
+        field.name if spec["text"] is None else spec["text"],
+        field.name if spec["proto"] is None else spec["proto"],
+        field.default is dataclasses.MISSING,
+        None if field.default is dataclasses.MISSING else field.default,
+        spec["always"],
+        spec["enum"],
+    )

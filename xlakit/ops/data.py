@@ -1,0 +1,227 @@
+"""Where values come from and how they are bundled: parameters, constants, iota, tuples, copies, ordering.
+
+Source: seed document "Operation semantics", sections Iota, Tuple, GetTupleElement, AfterAll, OptimizationBarrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
+from xlakit.errors import ShapeError
+from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.handle import Builder, XlaOp, building, common_builder, emit
+
+
+def need_declared(declared: Shape | None) -> Shape:
+    """The declared shape of an operation whose operands do not determine it."""
+    if declared is None:
+        raise ShapeError("the result shape must be given; it does not follow from the operands")
+    return declared
+
+
+@operation("parameter", arity=0)
+class Parameter(Op):
+    """Argument ``number`` of the computation."""
+
+    number: int = attribute(Kind.INT64, text="", proto="parameter_number")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if self.number < 0:
+            raise ShapeError(f"parameter number {self.number} is negative")
+        return need_declared(declared).without_layout()
+
+
+@building
+def parameter(builder: Builder, number: int, shape: Shape, name: str = "") -> XlaOp:
+    """Argument ``number`` (from 0) of the computation that is built, of a shape. Source: XlaBuilder::Parameter."""
+    return builder.append(Parameter(number=number), (), shape, name)
+
+
+@operation("constant", arity=0)
+class Constant(Op):
+    """A value that the program text holds."""
+
+    pointwise = True
+    literal: Literal = attribute(Kind.LITERAL, text="", proto="literal")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return self.literal.shape.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return literal_value(self.literal)
+
+
+def literal_value(literal: Literal) -> Value:
+    """The interpreter's value of a literal."""
+    if literal.shape.is_tuple:
+        return tuple(literal_value(e) for e in literal.elements)
+    return TOKEN if literal.shape.is_token else literal.array
+
+
+@building
+def constant(builder: Builder, value: object, element_type: PrimitiveType | None = None) -> XlaOp:
+    """A constant of a Python number, a NumPy array, a Literal or a tuple of those.
+
+    Python numbers become PRED, S32, F32 or C64 unless ``element_type`` says otherwise. Raises LiteralError.
+    Source: XlaBuilder::ConstantLiteral.
+    """
+    return builder.append(Constant(literal=Literal.from_value(value, element_type)), ())
+
+
+@operation("iota", arity=0, documents=("Iota",))
+class Iota(Op):
+    """Numbers that count up from zero along one dimension."""
+
+    iota_dimension: int = attribute(Kind.INT64, proto="dimensions")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        shape = need_declared(declared)
+        if not shape.is_array or shape.rank == 0:
+            raise ShapeError(f"the result must be an array of rank 1 or more, not {shape}")
+        if not 0 <= self.iota_dimension < shape.rank:
+            raise ShapeError(f"iota_dimension {self.iota_dimension} is out of range for {shape}")
+        kind = shape.element_type
+        if not (kind.is_integral or kind.is_floating or kind.is_complex):
+            raise ShapeError(f"{kind.hlo_name} cannot count")
+        return shape.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        shape = context.shape
+        steps = np.arange(shape.dimensions[self.iota_dimension])
+        with np.errstate(all="ignore"):
+            steps = steps.astype(shape.element_type.dtype)
+        column = [1] * shape.rank
+        column[self.iota_dimension] = -1
+        return np.broadcast_to(steps.reshape(column), shape.dimensions)
+
+
+@building
+def iota(builder: Builder, shape: Shape, iota_dimension: int) -> XlaOp:
+    """An array of ``shape`` that counts 0, 1, 2, .. along ``iota_dimension``. Source: Operation semantics, Iota."""
+    return builder.append(Iota(iota_dimension=iota_dimension), (), shape)
+
+
+@operation("tuple", documents=("Tuple",))
+class Tuple(Op):
+    """Several values as one."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return make_tuple_shape([o.without_layout() for o in operands])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands
+
+
+@building
+def tuple_(builder_or_first: Builder | XlaOp | Sequence[XlaOp], *rest: XlaOp) -> XlaOp:
+    """A tuple of values: ``tuple_(a, b)``, ``tuple_([a, b])``, or ``tuple_(builder)`` for the empty one.
+
+    Source: Operation semantics, Tuple.
+    """
+    if isinstance(builder_or_first, XlaOp):
+        return emit(Tuple(), builder_or_first, *rest)
+    if isinstance(builder_or_first, (list, tuple)):
+        return emit(Tuple(), *builder_or_first, *rest)  # pyright: ignore
+    return builder_or_first.append(Tuple(), rest)  # pyright: ignore
+
+
+@operation("get-tuple-element", arity=1, documents=("GetTupleElement",))
+class GetTupleElement(Op):
+    """One element of a tuple."""
+
+    index: int = attribute(Kind.INT64, proto="tuple_index")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        (shape,) = operands
+        if not shape.is_tuple:
+            raise ShapeError(f"takes a tuple, got {shape}")
+        if not 0 <= self.index < len(shape.tuple_shapes):
+            raise ShapeError(f"index {self.index} is out of range for a tuple of {len(shape.tuple_shapes)}")
+        return shape.tuple_shapes[self.index].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands[0][self.index]
+
+
+@building
+def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
+    """Element ``index`` (a compile-time constant) of a tuple. Source: Operation semantics, GetTupleElement."""
+    return emit(GetTupleElement(index=index), tuple_data)
+
+
+class _Same(Op):
+    """The operand itself."""
+
+    __slots__ = ()
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return operands[0].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands[0]
+
+
+@operation("copy", arity=1, pointwise=True)
+class Copy(_Same):
+    """The operand, possibly in another layout or memory."""
+
+    cross_program_prefetch_index: int | None = attribute(Kind.INT64, default=None)
+
+
+@operation("opt-barrier", arity=1, documents=("OptimizationBarrier",))
+class OptimizationBarrier(_Same):
+    """The operand; no pass moves computation across it."""
+
+
+@operation("add-dependency", arity=2)
+class AddDependency(_Same):
+    """The first operand, computed after the token that is the second."""
+
+
+@operation("after-all", documents=("AfterAll",))
+class AfterAll(Op):
+    """One token after all the operand tokens."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        for operand in operands:
+            if not operand.is_token:
+                raise ShapeError(f"takes tokens, got {operand}")
+        return TOKEN_SHAPE
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return TOKEN
+
+
+@building
+def copy(operand: XlaOp) -> XlaOp:
+    """The operand again. Source: XlaBuilder::CopyP."""
+    return emit(Copy(), operand)
+
+
+@building
+def optimization_barrier(operand: XlaOp) -> XlaOp:
+    """The operand, an array or a tuple; nothing is optimised across it. Source: Operation semantics."""
+    return emit(OptimizationBarrier(), operand)
+
+
+@building
+def add_dependency(operand: XlaOp, token: XlaOp) -> XlaOp:
+    """The operand, after whatever made ``token``."""
+    return emit(AddDependency(), operand, token)
+
+
+@building
+def after_all(operands: Sequence[XlaOp]) -> XlaOp:
+    """Join tokens into one. Source: Operation semantics, AfterAll."""
+    return common_builder(operands).append(AfterAll(), operands)
+
+
+@building
+def create_token(builder: Builder) -> XlaOp:
+    """A new token that waits for nothing. Source: XlaBuilder::CreateToken."""
+    return builder.append(AfterAll(), ())

@@ -1,0 +1,261 @@
+"""XlaOp: a person's handle on an instruction that a builder holds, with Python's operators.
+
+The functions on the pages of ``xlakit.ops`` take and give these. They reach the builder through the small
+interface below, so that the pages stand before the builder, as the house wants it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, Location, XlakitError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+
+
+class Builder(Protocol):
+    """What the pages need of a builder; ``xlakit.builder.XlaBuilder`` is it."""
+
+    def append(self, op: Op, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
+        """Add an instruction. The shape is inferred; ``shape`` is the declared one where a rule needs it."""
+        ...
+
+    def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
+        """A computation as it is, an XlaComputation's, or one traced from a Python function on handles."""
+        ...
+
+
+class HasComputation(Protocol):
+    """Something built that holds a computation (XlaComputation)."""
+
+    @property
+    def computation(self) -> Computation:
+        """The computation."""
+        ...
+
+
+# What a person may give where an operation calls a computation.
+ComputationLike: TypeAlias = "Computation | HasComputation | Callable[..., Any]"
+# What a person may give where an operation takes an operand; numbers become constants of a fitting type.
+OperandLike: TypeAlias = "XlaOp | bool | int | float | complex | np.ndarray | np.generic"
+
+
+class XlaOp:
+    """An instruction in the making: what every function of this interface takes and gives."""
+
+    __slots__ = ("builder", "instruction")
+
+    # NumPy must leave `array + op` to us.
+    __array_ufunc__ = None
+
+    def __init__(self, builder: Builder, instruction: Instruction) -> None:
+        self.builder = builder
+        self.instruction = instruction
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return self.instruction.shape
+
+    def __repr__(self) -> str:
+        return f"XlaOp({self.instruction!r})"
+
+    def __bool__(self) -> bool:
+        raise ArgumentError(
+            "the value of an XlaOp is not known while the program is built",
+            hint="use xlakit.conditional, while_ or select",
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __add__(self, other: OperandLike) -> XlaOp:
+        return _page().add(self, other)
+
+    def __radd__(self, other: OperandLike) -> XlaOp:
+        return _page().add(other, self)
+
+    def __sub__(self, other: OperandLike) -> XlaOp:
+        return _page().sub(self, other)
+
+    def __rsub__(self, other: OperandLike) -> XlaOp:
+        return _page().sub(other, self)
+
+    def __mul__(self, other: OperandLike) -> XlaOp:
+        return _page().mul(self, other)
+
+    def __rmul__(self, other: OperandLike) -> XlaOp:
+        return _page().mul(other, self)
+
+    def __truediv__(self, other: OperandLike) -> XlaOp:
+        return _page().div(self, other)
+
+    def __rtruediv__(self, other: OperandLike) -> XlaOp:
+        return _page().div(other, self)
+
+    def __mod__(self, other: OperandLike) -> XlaOp:
+        return _page().rem(self, other)
+
+    def __rmod__(self, other: OperandLike) -> XlaOp:
+        return _page().rem(other, self)
+
+    def __pow__(self, other: OperandLike) -> XlaOp:
+        return _page().pow(self, other)
+
+    def __rpow__(self, other: OperandLike) -> XlaOp:
+        return _page().pow(other, self)
+
+    def __and__(self, other: OperandLike) -> XlaOp:
+        return _page().and_(self, other)
+
+    def __rand__(self, other: OperandLike) -> XlaOp:
+        return _page().and_(other, self)
+
+    def __or__(self, other: OperandLike) -> XlaOp:
+        return _page().or_(self, other)
+
+    def __ror__(self, other: OperandLike) -> XlaOp:
+        return _page().or_(other, self)
+
+    def __xor__(self, other: OperandLike) -> XlaOp:
+        return _page().xor(self, other)
+
+    def __rxor__(self, other: OperandLike) -> XlaOp:
+        return _page().xor(other, self)
+
+    def __lshift__(self, other: OperandLike) -> XlaOp:
+        return _page().shift_left(self, other)
+
+    def __rshift__(self, other: OperandLike) -> XlaOp:
+        # As in C++: arithmetic for signed types, logical for unsigned ones.
+        signed = self.shape.element_type.is_signed
+        return (_page().shift_right_arithmetic if signed else _page().shift_right_logical)(self, other)
+
+    def __neg__(self) -> XlaOp:
+        return _unary_page().neg(self)
+
+    def __invert__(self) -> XlaOp:
+        return _unary_page().not_(self)
+
+    def __abs__(self) -> XlaOp:
+        return _unary_page().abs(self)
+
+    def __matmul__(self, other: XlaOp) -> XlaOp:
+        from xlakit.ops import dot
+
+        return dot.dot(self, other)
+
+    # Comparisons give XlaOps, as in C++; handles are told apart with `is`.
+    def __eq__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore
+        return _page().eq(self, other)
+
+    def __ne__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore
+        return _page().ne(self, other)
+
+    def __lt__(self, other: OperandLike) -> XlaOp:
+        return _page().lt(self, other)
+
+    def __le__(self, other: OperandLike) -> XlaOp:
+        return _page().le(self, other)
+
+    def __gt__(self, other: OperandLike) -> XlaOp:
+        return _page().gt(self, other)
+
+    def __ge__(self, other: OperandLike) -> XlaOp:
+        return _page().ge(self, other)
+
+
+def _page() -> Any:
+    from xlakit.ops import elementwise_binary  # the pages import this module
+
+    return elementwise_binary
+
+
+def _unary_page() -> Any:
+    from xlakit.ops import elementwise_unary
+
+    return elementwise_unary
+
+
+def emit(op: Op, *operands: XlaOp, shape: Shape | None = None) -> XlaOp:
+    """Add ``op`` to the builder that its operands belong to."""
+    return common_builder(operands).append(op, operands, shape)
+
+
+def common_builder(operands: Sequence[object]) -> Builder:
+    """The one builder of all handles among ``operands``; raises ArgumentError where there is none, or two."""
+    found: Builder | None = None
+    for operand in operands:
+        if isinstance(operand, XlaOp):
+            if found is not None and operand.builder is not found:
+                raise ArgumentError(
+                    "operands belong to different builders",
+                    hint="pass values into a sub-computation as parameters; it cannot see its surroundings",
+                )
+            found = operand.builder
+    if found is None:
+        raise ArgumentError("no operand is an XlaOp", hint="make one with xlakit.parameter or xlakit.constant")
+    return found
+
+
+def as_op(builder: Builder, value: OperandLike, like: PrimitiveType | None = None) -> XlaOp:
+    """A handle as it is; a number or array as a constant, of type ``like`` where that is given and it is a number."""
+    if isinstance(value, XlaOp):
+        return value
+    from xlakit.ops import data
+
+    if isinstance(value, (np.ndarray, np.generic)):
+        return data.constant(builder, value)
+    return data.constant(builder, value, like)
+
+
+def as_ops(*values: OperandLike) -> list[XlaOp]:
+    """Handles for all; numbers take the element type of the first handle among them."""
+    builder = common_builder(values)
+    like = next(v.shape.element_type for v in values if isinstance(v, XlaOp))
+    return [as_op(builder, v, like) for v in values]
+
+
+def as_sequence(values: XlaOp | OperandLike | Sequence[OperandLike]) -> list[OperandLike]:
+    """One operand, or several, as a list."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]  # pyright: ignore
+
+
+def scalar_shapes(operands: Sequence[XlaOp]) -> list[Shape]:
+    """The scalar shape of each operand's element type."""
+    return [Shape(o.shape.element_type) for o in operands]
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def caller_location() -> Location | None:
+    """The nearest line on the stack that is outside this package: the person's."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+
+
+def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Mark a function that a person calls: its errors name it, the operands' shapes and the person's line."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except XlakitError as error:
+            shapes = [a.shape for a in args if isinstance(a, XlaOp)]
+            raise error.at(operation=function.__name__, shapes=shapes, location=caller_location()) from None
+
+    return call
