@@ -203,9 +203,8 @@ class HloModule:
     header: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        listed = self.computations or ()
-        ordered = computations_callees_first([*listed, self.entry])
-        object.__setattr__(self, "computations", tuple(c for c in ordered if c is not self.entry) + (self.entry,))
+        ordered = computations_callees_first([*self.computations, self.entry])
+        object.__setattr__(self, "computations", (*(c for c in ordered if c is not self.entry), self.entry))
 
     @property
     def program_shape(self) -> ProgramShape:

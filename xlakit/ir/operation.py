@@ -152,7 +152,7 @@ class Evaluation(Protocol):
     def exchange(
         self, groups: ReplicaGroups, payload: Value, *, has_channel: bool = False, use_global_device_ids: bool = False
     ) -> tuple[list[Value], int]:
-        """Meet the other members of this device's group: everybody's payload in the group's order, and the own place."""
+        """Meet the others of this device's group: everybody's payload in the group's order, and the own place."""
         ...
 
     def permute(self, pairs: Sequence[tuple[int, int]], payload: Value, *, has_channel: bool = False) -> Value | None:

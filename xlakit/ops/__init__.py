@@ -1,0 +1,1 @@
+"""What each operation means: one page for each family of operations, listed in ``registry``."""

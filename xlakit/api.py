@@ -1,0 +1,55 @@
+"""``compile``: from a module to something that can be called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.ir.instruction import HloModule
+
+if TYPE_CHECKING:
+    from xlakit.interpreter.executable import InterpreterExecutable
+
+
+class BuildsModule(Protocol):
+    """Something that a module can be made of (XlaComputation)."""
+
+    def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> HloModule:
+        """The module."""
+        ...
+
+
+BACKENDS = ("interpreter",)
+
+
+def compile(
+    program: HloModule | BuildsModule,
+    *,
+    backend: str = "interpreter",
+    num_replicas: int | None = None,
+    num_partitions: int | None = None,
+    seed: int = 0,
+) -> InterpreterExecutable:
+    """An executable of a module or an XlaComputation.
+
+    program: an HloModule, or what XlaBuilder.build gave.
+    backend: ``"interpreter"``, the reference, is the one that there is.
+    num_replicas, num_partitions: how many devices run the program; by default what the module says.
+    seed: of the random numbers of rng instructions.
+
+    Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
+    Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks.
+    """
+    module = program if isinstance(program, HloModule) else None
+    if module is None:
+        make = getattr(program, "to_module", None)
+        if make is None:
+            raise ArgumentError(
+                f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
+            )
+        module = make()
+    if backend not in BACKENDS:
+        raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
+    from xlakit.interpreter.executable import compile_module
+
+    return compile_module(module, num_replicas=num_replicas, num_partitions=num_partitions, seed=seed)

@@ -1,0 +1,136 @@
+"""The verifier: every rule of well-formedness, and each operation's shape rule against the declared shape.
+
+Source: the checks of OpenXLA's HLO verifier that do not depend on a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.data.shape import ProgramShape, Shape
+from xlakit.errors import ShapeError, VerificationError
+from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+
+
+def verify(module: HloModule) -> None:
+    """Check a module; raises VerificationError or ShapeError that name the instruction, the rule and the place."""
+    names: set[str] = set()
+    for computation in module.computations:
+        if computation.name in names:
+            raise VerificationError(f"two computations are called {computation.name}")
+        names.add(computation.name)
+        _verify_computation(module, computation)
+    _verify_entry_layout(module)
+    _verify_aliases(module)
+    if module.replica_count < 1 or module.num_partitions < 1:
+        raise VerificationError("replica_count and num_partitions must be at least 1")
+
+
+def _verify_computation(module: HloModule, computation: Computation) -> None:
+    seen: set[Instruction] = set()
+    names: set[str] = set()
+    for instruction in computation.instructions:
+        if instruction.name in names:
+            raise _broken(module, computation, instruction, f"two instructions are called {instruction.name}")
+        names.add(instruction.name)
+        for operand in instruction.operands:
+            if operand not in seen:
+                raise _broken(module, computation, instruction, f"operand {operand.name} is not defined before it")
+        for predecessor in instruction.control_predecessors:
+            if predecessor not in seen:
+                raise _broken(
+                    module, computation, instruction, f"control predecessor {predecessor.name} is not defined before it"
+                )
+        seen.add(instruction)
+        _verify_shape(module, computation, instruction)
+    if computation.root not in seen:
+        raise VerificationError(f"the root of computation {computation.name} is not one of its instructions")
+    numbers = [p.op.number for p in computation.parameters]  # pyright: ignore[reportAttributeAccessIssue]
+    if numbers != list(range(len(numbers))):
+        raise VerificationError(
+            f"computation {computation.name} has parameters numbered {numbers}",
+            hint=f"number them 0 .. {len(numbers) - 1}, each once",
+        )
+
+
+def _verify_shape(module: HloModule, computation: Computation, instruction: Instruction) -> None:
+    metadata = instruction.annotations.metadata
+    location = module.location_of(metadata) if metadata is not None else None
+    operands = [o.shape for o in instruction.operands]
+    inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name)
+    if not matches(instruction.shape, inferred):
+        raise ShapeError(
+            f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
+            operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
+            shapes=operands,
+            location=location,
+        )
+
+
+def matches(declared: Shape, inferred: Shape) -> bool:
+    """Whether a declared shape is one that the rule allows.
+
+    Layouts do not matter, a size that may be dynamic can be declared static with its bound or the other way round,
+    and floating point types may differ in precision, as XLA lets backends keep values in another one.
+    """
+    if declared.is_tuple or inferred.is_tuple:
+        return (
+            declared.is_tuple
+            and inferred.is_tuple
+            and len(declared.tuple_shapes) == len(inferred.tuple_shapes)
+            and all(matches(d, i) for d, i in zip(declared.tuple_shapes, inferred.tuple_shapes, strict=True))
+        )
+    same_type = declared.element_type is inferred.element_type or (
+        declared.element_type.is_floating and inferred.element_type.is_floating
+    )
+    if not declared.is_array or not inferred.is_array:
+        return declared.element_type is inferred.element_type
+    return (
+        same_type
+        and declared.rank == inferred.rank
+        and all(a == b or a < 0 or b < 0 for a, b in zip(declared.dimensions, inferred.dimensions, strict=True))
+    )
+
+
+def _verify_entry_layout(module: HloModule) -> None:
+    layout = module.entry_computation_layout
+    if layout is None:
+        return
+    actual = module.entry.program_shape
+    if not ProgramShape(layout.parameters, layout.result).compatible(actual):
+        raise VerificationError(
+            f"entry_computation_layout {layout.to_string(with_layout=False)} does not match the entry computation "
+            f"{actual.to_string(with_layout=False)}"
+        )
+
+
+def _verify_aliases(module: HloModule) -> None:
+    parameters = module.entry.program_shape.parameters
+    outputs: set[tuple[int, ...]] = set()
+    for entry in module.input_output_alias:
+        if entry.output_index in outputs:
+            raise VerificationError(f"output {{{_join(entry.output_index)}}} is aliased twice")
+        outputs.add(entry.output_index)
+        module.entry.root.shape.at(entry.output_index)
+        _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
+    for donor in module.buffer_donor:
+        _verify_parameter_index(parameters, donor.parameter_number, donor.parameter_index, "buffer_donor")
+
+
+def _verify_parameter_index(parameters: Sequence[Shape], number: int, index: Sequence[int], what: str) -> None:
+    if not 0 <= number < len(parameters):
+        raise VerificationError(f"{what} names parameter {number}; the entry has {len(parameters)}")
+    parameters[number].at(index)
+
+
+def _broken(module: HloModule, computation: Computation, instruction: Instruction, rule: str) -> VerificationError:
+    metadata = instruction.annotations.metadata
+    return VerificationError(
+        rule,
+        operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
+        location=module.location_of(metadata) if metadata is not None else None,
+    )
+
+
+def _join(index: Sequence[int]) -> str:
+    return ",".join(map(str, index))

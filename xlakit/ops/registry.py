@@ -1,0 +1,60 @@
+"""All pages of operations: importing this module enters every operation in ``OPERATIONS``.
+
+A new page is one line here.
+"""
+
+from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ops import (
+    asynchronous,
+    batch_norm,
+    collectives,
+    control,
+    convert,
+    convolution,
+    custom_call,
+    data,
+    dot,
+    dynamic,
+    elementwise_binary,
+    elementwise_unary,
+    fft,
+    gather,
+    linear_algebra,
+    movement,
+    random,
+    reduction,
+    scatter,
+    select,
+    sort,
+    transfer,
+    windows,
+)
+
+# In the order in which a reader meets them; the generated documents follow it.
+PAGES = (
+    data,
+    elementwise_unary,
+    elementwise_binary,
+    select,
+    convert,
+    movement,
+    dynamic,
+    dot,
+    convolution,
+    reduction,
+    windows,
+    gather,
+    scatter,
+    sort,
+    random,
+    fft,
+    linear_algebra,
+    batch_norm,
+    control,
+    collectives,
+    transfer,
+    asynchronous,
+    custom_call,
+)
+
+__all__ = ["OPERATIONS", "PAGES", "Op"]

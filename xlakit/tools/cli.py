@@ -1,0 +1,183 @@
+"""The command ``xlakit``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xlakit.errors import XlakitError
+
+_EPILOG = """\
+exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        status = options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("xlakit: interrupted", file=sys.stderr)
+        return 130
+    except (XlakitError, OSError) as error:
+        if options.traceback:
+            raise
+        print(f"xlakit: {_plain(error)}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _plain(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="xlakit",
+        description="XLA programs (HLO) on the command line: run, check, convert.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_check(commands)
+    _add_convert(commands)
+    _add_ops(commands)
+    return parser
+
+
+def _common(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
+) -> argparse.ArgumentParser:  # pyright: ignore[reportPrivateUsage]
+    command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    command.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    return command
+
+
+def _add_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file",
+        metavar="FILE",
+        help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
+    )
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    command = _common(commands, "run", "run a program and print its results")
+    _add_file(command)
+    command.add_argument(
+        "--input", metavar="X.npz", help="arguments by parameter name or number; default: made up from --seed"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of made up arguments and of rng instructions (default 0)")
+    command.add_argument("--output", metavar="Y.npz", help="save the results there instead of printing them")
+    command.add_argument(
+        "--iterations", type=_positive, default=1, metavar="N", help="run N times and print the median time"
+    )
+    command.add_argument("--backend", default="interpreter", help="what runs it: interpreter (default)")
+    command.add_argument(
+        "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
+    )
+    command.set_defaults(command=_run)
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    command = _common(commands, "check", "parse and verify a program")
+    _add_file(command)
+    command.set_defaults(command=_check)
+
+
+def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    command = _common(commands, "convert", "write a program in another format")
+    _add_file(command)
+    command.add_argument(
+        "--to", required=True, choices=("text", "proto", "json"), help="HLO text, HloModuleProto, or its JSON"
+    )
+    command.add_argument("--output", metavar="PATH", help="where to; default: standard output")
+    command.set_defaults(command=_convert)
+
+
+def _add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    command = _common(commands, "ops", "list the operations and what is supported, from the op pages")
+    command.add_argument("pattern", nargs="?", default="", help="only operations whose name contains this")
+    command.add_argument("--markdown", choices=("operations", "support"), help="print that page of the documentation")
+    command.set_defaults(command=_ops)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _load(path: str):  # noqa: ANN202 - the module type is imported only when a command needs it
+    from xlakit.formats.detect import load
+
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    return load(data, name="<stdin>" if path == "-" else path)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from xlakit.tools.run import run
+
+    return run(
+        _load(options.file),
+        input_path=options.input,
+        seed=options.seed,
+        output_path=options.output,
+        iterations=options.iterations,
+        backend=options.backend,
+        compare_with=options.compare,
+    )
+
+
+def _check(options: argparse.Namespace) -> int:
+    module = _load(options.file)
+    module.verify()
+    count = len(module.computations)
+    print(
+        f"{options.file}: {module.name} is well formed: {count} computation{'s' * (count != 1)}, "
+        f"{module.instruction_count()} instructions"
+    )
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    module = _load(options.file)
+    if options.to == "json":
+        from xlakit.formats.hlo_proto import module_to_json
+
+        data = module_to_json(module).encode()
+    else:
+        data = module.to_text().encode() if options.to == "text" else module.to_proto()
+    if options.output:
+        Path(options.output).write_bytes(data)
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+def _ops(options: argparse.Namespace) -> int:
+    from xlakit.tools import listing
+
+    if options.markdown:
+        print(listing.operations_page() if options.markdown == "operations" else listing.support_page(), end="")
+    else:
+        print(listing.table(options.pattern))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""How far two results are apart, leaf by leaf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.literal import Array
+from xlakit.data.primitive import PrimitiveType
+from xlakit.tools.inputs import flatten
+
+# Relative error allowed by type: some hundred roundings of the type, since sums of many terms are in no fixed order.
+TOLERANCES = {
+    PrimitiveType.F64: 1e-10,
+    PrimitiveType.C128: 1e-10,
+    PrimitiveType.F32: 2e-4,
+    PrimitiveType.C64: 2e-4,
+    PrimitiveType.F16: 2e-2,
+    PrimitiveType.BF16: 1e-1,
+}
+_NARROW = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LeafComparison:
+    """One output compared: the largest absolute error, that error relative to the output's scale, mismatches."""
+
+    name: str
+    shape: str
+    max_absolute: float
+    max_relative: float
+    mismatches: int
+    count: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every element is within the tolerance of its type."""
+        return self.mismatches == 0
+
+
+def compare(actual: Any, expected: Any) -> list[LeafComparison]:
+    """Compare two results; integers and PRED must be equal, NaN equals NaN, infinities must be the same."""
+    left, right = flatten(actual), flatten(expected)
+    return [_compare_leaf(name, left.get(name), right.get(name)) for name in sorted({*left, *right}, key=_index_order)]
+
+
+def _index_order(name: str) -> list[int]:
+    return [int(part) if part.isdigit() else -1 for part in name.split(".")]
+
+
+def _compare_leaf(name: str, actual: Array | None, expected: Array | None) -> LeafComparison:
+    if actual is None or expected is None or actual.shape != expected.shape or actual.dtype != expected.dtype:
+        shown = " and ".join("nothing" if a is None else f"{a.dtype}{list(a.shape)}" for a in (actual, expected))
+        return LeafComparison(name, shown, np.inf, np.inf, 1, 1)
+    kind = PrimitiveType.from_dtype(actual.dtype)
+    shape = f"{kind.hlo_name}[{','.join(map(str, actual.shape))}]"
+    if not (kind.is_floating or kind.is_complex):
+        different = int(np.count_nonzero(actual != expected))
+        return LeafComparison(name, shape, float(different > 0), float(different > 0), different, actual.size)
+    wide = np.complex128 if kind.is_complex else np.float64
+    a, b = actual.astype(wide), expected.astype(wide)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        error = np.where(same, 0.0, np.abs(a - b))
+        error = np.where(np.isnan(error), np.inf, error)
+        finite = np.abs(b[np.isfinite(b)])
+        scale = np.maximum(np.abs(np.where(np.isfinite(b), b, 0.0)), float(np.mean(finite)) if finite.size else 0.0)
+        relative = np.where(same, 0.0, error / np.where(scale > 0, scale, 1.0))
+    wrong = int(np.count_nonzero(relative > TOLERANCES.get(kind, _NARROW)))
+    worst_absolute = float(error.max()) if error.size else 0.0
+    worst_relative = float(relative.max()) if relative.size else 0.0
+    return LeafComparison(name, shape, worst_absolute, worst_relative, wrong, actual.size)
+
+
+def format_table(leaves: list[LeafComparison]) -> str:
+    """The comparison as a table, one output a row."""
+    rows = [("output", "shape", "max abs error", "max rel error", "mismatches", "")]
+    rows.extend(
+        (
+            leaf.name,
+            leaf.shape,
+            f"{leaf.max_absolute:.3g}",
+            f"{leaf.max_relative:.3g}",
+            f"{leaf.mismatches}/{leaf.count}",
+            "ok" if leaf.agrees else "DIFFERS",
+        )
+        for leaf in leaves
+    )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -1,0 +1,91 @@
+"""Arguments for a program: read from a file, or made up from a seed in ranges that suit the types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.literal import Array
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import ProgramShape, Shape
+from xlakit.errors import ArgumentError, FormatError, UnsupportedError
+from xlakit.ir.operation import TOKEN
+
+
+def make_inputs(program: ProgramShape, seed: int) -> list[Any]:
+    """One value for each parameter, the same for the same seed.
+
+    Floats and complex numbers are normal, signed integers small and not negative (they are often indices or labels),
+    unsigned integers cover their range (they are often bits or keys), PRED is a fair coin.
+    """
+    rng = np.random.default_rng(seed)
+    return [_make(shape, rng) for shape in program.parameters]
+
+
+def _make(shape: Shape, rng: np.random.Generator) -> Any:
+    if shape.is_tuple:
+        return tuple(_make(s, rng) for s in shape.tuple_shapes)
+    if shape.is_token:
+        return TOKEN
+    if not shape.is_array:
+        raise UnsupportedError(f"no value can be made up for a parameter of shape {shape}")
+    kind, size = shape.element_type, shape.dimensions
+    if kind is PrimitiveType.PRED:
+        return np.asarray(rng.integers(0, 2, size), dtype=np.bool_)
+    if kind.is_unsigned:
+        return np.asarray(rng.integers(0, 1 << min(kind.bit_width, 63), size, dtype=np.uint64)).astype(kind.dtype)
+    if kind.is_signed:
+        return np.asarray(rng.integers(0, min(8, 1 << (kind.bit_width - 1)), size)).astype(kind.dtype)
+    values = np.asarray(rng.standard_normal(size))
+    if kind.is_complex:
+        values = values + 1j * rng.standard_normal(size)
+    if kind is PrimitiveType.F8E8M0FNU:
+        values = np.exp2(np.round(values))
+    return np.asarray(values).astype(kind.dtype)
+
+
+def read_inputs(path: str, program: ProgramShape) -> list[Any]:
+    """The parameters' values from an ``.npz`` file (or one ``.npy`` for a single parameter).
+
+    Arrays are found by the parameter's name, its number, or ``arg<number>``; elements of tuples by ``0.1``.
+    Raises ArgumentError where one is missing or does not fit, FormatError where the file is not NumPy's.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise FormatError(f"{path} is not a NumPy file: {error}", hint="save one with numpy.savez") from None
+    arrays = {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    names = program.parameter_names or ("",) * len(program.parameters)
+    return [
+        _read(arrays, [name, str(i), f"arg{i}"] if name else [str(i), f"arg{i}"], shape, Path(path).name)
+        for i, (name, shape) in enumerate(zip(names, program.parameters, strict=True))
+    ]
+
+
+def _read(arrays: dict[str, Array], keys: list[str], shape: Shape, file: str) -> Any:
+    if shape.is_tuple:
+        return tuple(_read(arrays, [f"{key}.{i}" for key in keys], s, file) for i, s in enumerate(shape.tuple_shapes))
+    if shape.is_token:
+        return TOKEN
+    for key in keys:
+        if key in arrays:
+            array = arrays[key]
+            wanted = shape.element_type.dtype
+            # NumPy writes types that it does not know (bf16, f8, s4) as raw bytes.
+            return array.view(wanted) if array.dtype.kind == "V" and array.itemsize == wanted.itemsize else array
+    raise ArgumentError(
+        f"{file} has no array for parameter {' or '.join(keys)}",
+        hint=f"it has: {', '.join(sorted(arrays)) or 'nothing'}",
+    )
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Array]:
+    """The arrays in a nested tuple by their index (``0.1``; ``result`` for a value that is no tuple)."""
+    if isinstance(value, tuple):
+        leaves: dict[str, Array] = {}
+        for i, element in enumerate(value):  # pyright: ignore[reportUnknownVariableType]
+            leaves.update(flatten(element, f"{prefix}.{i}" if prefix else str(i)))
+        return leaves
+    return {} if value is None or value is TOKEN else {prefix or "result": np.asarray(value)}

@@ -1,0 +1,145 @@
+"""What is supported, read off the op pages and the code: ``xlakit ops`` and the generated documents."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from xlakit.ir.operation import OPERATIONS, Attribute, Op
+from xlakit.ops.registry import PAGES
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def page_of(op: type[Op]) -> ModuleType:
+    """The page that declares an operation (or imports it from a second half of its page)."""
+    for page in PAGES:
+        if op.__module__ == page.__name__:
+            return page
+    return next(page for page in PAGES if op in vars(page).values())
+
+
+def operations_of(page: ModuleType) -> list[type[Op]]:
+    """The operations of a page, by name."""
+    return sorted((op for op in OPERATIONS.values() if page_of(op) is page), key=lambda op: op.opcode)
+
+
+def functions_of(page: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions of a page that a person calls."""
+    return sorted(
+        (name, value)
+        for name, value in vars(page).items()
+        if inspect.isfunction(value) and hasattr(value, "__wrapped__") and not name.startswith("_")
+    )
+
+
+def is_evaluated(op: type[Op]) -> bool:
+    """Whether the interpreter runs an operation (parameters are bound, not evaluated)."""
+    return op.evaluate is not Op.evaluate or op.opcode == "parameter"
+
+
+def table(pattern: str = "") -> str:
+    """A table of the operations whose name, here or in the documents, contains ``pattern``."""
+    rows = [("opcode", "in the documents", "operands", "attributes", "interpreter")]
+    for opcode in sorted(OPERATIONS):
+        op = OPERATIONS[opcode]
+        if pattern.lower() not in f"{opcode} {' '.join(op.documents)}".lower():
+            continue
+        rows.append(
+            (
+                opcode,
+                ", ".join(op.documents) or "-",
+                "any" if op.arity is None else str(op.arity),
+                ", ".join(a.text or a.name for a in op.attributes) or "-",
+                "yes" if is_evaluated(op) else "no",
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 2)]
+    lines: list[str] = []
+    for *cells, attributes, evaluated in rows:
+        padded = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        lines.append(f"{padded}  {evaluated.ljust(11)}  {attributes}")
+    return "\n".join(lines)
+
+
+def operations_page() -> str:
+    """``docs/operations.md``."""
+    parts = [
+        "# Operations\n",
+        "Generated from the op pages by `xlakit ops --markdown operations`. In each family: the operations of HLO, with",
+        "the name that the semantics document gives them, then the functions of `xlakit` that build them.\n",
+    ]
+    for page in PAGES:
+        summary = inspect.getdoc(page) or ""
+        title = summary.split("\n", 1)[0].rstrip(".")
+        name = page.__name__.removeprefix("xlakit.").replace(".", "/")
+        parts += [f"## {title}\n", f"Page: `xlakit/{name}.py`\n"]
+        parts += [_operation_entry(op) for op in operations_of(page)]
+        parts += [_function_entry(name, function) for name, function in functions_of(page)]
+    return "\n".join(parts) + "\n"
+
+
+def _operation_entry(op: type[Op]) -> str:
+    known = f" (document: {', '.join(op.documents)})" if op.documents else ""
+    operands = "any number of operands" if op.arity is None else f"{op.arity} operand{'s' * (op.arity != 1)}"
+    summary = (inspect.getdoc(op) or "").split("\n\n", 1)[0].replace("\n", " ")
+    attributes = "; ".join(_attribute_entry(a) for a in op.attributes)
+    return f"- **`{op.opcode}`**{known}, {operands}. {summary}" + (f" Attributes: {attributes}." if attributes else "")
+
+
+def _attribute_entry(attribute: Attribute) -> str:
+    name = attribute.text or attribute.name
+    return f"`{name}`" if attribute.required else f"`{name}` (optional)"
+
+
+def _function_entry(name: str, function: Callable[..., Any]) -> str:
+    doc = inspect.getdoc(function) or ""
+    signature = ", ".join(inspect.signature(function).parameters)
+    return f"\n### `{name}({signature})`\n\n{_as_markdown(doc)}\n"
+
+
+def _as_markdown(doc: str) -> str:
+    return "\n".join(line.replace("    ", "  ", 1) if line.startswith("    ") else line for line in doc.splitlines())
+
+
+def support_page() -> str:
+    """``docs/support.md``: what is run, and every place in the code that says it is not supported."""
+    run = [op for op in OPERATIONS.values() if is_evaluated(op)]
+    other = sorted(op.opcode for op in OPERATIONS.values() if not is_evaluated(op))
+    parts = [
+        "# What is supported\n",
+        "Generated from the code by `xlakit ops --markdown support`.\n",
+        f"{len(OPERATIONS)} operations can be represented, parsed, printed, converted and verified; the interpreter",
+        f"runs {len(run)} of them.\n",
+        "## Operations that are represented but not run\n",
+        *([f"- `{opcode}`" for opcode in other] or ["None."]),
+        "\n## Every other limit\n",
+        "Each of these raises `UnsupportedError` with the text shown (`..` stands for what is filled in).\n",
+        "| where | what it says |",
+        "|---|---|",
+        *(f"| `{where}` | {what} |" for where, what in sorted(set(_limits()))),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+@cache
+def _limits() -> tuple[tuple[str, str], ...]:
+    return tuple(limit for path in sorted(_PACKAGE.rglob("*.py")) for limit in _limits_of(path))
+
+
+def _limits_of(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UnsupportedError"
+        if called and node.args:
+            yield str(path.relative_to(_PACKAGE.parent)), _text_of(node.args[0]).replace("|", "\\|")
+
+
+def _text_of(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part) for part in node.values)
+    return str(node.value) if isinstance(node, ast.Constant) else ".."

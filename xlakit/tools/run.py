@@ -1,0 +1,91 @@
+"""``xlakit run``: a program executed, timed and compared."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from xlakit.api import compile
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.compare import compare, format_table
+from xlakit.tools.inputs import flatten, make_inputs, read_inputs
+
+
+def run(
+    module: HloModule,
+    *,
+    input_path: str | None,
+    seed: int,
+    output_path: str | None,
+    iterations: int,
+    backend: str,
+    compare_with: str | None,
+) -> int:
+    """Run a module and print or save what it gives; the exit status is 1 where a comparison differs."""
+    executable = compile(module, backend=backend, seed=seed)
+    program = module.entry.program_shape
+    arguments = read_inputs(input_path, program) if input_path else make_inputs(program, seed)
+    times: list[float] = []
+    result: Any = None
+    for done in range(iterations):
+        start = time.perf_counter()
+        result = executable(*arguments)
+        times.append(time.perf_counter() - start)
+        _progress(done + 1, iterations, sum(times))
+    if output_path:
+        np.savez(output_path, **flatten(result))  # pyright: ignore[reportArgumentType]
+    elif not compare_with:
+        print(format_result(result))
+    if iterations > 1:
+        print(f"median of {iterations} runs: {format_time(statistics.median(times))}", file=sys.stderr)
+    if compare_with is None:
+        return 0
+    leaves = compare(result, _reference(module, arguments, compare_with, seed))
+    print(format_table(leaves))
+    return 0 if all(leaf.agrees for leaf in leaves) else 1
+
+
+def _reference(module: HloModule, arguments: list[Any], name: str, seed: int) -> Any:
+    if name == "interpreter":
+        return compile(module, backend="interpreter", seed=seed)(*arguments)
+    from xlakit.tools.jaxlib_backend import JaxlibBackend
+
+    return JaxlibBackend().run(module, arguments)
+
+
+def _progress(done: int, total: int, seconds: float) -> None:
+    """One line that rewrites itself, on a terminal and only when the wait is long enough to ask."""
+    if seconds > 1 and sys.stderr.isatty():
+        print(f"\r{done}/{total} runs, {seconds:.0f} s", end="\n" if done == total else "", file=sys.stderr)
+
+
+def format_result(value: Any) -> str:
+    """A result as NumPy prints it; elements of tuples one after the other, under their index."""
+    if not isinstance(value, tuple):
+        return _format_array(value)
+    parts = [
+        f"# {name}: {array.dtype}{list(array.shape)}\n{_format_array(array)}" for name, array in flatten(value).items()
+    ]
+    return "\n".join(parts) if parts else "()"
+
+
+def _format_array(value: Any) -> str:
+    if value is None:
+        return "token"
+    array = np.asarray(value)
+    # ml_dtypes' own printing is slow for large arrays, and float32 shows every digit that they have.
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4", "float6")):
+        array = array.astype(np.float32)
+    return str(array)
+
+
+def format_time(seconds: float) -> str:
+    """A time with a unit that suits it."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
