@@ -1,0 +1,34 @@
+"""XLA in Python: HLO programs built, read, checked, run and converted.
+
+Everything that this package offers is listed in :mod:`xlakit.face`, which is loaded when the first of its names is
+asked for, so that ``import xlakit`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xlakit.face import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'xlakit' has no attribute '{name}'")
+    from importlib import import_module
+
+    face = import_module("xlakit.face")
+    try:
+        value = getattr(face, name)
+    except AttributeError:
+        raise AttributeError(f"module 'xlakit' has no attribute '{name}'") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from importlib import import_module
+
+    return sorted({*globals(), *(name for name in dir(import_module("xlakit.face")) if not name.startswith("_"))})

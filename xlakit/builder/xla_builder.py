@@ -74,7 +74,16 @@ class XlaBuilder:
 
     # -- building --------------------------------------------------------------------------------
 
-    def append(self, op: Op, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
+    def append(
+        self,
+        op: Op,
+        operands: Sequence[XlaOp],
+        shape: Shape | None = None,
+        name: str = "",
+        *,
+        backend_config: str = "",
+        frontend_attributes: Sequence[tuple[str, str]] = (),
+    ) -> XlaOp:
         """Add one instruction: what every operation's function ends in. Raises ShapeError, ArgumentError."""
         location = caller_location()
         for operand in operands:
@@ -92,12 +101,16 @@ class XlaBuilder:
         # A declared shape may carry a layout; an inferred one gets the default.
         declared_layout = shape is not None and shape.compatible(inferred) and not shape.is_tuple
         result = shape if declared_layout and shape is not None and shape.layout else inferred.with_default_layout()
+        annotations = self._annotated(location)
+        if backend_config or frontend_attributes:
+            frontend = dict(annotations.frontend_attributes) | dict(frontend_attributes)
+            annotations = replace(
+                annotations,
+                backend_config=backend_config or annotations.backend_config,
+                frontend_attributes=tuple(frontend.items()),
+            )
         instruction = Instruction(
-            op,
-            inputs,
-            result,
-            self._unique(name or op.opcode, numbered=not name),
-            annotations=self._annotated(location),
+            op, inputs, result, self._unique(name or op.opcode, numbered=not name), annotations=annotations
         )
         self._instructions.append(instruction)
         return XlaOp(self, instruction)

@@ -190,3 +190,23 @@ def _by_dtype() -> dict[np.dtype[np.generic], PrimitiveType]:
 @cache
 def _by_name() -> dict[str, PrimitiveType]:
     return {member.hlo_name: member for member in PrimitiveType}
+
+
+def same_type_family(a: PrimitiveType, b: PrimitiveType) -> bool:
+    """Whether operands of these types may meet: the same type, or two floating point types of any precision."""
+    return a is b or (a.is_floating and b.is_floating)
+
+
+def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
+    """The type of a result of mixed operands: complex first, then range, precision, width and sign, as XLA orders."""
+    return max(a, b, key=_precision)
+
+
+@cache
+def _precision(kind: PrimitiveType) -> tuple[bool, int, int, int, bool]:
+    part = kind.real_part
+    exponent = digits = -1
+    if part.is_floating:
+        info = ml_dtypes.finfo(part.dtype)
+        exponent, digits = int(info.maxexp), int(info.nmant)
+    return (kind.is_complex, exponent, digits, part.bit_width, part.is_signed)

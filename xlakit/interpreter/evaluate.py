@@ -113,6 +113,10 @@ class Context:
         """The random numbers of the executable on this device."""
         return self.device.rng
 
+    def advance_rng_state(self, delta: int) -> Array:
+        """The 128-bit random state of this device, and then add to it."""
+        return self.device.advance_rng_state(delta)
+
     def call(self, computation: Computation, *arguments: Value) -> Value:
         """Run a computation."""
         return run(self.device, computation, arguments)

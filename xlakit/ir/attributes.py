@@ -113,6 +113,11 @@ class ReplicaGroups:
         rows = iota.devices().reshape(iota.dimensions)
         return ReplicaGroups(tuple(tuple(int(i) for i in row) for row in rows), iota)
 
+    @staticmethod
+    def from_mesh(mesh: Mesh, axes: Sequence[AxisRef]) -> ReplicaGroups:
+        """Groups of the devices that differ in these axes of a mesh only, in the order of ``axes``."""
+        return ReplicaGroups(mesh.groups(axes), None, mesh, tuple(axes))
+
 
 @dataclass(frozen=True, slots=True)
 class IotaTileAssignment:
@@ -145,6 +150,41 @@ class Mesh:
     axes: tuple[tuple[str, int], ...] = ()
     device_ids: tuple[int, ...] = ()
     iota: IotaTileAssignment | None = None
+
+    def devices(self) -> np.ndarray:
+        """The device ids, flat, in the order of the axes."""
+        if self.iota is not None:
+            return self.iota.devices()
+        count = math.prod(size for _, size in self.axes)
+        if count > 1 << 24 or any(size < 1 for _, size in self.axes):
+            raise ShapeError("a mesh has axes of at least 1 and no more than 2^24 devices")
+        return np.asarray(self.device_ids, dtype=np.int64) if self.device_ids else np.arange(count, dtype=np.int64)
+
+    def groups(self, axes: Sequence[AxisRef]) -> tuple[tuple[int, ...], ...]:
+        """The devices that differ in ``axes`` only, group by group; an axis may be cut into sub-axes."""
+        sizes: list[int] = []
+        place: dict[AxisRef, int] = {}
+        for number, (name, size) in enumerate(self.axes):
+            done = 1
+            cuts = [a for a in axes if a.mesh_axis_index == number]
+            for axis in sorted(cuts, key=lambda a: a.sub_axis or (1, size)):
+                before, width = axis.sub_axis or (1, size)
+                if before < done or before % done or width < 1 or size % (before * width):
+                    raise ShapeError(f"sub-axis ({before}){width} does not cut mesh axis '{name}' of size {size}")
+                sizes.append(before // done)
+                place[axis] = len(sizes)
+                sizes.append(width)
+                done = before * width
+            sizes.append(size // done)
+        if len(place) != len(axes):
+            raise ShapeError(f"the mesh has axes 0 to {len(self.axes) - 1}, each may be named once")
+        devices = self.devices()
+        if math.prod(sizes) != devices.size:
+            raise ShapeError(f"a mesh of {math.prod(sizes)} places has {devices.size} devices")
+        grouped = [place[a] for a in axes]
+        order = [i for i in range(len(sizes)) if i not in grouped] + grouped
+        rows = devices.reshape(sizes).transpose(order).reshape(-1, math.prod(sizes[i] for i in grouped))
+        return tuple(tuple(int(i) for i in row) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,15 @@ class Computation:
     instructions: tuple[Instruction, ...]
     root: Instruction
     execution_thread: str = "main"
+    # Whether an instruction in it, or in what it calls, must run even if nobody uses its result.
+    has_side_effect: bool = field(init=False, repr=False)
+    # Whether its result at an index depends only on its arguments at that index.
+    is_pointwise: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        write = object.__setattr__
+        write(self, "has_side_effect", any(i.op.has_side_effect for i in self.instructions))
+        write(self, "is_pointwise", all(i.op.is_pointwise for i in self.instructions))
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:
@@ -185,6 +194,7 @@ class HloModule:
 
     ``entry_computation_layout`` says the layouts of arguments and result where they are fixed.
     ``header`` keeps other attributes of the HloModule line as (name, text) pairs.
+    ``proto_fields`` keeps fields of HloModuleProto that have no place here, serialized.
     """
 
     name: str
@@ -201,6 +211,7 @@ class HloModule:
     spmd_output_sharding: Sharding | None = None
     spmd_parameters_shardings: tuple[Sharding, ...] = ()
     header: tuple[tuple[str, str], ...] = ()
+    proto_fields: bytes = b""
 
     def __post_init__(self) -> None:
         ordered = computations_callees_first([*self.computations, self.entry])

@@ -58,6 +58,7 @@ class Kind(enum.Enum):
     SLICE_RANGES = enum.auto()
     REPLICA_GROUPS = enum.auto()
     SOURCE_TARGET_PAIRS = enum.auto()
+    INT64_LIST_LIST = enum.auto()  # {{1,2},{3}}
     SHAPE = enum.auto()
     SHAPE_LIST = enum.auto()
     DOMAIN = enum.auto()
@@ -137,6 +138,10 @@ class Evaluation(Protocol):
         """The random numbers of the executable on this device."""
         ...
 
+    def advance_rng_state(self, delta: int) -> Array:
+        """The 128-bit random state of this device as U64[2], low half first; ``delta`` is added to it afterwards."""
+        ...
+
     def call(self, computation: Computation, *arguments: Value) -> Value:
         """Run a computation."""
         ...
@@ -150,13 +155,27 @@ class Evaluation(Protocol):
         ...
 
     def exchange(
-        self, groups: ReplicaGroups, payload: Value, *, has_channel: bool = False, use_global_device_ids: bool = False
+        self,
+        groups: ReplicaGroups,
+        payload: Value,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
-        """Meet the others of this device's group: everybody's payload in the group's order, and the own place."""
+        """Meet the other members of this device's group: everybody's payload in the group's order, and the own place.
+
+        ``use_global_device_ids`` is None where the operation has no such attribute. A device in no group gets
+        nothing, and -1.
+        """
         ...
 
-    def permute(self, pairs: Sequence[tuple[int, int]], payload: Value, *, has_channel: bool = False) -> Value | None:
-        """Send ``payload`` along the pairs; gives what arrived, or None where nobody sends to this device."""
+    def permute(
+        self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
+    ) -> dict[int, Value]:
+        """Send ``payloads[i]`` along ``pairs[i]`` where this device is its source.
+
+        Gives what arrived here, under the number of its pair; payloads of other sources are not looked at.
+        """
         ...
 
     def infeed(self, shape: Shape) -> Value:
@@ -167,16 +186,20 @@ class Evaluation(Protocol):
         """Append to this device's outfeed queue."""
         ...
 
-    def send(self, channel_id: int, value: Value, *, is_host_transfer: bool) -> None:
+    def send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> None:
         """Put a value into a channel."""
         ...
 
-    def recv(self, channel_id: int, *, is_host_transfer: bool) -> Value:
-        """Take a value out of a channel, waiting for it."""
+    def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
+        """Ask for the next value of a channel; gives the number of the request."""
         ...
 
-    def custom_call(self, target: str) -> Callable[..., Value]:
-        """The Python function registered under a name; raises UnsupportedError that lists the known ones."""
+    def finish_recv(self, request: int) -> Value:
+        """Wait for the value of a request."""
+        ...
+
+    def custom_call(self, target: str, *operands: Value) -> Value:
+        """The result of the function registered under a name, checked against the declared shape."""
         ...
 
 
@@ -209,6 +232,11 @@ class Op:
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         """The meaning: the result for these operand values."""
         raise UnsupportedError(f"the interpreter does not run {self.opcode}", operation=self.opcode)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether the class is ``pointwise``; for an operation that calls a computation, whether that is."""
+        return self.pointwise
 
     @property
     def has_side_effect(self) -> bool:

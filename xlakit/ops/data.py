@@ -24,7 +24,7 @@ def need_declared(declared: Shape | None) -> Shape:
     return declared
 
 
-@operation("parameter", arity=0)
+@operation("parameter", arity=0, pointwise=True)
 class Parameter(Op):
     """Argument ``number`` of the computation."""
 
@@ -42,11 +42,10 @@ def parameter(builder: Builder, number: int, shape: Shape, name: str = "") -> Xl
     return builder.append(Parameter(number=number), (), shape, name)
 
 
-@operation("constant", arity=0)
+@operation("constant", arity=0, pointwise=True)
 class Constant(Op):
     """A value that the program text holds."""
 
-    pointwise = True
     literal: Literal = attribute(Kind.LITERAL, text="", proto="literal")
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -106,7 +105,7 @@ def iota(builder: Builder, shape: Shape, iota_dimension: int) -> XlaOp:
     return builder.append(Iota(iota_dimension=iota_dimension), (), shape)
 
 
-@operation("tuple", documents=("Tuple",))
+@operation("tuple", pointwise=True, documents=("Tuple",))
 class Tuple(Op):
     """Several values as one."""
 
@@ -130,7 +129,7 @@ def tuple_(builder_or_first: Builder | XlaOp | Sequence[XlaOp], *rest: XlaOp) ->
     return builder_or_first.append(Tuple(), rest)  # pyright: ignore
 
 
-@operation("get-tuple-element", arity=1, documents=("GetTupleElement",))
+@operation("get-tuple-element", arity=1, pointwise=True, documents=("GetTupleElement",))
 class GetTupleElement(Op):
     """One element of a tuple."""
 

@@ -24,8 +24,20 @@ from xlakit.ir.operation import Op
 class Builder(Protocol):
     """What the pages need of a builder; ``xlakit.builder.XlaBuilder`` is it."""
 
-    def append(self, op: Op, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
-        """Add an instruction. The shape is inferred; ``shape`` is the declared one where a rule needs it."""
+    def append(
+        self,
+        op: Op,
+        operands: Sequence[XlaOp],
+        shape: Shape | None = None,
+        name: str = "",
+        *,
+        backend_config: str = "",
+        frontend_attributes: Sequence[tuple[str, str]] = (),
+    ) -> XlaOp:
+        """Add an instruction. The shape is inferred; ``shape`` is the declared one where a rule needs it.
+
+        ``backend_config`` and ``frontend_attributes`` are added to the annotations that the builder gives.
+        """
         ...
 
     def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:

@@ -5,11 +5,14 @@ Source: seed document "Operation semantics", sections Reduce and Map.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from xlakit.data.primitive import PrimitiveType
+from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
@@ -25,13 +28,16 @@ from xlakit.ops.handle import (
     emit,
     scalar_shapes,
 )
+from xlakit.ops.movement import check_distinct, need_array
 
 
-def check_reducer(computation: Computation, element_types: Sequence[PrimitiveType]) -> None:
-    """Raise ShapeError unless ``computation`` maps 2N scalars of these N types to N of them.
+def check_reducer(
+    computation: Computation, element_types: Sequence[PrimitiveType], init_values: Sequence[Shape]
+) -> tuple[Shape, ...]:
+    """The scalars that ``computation`` accumulates; raises ShapeError unless it reduces arrays of these types.
 
-    A reducer may accumulate in a wider type than its operands; XLA allows that, so only ranks and counts of the
-    accumulated half are compared strictly.
+    It must map 2N scalars to N: running values, then elements. A reducer may accumulate in another floating point
+    precision than its operands have, so those types are compared as families.
     """
     program = computation.program_shape
     count = len(element_types)
@@ -46,10 +52,96 @@ def check_reducer(computation: Computation, element_types: Sequence[PrimitiveTyp
     if len(results) != count or not all(r.is_scalar for r in results):
         raise ShapeError(f"computation {computation.name} must give {count} scalars, gives {program.result}")
     for i, result in enumerate(results):
-        if program.parameters[i].element_type is not result.element_type:
+        kind, running, element = result.element_type, program.parameters[i], program.parameters[count + i]
+        if running.element_type is not kind:
+            raise ShapeError(f"computation {computation.name} gives {result} for the running value {running}")
+        if not init_values[i].is_scalar or not same_type_family(kind, init_values[i].element_type):
+            raise ShapeError(f"initial value {init_values[i]} is not a scalar of {kind.hlo_name}")
+        if not same_type_family(element_types[i], element.element_type) or not same_type_family(
+            kind, element.element_type
+        ):
             raise ShapeError(
-                f"computation {computation.name} gives {result} for the running value {program.parameters[i]}"
+                f"computation {computation.name} takes elements {element} for arrays of "
+                f"{element_types[i].hlo_name} and gives {result}"
             )
+    return results
+
+
+# -- what a reducer does ---------------------------------------------------------------------------
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def binary_opcode(computation: Computation) -> str | None:
+    """The opcode of a computation that only applies add, multiply, maximum, minimum, and, or, xor to its parameters.
+
+    None for any other computation. All of these are associative and commutative.
+    """
+    root, parameters = computation.root, computation.parameters
+    plain = root.opcode in _UFUNCS and len(parameters) == 2 and len(root.operands) == 2
+    if not plain or {*root.operands} != {*parameters} or parameters[0].shape.element_type.is_complex != (
+        root.shape.element_type.is_complex
+    ):
+        return None
+    kinds = {i.shape.element_type for i in (root, *parameters)}
+    return root.opcode if len(kinds) == 1 and root.shape.is_scalar else None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """How running values are combined: ``combine(*running, *elements)`` on arrays of the types in ``wide``.
+
+    ``ufunc`` is NumPy's function where the reducer is a known one. Known ones on floats of 32 bits and fewer run in
+    float64, so that the final conversion to ``narrow`` rounds once.
+    """
+
+    combine: Callable[..., tuple[Array, ...]]
+    wide: tuple[np.dtype[Any], ...]
+    narrow: tuple[np.dtype[Any], ...]
+    ufunc: np.ufunc | None = None
+
+    def widen(self, arrays: Sequence[Array]) -> list[Array]:
+        """The arrays in the types that are combined."""
+        return [np.asarray(a).astype(t, copy=False) for a, t in zip(arrays, self.wide, strict=True)]
+
+    def finish(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The arrays in the reducer's own types."""
+        with np.errstate(all="ignore"):
+            return tuple(np.asarray(a).astype(t, copy=False) for a, t in zip(arrays, self.narrow, strict=True))
+
+
+def folder(context: Evaluation, computation: Computation) -> Folder:
+    """How to combine values with a reducer."""
+    result = computation.program_shape.result
+    kinds = [s.element_type for s in (result.tuple_shapes if result.is_tuple else (result,))]
+    narrow = tuple(kind.dtype for kind in kinds)
+    opcode = None if result.is_tuple else binary_opcode(computation)
+    if opcode is None:
+        return Folder(lambda *values: context.apply(computation, *values), narrow, narrow)
+    ufunc, kind = _UFUNCS[opcode], kinds[0]
+    if kind.is_floating:
+        wide = np.dtype(np.float64)
+    elif kind.is_complex:
+        wide = np.dtype(np.complex128)
+    elif kind.is_integral:
+        # NumPy has no ufuncs for integers narrower than a byte; wider arithmetic agrees modulo their width.
+        wide = kind.dtype if kind.bit_width >= 8 else np.dtype(np.int64)
+    else:
+        wide = kind.dtype
+
+    def combine(running: Array, element: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (ufunc(running, element),)
+
+    return Folder(combine, (wide,), narrow, ufunc)
 
 
 @operation("reduce", documents=("Reduce",))
@@ -60,64 +152,73 @@ class Reduce(Op):
     to_apply: Computation = attribute(Kind.COMPUTATION)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        if not operands or len(operands) % 2:
-            raise ShapeError(f"takes N arrays and N initial values, got {len(operands)} operands")
-        count = len(operands) // 2
-        arrays, inits = operands[:count], operands[count:]
-        for array in arrays[1:]:
-            if not array.same_dimensions(arrays[0]):
-                raise ShapeError("all arrays must have the same dimensions")
-        for array, init in zip(arrays, inits, strict=True):
-            if not init.is_scalar or init.element_type is not array.element_type:
-                raise ShapeError(f"initial value {init} is not a scalar of {array.element_type.hlo_name}")
+        arrays, inits = split_operands(operands)
         rank = arrays[0].rank
-        if len(set(self.dimensions)) != len(self.dimensions) or any(not 0 <= d < rank for d in self.dimensions):
-            raise ShapeError(f"dimensions {list(self.dimensions)} must be different numbers from 0 to {rank - 1}")
-        check_reducer(self.to_apply, [a.element_type for a in arrays])
-        program = self.to_apply.program_shape.result
-        results = program.tuple_shapes if program.is_tuple else (program,)
+        check_distinct("dimensions", self.dimensions, rank)
+        results = check_reducer(self.to_apply, [a.element_type for a in arrays], inits)
         kept = [d for d in range(rank) if d not in self.dimensions]
-        shapes = [
-            Shape(
-                result.element_type,
-                tuple(array.dimensions[d] for d in kept),
-                None,
-                tuple(array.dynamic_dimensions[d] for d in kept),
-            )
-            for array, result in zip(arrays, results, strict=True)
-        ]
-        return shapes[0] if count == 1 and not program.is_tuple else make_tuple_shape(shapes)
+        sizes = tuple(arrays[0].dimensions[d] for d in kept)
+        dynamic = tuple(arrays[0].dynamic_dimensions[d] for d in kept)
+        shapes = [Shape(result.element_type, sizes, None, dynamic) for result in results]
+        return make_tuple_shape(shapes) if self.to_apply.program_shape.result.is_tuple else shapes[0]
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         count = len(operands) // 2
-        arrays: list[Array] = list(operands[:count])
-        kept = [d for d in range(arrays[0].ndim) if d not in self.dimensions]
-        size = int(np.prod([arrays[0].shape[d] for d in self.dimensions], dtype=np.int64))
-        # One axis of everything that is combined, in front.
-        rows = [a.transpose(*sorted(self.dimensions), *kept).reshape(size, *(a.shape[d] for d in kept)) for a in arrays]
-        results = reduce_rows(context, self.to_apply, rows, operands[count:])
+        results = reduce_arrays(context, self.to_apply, operands[:count], operands[count:], self.dimensions)
         return results if context.shape.is_tuple else results[0]
 
 
-def reduce_rows(
-    context: Evaluation, computation: Computation, rows: Sequence[Array], inits: Sequence[Array]
-) -> tuple[Array, ...]:
-    """Combine axis 0 of ``rows`` in order: known computations by NumPy, others by halving.
+def split_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
+    """N arrays of the same dimensions, and N initial values; raises ShapeError."""
+    if not operands or len(operands) % 2:
+        raise ShapeError(f"takes N arrays and N initial values, got {len(operands)} operands")
+    count = len(operands) // 2
+    for array in operands[:count]:
+        if not need_array(array).same_dimensions(operands[0]):
+            raise ShapeError(
+                f"all arrays must have the same dimensions, got {list(operands[0].dimensions)} and "
+                f"{list(array.dimensions)}"
+            )
+    return operands[:count], operands[count:]
 
-    Halving pairs neighbours, so it needs associativity only, which is what the document asks for.
+
+def reduce_arrays(
+    context: Evaluation,
+    computation: Computation,
+    arrays: Sequence[Array],
+    inits: Sequence[Array],
+    dimensions: Sequence[int],
+) -> tuple[Array, ...]:
+    """Combine the elements along ``dimensions``, in order, and the initial values.
+
+    Known reducers are NumPy's; others combine neighbours, half of them at a time, which needs associativity only.
     """
-    running = [np.broadcast_to(i, r.shape[1:]) for i, r in zip(inits, rows, strict=True)]
+    fold = folder(context, computation)
+    starts, values = fold.widen(inits), fold.widen(arrays)
+    kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
+    sizes = [arrays[0].shape[d] for d in kept]
+    count = math.prod(arrays[0].shape[d] for d in dimensions)
+    if count == 0:
+        return fold.finish([np.broadcast_to(start, sizes) for start in starts])
+    if fold.ufunc is not None:
+        with np.errstate(all="ignore"):
+            total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0])
+        return fold.finish(fold.combine(starts[0], total))
+    # One axis of everything that is combined, in front.
+    rows = [v.transpose(*sorted(dimensions), *kept).reshape(count, *sizes) for v in values]
+    return fold.finish(fold.combine(*starts, *halve(fold, rows)))
+
+
+def halve(fold: Folder, rows: Sequence[Array]) -> list[Array]:
+    """Combine axis 0, of at least one element, by combining neighbours until one is left."""
     current = list(rows)
-    while current[0].shape[0] > 1:
-        length = current[0].shape[0]
+    while (length := current[0].shape[0]) > 1:
         even = length - length % 2
-        merged = context.apply(computation, *(c[0:even:2] for c in current), *(c[1:even:2] for c in current))
+        merged = fold.combine(*(c[0:even:2] for c in current), *(c[1:even:2] for c in current))
         if even < length:
             merged = tuple(np.concatenate([m, c[even:]]) for m, c in zip(merged, current, strict=True))
         current = list(merged)
-    if current[0].shape[0] == 0:
-        return tuple(running)
-    return context.apply(computation, *running, *(c[0] for c in current))
+    return [c[0] for c in current]
 
 
 @building
@@ -146,6 +247,13 @@ def reduce(
     return emit(Reduce(dimensions=tuple(dimensions), to_apply=called), *ops, *inits)
 
 
+@building
+def reduce_all(operand: OperandLike, init_value: OperandLike, computation: ComputationLike) -> XlaOp:
+    """``reduce`` over all dimensions of one array, to a scalar. Source: XlaBuilder::ReduceAll."""
+    array = as_op(common_builder([operand, init_value]), operand)
+    return reduce(array, init_value, computation, range(need_array(array.shape).rank))
+
+
 @operation("map", documents=("Map",))
 class Map(Op):
     """Apply a scalar computation to every element of N arrays of the same dimensions."""
@@ -157,7 +265,7 @@ class Map(Op):
         if not operands:
             raise ShapeError("takes at least one array")
         for array in operands:
-            if not array.same_dimensions(operands[0]):
+            if not need_array(array).same_dimensions(operands[0]):
                 raise ShapeError("all arrays must have the same dimensions")
         if self.dimensions and list(self.dimensions) != list(range(operands[0].rank)):
             raise ShapeError(f"dimensions must be 0 .. {operands[0].rank - 1} in order, got {list(self.dimensions)}")
@@ -165,7 +273,7 @@ class Map(Op):
         if len(program.parameters) != len(operands):
             raise ShapeError(f"computation takes {len(program.parameters)} parameters for {len(operands)} arrays")
         for parameter, array in zip(program.parameters, operands, strict=True):
-            if not parameter.is_scalar or parameter.element_type is not array.element_type:
+            if not parameter.is_scalar or not same_type_family(parameter.element_type, array.element_type):
                 raise ShapeError(f"parameter {parameter} does not take an element of {array}")
         if not program.result.is_scalar:
             raise ShapeError(f"computation must give a scalar, gives {program.result}")

@@ -1,0 +1,59 @@
+"""Write the programs of ``networks.py`` and ``kernels.py`` as HLO text, one file each, beside this script.
+
+    python examples/export.py [NAME ...]
+
+Needs JAX. The text is what JAX hands to XLA, before any optimisation: with every constant in full, and with the
+source lines of these files in the metadata. The same files give the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import jax
+import kernels  # noqa: F401  (enters its programs)
+import networks  # noqa: F401
+from jaxlib import _hlo
+from registry import PROGRAMS, Program
+
+
+def hlo_text(name: str, program: Program) -> str:
+    """The unoptimised HLO of a program, ending in a newline."""
+    # Without the folder, so that the text does not depend on where the repository lies.
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
+    with jax.enable_x64(program.x64):
+        # The module is named after the function, and a function cannot be called `while`.
+        program.function.__name__ = name
+        lowered = jax.jit(program.function).trace(*program.arguments).lower(lowering_platforms=(program.platform,))
+        module = lowered.compiler_ir("hlo").get_hlo_module()
+    options = _hlo.HloPrintOptions()
+    options.print_large_constants = True
+    options.print_metadata = True
+    options.print_percent = False
+    options.include_layout_in_shapes = True
+    text = module.to_string(options).rstrip() + "\n"
+    if "{...}" in text:
+        raise SystemExit(f"{name}: a constant was left out of the text")
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Export the example programs as HLO text.")
+    known = ", ".join(sorted(PROGRAMS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; known: {known}")
+    names = parser.parse_args().names or sorted(PROGRAMS)
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}")
+    for name in names:
+        path = Path(__file__).with_name(f"{name}.hlo")
+        text = hlo_text(name, PROGRAMS[name])
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.name}: {text.count(chr(10))} lines, {len(text) / 1024:.0f} KiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

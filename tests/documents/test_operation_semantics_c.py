@@ -1,0 +1,274 @@
+"""The examples of the document "Operation semantics", from Call to CustomCall, convolutions apart."""
+
+import numpy as np
+import pytest
+from helpers import build, c64, close, evaluate, f32, f64, floats, infer, ints, pred, refused, replicated, s32, same
+
+import xlakit as xla
+
+# -- Call -----------------------------------------------------------------------------------------
+
+
+def test_call_invokes_a_computation():
+    computation = build(lambda a, b: a * 10 + b, f32(2), f32(2), name="callee")
+    same(
+        evaluate(lambda x, y: xla.call(x.builder, computation, [x, y]), floats([1, 2]), floats([3, 4])),
+        floats([13, 24]),
+    )
+
+
+def test_call_takes_arguments_of_any_types():
+    computation = build(lambda a, b: (b, a), f32(2), s32(), name="swap")
+    same(evaluate(lambda x, y: xla.call(x.builder, computation, [x, y]), floats([1, 2]), ints(5)), (ints(5), floats([1, 2])))
+
+
+def test_call_needs_arguments_as_many_and_as_typed_as_the_parameters():
+    computation = build(lambda a, b: a + b, f32(2), f32(2))
+    refused(lambda x: xla.call(x.builder, computation, [x]), f32(2))
+    refused(lambda x, y: xla.call(x.builder, computation, [x, y]), f32(2), s32(2))
+    refused(lambda x, y: xla.call(x.builder, computation, [x, y]), f32(2), f32(3))
+
+
+# -- Cholesky -------------------------------------------------------------------------------------
+
+
+def positive_definite(dtype, batch=(), size=4, seed=0):
+    rng = np.random.default_rng(seed)
+    m = rng.normal(size=(*batch, size, size))
+    if np.dtype(dtype).kind == "c":
+        m = m + 1j * rng.normal(size=m.shape)
+    return (m @ np.conj(np.swapaxes(m, -1, -2)) + size * np.eye(size)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 1)])
+def test_cholesky_lower_gives_l_with_a_equal_l_l_transposed(dtype, batch):
+    a = positive_definite(dtype, batch)
+    l = np.tril(evaluate(lambda x: xla.cholesky(x, True), a))  # noqa: E741
+    assert l.dtype == dtype
+    close(l @ np.conj(np.swapaxes(l, -1, -2)), a, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_cholesky_upper_gives_u_with_a_equal_u_transposed_u(dtype):
+    a = positive_definite(dtype, (2,))
+    u = np.triu(evaluate(lambda x: xla.cholesky(x, False), a))
+    close(np.conj(np.swapaxes(u, -1, -2)) @ u, a, rtol=1e-4, atol=1e-4)
+
+
+def test_cholesky_reads_one_triangle_only():
+    a = positive_definite(np.float64)
+    lower = evaluate(lambda x: xla.cholesky(x, True), np.tril(a) + np.triu(np.full((4, 4), 99.0), 1))
+    upper = evaluate(lambda x: xla.cholesky(x, False), np.triu(a) + np.tril(np.full((4, 4), 99.0), -1))
+    close(np.tril(lower), np.linalg.cholesky(a))
+    close(np.triu(upper), np.linalg.cholesky(a).T)
+
+
+def test_cholesky_takes_square_matrices_of_floats_or_complex():
+    refused(lambda x: xla.cholesky(x, True), f32(3, 4))
+    refused(lambda x: xla.cholesky(x, True), f32(3))
+    refused(lambda x: xla.cholesky(x, True), s32(3, 3))
+
+
+# -- Clamp ----------------------------------------------------------------------------------------
+
+
+def test_clamp_with_scalar_bounds():
+    same(evaluate(xla.clamp, ints(0), ints([-1, 5, 9]), ints(6)), ints([0, 5, 6]))
+
+
+def test_clamp_with_bounds_of_the_operands_shape():
+    same(evaluate(xla.clamp, ints([0, 6, 0]), ints([-1, 5, 9]), ints([1, 7, 8])), ints([0, 6, 8]))
+
+
+def test_clamp_is_min_of_max():
+    values = np.arange(-5, 6, dtype=np.float32)
+    for low, high in [(-2, 2), (3, -3)]:
+        same(
+            evaluate(xla.clamp, floats(low), values, floats(high)),
+            np.minimum(np.maximum(values, np.float32(low)), np.float32(high)),
+        )
+
+
+def test_clamp_takes_three_arrays_of_one_type_and_one_shape():
+    refused(xla.clamp, f32(), s32(3), s32())
+    refused(xla.clamp, f32(2), f32(3), f32())
+    refused(xla.clamp, f32(), f32(3), f32(3, 1))
+
+
+# -- Collapse -------------------------------------------------------------------------------------
+
+V = floats(
+    [
+        [[10, 11, 12], [15, 16, 17]],
+        [[20, 21, 22], [25, 26, 27]],
+        [[30, 31, 32], [35, 36, 37]],
+        [[40, 41, 42], [45, 46, 47]],
+    ]
+)
+
+
+def test_collapse_to_a_single_dimension():
+    expected = [10, 11, 12, 15, 16, 17, 20, 21, 22, 25, 26, 27, 30, 31, 32, 35, 36, 37, 40, 41, 42, 45, 46, 47]
+    same(evaluate(lambda v: xla.collapse(v, (0, 1, 2)), V), floats(expected))
+
+
+def test_collapse_the_two_lower_dimensions():
+    # The document's comment says f32[4x6] for this call, but lists the rows of {1, 2}; its rule, and XLA, give f32[8x3].
+    rows = [[10, 11, 12], [15, 16, 17], [20, 21, 22], [25, 26, 27], [30, 31, 32], [35, 36, 37], [40, 41, 42]]
+    same(evaluate(lambda v: xla.collapse(v, (0, 1)), V), floats([*rows, [45, 46, 47]]))
+
+
+def test_collapse_the_two_higher_dimensions():
+    expected = [
+        [10, 11, 12, 15, 16, 17],
+        [20, 21, 22, 25, 26, 27],
+        [30, 31, 32, 35, 36, 37],
+        [40, 41, 42, 45, 46, 47],
+    ]
+    same(evaluate(lambda v: xla.collapse(v, (1, 2)), V), floats(expected))
+
+
+@pytest.mark.parametrize("dimensions", [(1, 0), (0, 2)])
+def test_collapse_takes_consecutive_dimensions_in_order(dimensions):
+    refused(lambda v: xla.collapse(v, dimensions), f32(4, 2, 3), match="consecutive")
+
+
+@pytest.mark.parametrize("dimensions", [(0, 3), (-1, 0), (0, 0)])
+def test_collapse_takes_dimensions_that_exist_once(dimensions):
+    refused(lambda v: xla.collapse(v, dimensions), f32(4, 2, 3))
+
+
+# -- CollectivePermute ----------------------------------------------------------------------------
+
+
+def test_collective_permute_sends_from_source_to_target():
+    pairs = [(0, 1), (1, 2), (2, 0)]
+    data = [[floats([i, 10 * i])] for i in range(3)]
+    results = replicated(lambda x: xla.collective_permute(x, pairs), data)
+    for source, target in pairs:
+        same(results[target], data[source][0])
+
+
+def test_collective_permute_gives_zeros_where_nothing_is_sent():
+    results = replicated(lambda x: xla.collective_permute(x, [(0, 1)]), [[floats([i + 1, 5])] for i in range(3)])
+    same(tuple(results), (floats([0, 0]), floats([1, 5]), floats([0, 0])))
+
+
+def test_collective_permute_has_each_source_and_target_once():
+    refused(lambda x: xla.collective_permute(x, [(0, 1), (2, 1)]), f32(2), match="target")
+    refused(lambda x: xla.collective_permute(x, [(0, 1), (0, 2)]), f32(2), match="source")
+
+
+# -- Concatenate ----------------------------------------------------------------------------------
+
+
+def test_concatenate_vectors():
+    same(
+        evaluate(lambda a, b, c: xla.concat_in_dim([a, b, c], 0), ints([2, 3]), ints([4, 5]), ints([6, 7])),
+        ints([2, 3, 4, 5, 6, 7]),
+    )
+
+
+def test_concatenate_matrices():
+    a, b = ints([[1, 2], [3, 4], [5, 6]]), ints([[7, 8]])
+    same(evaluate(lambda a, b: xla.concat_in_dim([a, b], 0), a, b), ints([[1, 2], [3, 4], [5, 6], [7, 8]]))
+
+
+def test_concatenate_dimension_sizes_add():
+    assert infer(lambda a, b: xla.concat_in_dim([a, b], 1), f32(2, 3), f32(2, 5)).dimensions == (2, 8)
+
+
+def test_concatenate_has_rules():
+    refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(3, 2), f32(1, 3), match="dimension 1")
+    refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(3), f32(1, 3), match="rank")
+    refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(3), s32(3))
+    refused(lambda a: xla.concat_in_dim([a], 1), f32(3))
+    refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(), f32())
+
+
+# -- Conditional ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, 11.0), (False, 6.0)])
+def test_conditional_runs_the_branch_that_the_predicate_says(value, expected):
+    def program(p, x, y):
+        return xla.conditional(p, x, lambda v: v + 1, y, lambda v: v * 2)
+
+    same(evaluate(program, np.bool_(value), floats(10), floats(3)), floats(expected))
+
+
+def test_conditional_operands_may_have_different_types():
+    def program(p, x, y):
+        return xla.conditional(p, x, lambda v: v, y, lambda v: xla.convert_element_type(v, xla.F32))
+
+    same(evaluate(program, np.bool_(False), floats(10), ints(3)), floats(3))
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, 11), (1, 20), (2, -30), (3, -30), (-1, -30), (99, -30)])
+def test_conditional_on_an_index_takes_the_last_branch_when_out_of_range(index, expected):
+    branches = [lambda v: v + 1, lambda v: v, lambda v: -v]
+
+    def program(i, a, b, c):
+        return xla.conditional(i, branches, [a, b, c])
+
+    same(evaluate(program, ints(index), floats(10), floats(20), floats(30)), floats(expected))
+
+
+def test_only_one_branch_runs():
+    # The other branch would never end.
+    def forever(x):
+        return xla.while_(lambda s: xla.eq(s, s), lambda s: s, x)
+
+    same(
+        evaluate(lambda p, x: xla.conditional(p, x, lambda v: v, x, forever), np.bool_(True), ints(4)),
+        ints(4),
+    )
+
+
+def test_conditional_has_rules():
+    same_branch = lambda v: v  # noqa: E731
+    refused(lambda p, x: xla.conditional(p, x, same_branch, x, same_branch), pred(2), f32())
+    refused(lambda p, x: xla.conditional(p, x, same_branch, x, same_branch), f32(), f32())
+    refused(lambda p, x, y: xla.conditional(p, x, same_branch, y, same_branch), pred(), f32(), s32())
+    takes_s32 = build(lambda v: v, s32())
+    refused(lambda p, x: xla.conditional(p, x, takes_s32, x, takes_s32), pred(), f32())
+    takes_two = build(lambda a, b: a + b, f32(), f32())
+    refused(lambda p, x: xla.conditional(p, x, takes_two, x, takes_two), pred(), f32())
+
+
+def test_conditional_on_an_index_has_rules():
+    same_branch = lambda v: v  # noqa: E731
+    refused(lambda i, x: xla.conditional(i, [same_branch] * 2, [x, x]), s32(1), f32())
+    refused(lambda i, x, y: xla.conditional(i, [same_branch] * 2, [x, y]), s32(), f32(), f32(1))
+
+
+# -- ConvertElementType ---------------------------------------------------------------------------
+
+
+def test_convert_of_the_example():
+    same(evaluate(lambda a: xla.convert_element_type(a, xla.F32), ints([0, 1, 2])), floats([0.0, 1.0, 2.0]))
+
+
+def test_convert_rounds_to_nearest_even():
+    wide = ints([2**24 + 1, 2**24 + 3, -(2**24) - 1])
+    same(evaluate(lambda a: xla.convert_element_type(a, xla.F32), wide), floats([2**24, 2**24 + 4, -(2**24)]))
+
+
+def test_convert_keeps_the_dimensions():
+    assert infer(lambda a: xla.convert_element_type(a, xla.BF16), s32(2, 3)).dimensions == (2, 3)
+    assert infer(lambda a: xla.convert_element_type(a, xla.BF16), s32(2, 3)).element_type is xla.BF16
+
+
+def test_convert_is_a_cast_that_truncates():
+    same(evaluate(lambda a: xla.convert_element_type(a, xla.S32), floats([1.9, -1.9, 0.5])), ints([1, -1, 0]))
+
+
+def test_convert_takes_no_tuples():
+    refused(lambda a: xla.convert_element_type(xla.tuple_(a, a), xla.F32), s32(2))
+    refused(lambda a: xla.convert_element_type(a, xla.TUPLE), s32(2))
+
+
+def test_convert_does_not_drop_an_imaginary_part():
+    refused(lambda a: xla.convert_element_type(a, xla.F32), c64(2))
+    assert infer(lambda a: xla.convert_element_type(a, xla.C64), f64(2)).element_type is xla.C64

@@ -1,0 +1,1 @@
+"""How a program travels: HLO text, HLO proto, StableHLO."""

@@ -1,0 +1,87 @@
+"""Which format a file is in, told from its content."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+from xlakit.errors import FormatError, Location, XlakitError
+from xlakit.formats import hlo_proto, stablehlo
+from xlakit.ir.instruction import HloModule
+
+_GZIP_MAGIC = b"\x1f\x8b"
+# What protobuf can read at most; a small file must not become more than that.
+_MOST_BYTES = (1 << 31) - 1
+
+# Text has no control characters but these; protos of any length have others.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+_SPACE = r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_HLO = re.compile(_SPACE + r"(?:HloModule\b|ENTRY\b|%?[\w.-]+\s*(?:\(|\{|=))", re.DOTALL)
+_MLIR = re.compile(_SPACE + r'(?:module\b|"?builtin\.module\b|func\.func\b|#[\w.]+\s*=|![\w.]+\s*=)', re.DOTALL)
+_JSON = re.compile(r'\s*\{\s*(?:"|\})')
+
+
+def load(data: bytes, name: str = "<data>") -> HloModule:
+    """The module in a file's content, whatever its format.
+
+    data: HLO text; a serialized HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot; a HloModuleProto in
+        JSON; StableHLO as text or bytecode (with jaxlib); any of these compressed with gzip.
+    name: stands for the file in errors.
+
+    Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
+    """
+    if data.startswith(_GZIP_MAGIC):
+        data = _gunzip(data, name)
+    if not data.strip():
+        raise FormatError("the file is empty", location=Location(name, 1))
+    if data.startswith(stablehlo.BYTECODE_MAGIC):
+        return stablehlo.read_stablehlo(data, name=name)
+    text = _as_text(data)
+    try:
+        return hlo_proto.read_module(data) if text is None else _load_text(text, name)
+    except XlakitError as error:
+        raise error.at(location=Location(name, 1)) from None
+
+
+def _load_text(text: str, name: str) -> HloModule:
+    if _JSON.match(text):
+        return hlo_proto.module_from_json(text)
+    if _MLIR.match(text):
+        return stablehlo.read_stablehlo(text, name=name)
+    if _HLO.match(text):
+        from xlakit.formats import hlo_text
+
+        return hlo_text.parse_module(text, name=name)
+    raise FormatError(
+        "none of the formats that are known",
+        hint="HLO text begins with 'HloModule', StableHLO with 'module', JSON with '{'",
+    )
+
+
+def _as_text(data: bytes) -> str | None:
+    """The data as text, or None where it is binary."""
+    if _CONTROL.search(data):
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _gunzip(data: bytes, name: str) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while data.startswith(_GZIP_MAGIC):
+        member = zlib.decompressobj(wbits=31)
+        try:
+            part = member.decompress(data, _MOST_BYTES - size)
+        except zlib.error as error:
+            raise FormatError(f"damaged gzip data: {error}", location=Location(name, 1)) from None
+        size += len(part)
+        if member.unconsumed_tail or size >= _MOST_BYTES:
+            raise FormatError("more than 2 GiB when unpacked", location=Location(name, 1))
+        if not member.eof:
+            raise FormatError("gzip data is cut off", location=Location(name, 1))
+        parts.append(part)
+        data = member.unused_data
+    return b"".join(parts)

@@ -1,0 +1,114 @@
+"""HLO protos: serialized HloModuleProto and its JSON form, to HloModule and back.
+
+Source: ``hlo.proto`` and ``xla_data.proto`` of OpenXLA.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import json_format
+
+from xlakit.errors import FormatError
+from xlakit.formats.hlo_proto import schema
+from xlakit.formats.hlo_proto.literals import MismatchError
+from xlakit.formats.hlo_proto.reader import module_from_message
+from xlakit.formats.hlo_proto.writer import module_to_message
+from xlakit.ir.instruction import HloModule
+
+__all__ = ["is_module", "module_from_json", "module_to_json", "read_module", "write_module"]
+
+_MODULE = "HloModuleProto"
+# Messages that hold a module, and where. HloProto and HloUnoptimizedSnapshot hold it where the first of these does.
+_WRAPPERS = (("HloModuleProtoWithConfig", ("hlo_module",)), ("HloSnapshot", ("hlo", "hlo_module")))
+
+
+def read_module(data: bytes) -> HloModule:
+    """The module of a serialized HloModuleProto, or of an HloProto or HloSnapshot around one.
+
+    HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read too. Raises FormatError where the data is none of
+    these or says something impossible, ShapeError for impossible shapes, UnsupportedError.
+    """
+    name, message, path = _find(data)
+    try:
+        return _module_of(message, path)
+    except MismatchError:
+        # Legal but unusual encodings of repeated numbers; today's writers make none.
+        plain = schema.canonical(name, data)
+        if plain == data:
+            raise
+        return _module_of(schema.parse(name, plain), path)
+
+
+def write_module(module: HloModule) -> bytes:
+    """A serialized HloModuleProto. Raises FormatError, UnsupportedError."""
+    try:
+        return module_to_message(module).SerializeToString(deterministic=True)
+    except ValueError as error:
+        raise FormatError(f"cannot be written as a proto: {error}", operation=f"module '{module.name}'") from None
+
+
+def is_module(data: bytes) -> bool:
+    """Whether :func:`read_module` would find a module in ``data``."""
+    try:
+        _find(data)
+    except FormatError:
+        return False
+    return True
+
+
+def module_to_json(module: HloModule) -> str:
+    """A HloModuleProto in protobuf's JSON mapping, with the field names of the proto. Raises what writing raises."""
+    exact = schema.parse(_MODULE, write_module(module), exact=True)
+    return json_format.MessageToJson(exact, preserving_proto_field_name=True)
+
+
+def module_from_json(text: str) -> HloModule:
+    """The module of a HloModuleProto, an HloProto or an HloSnapshot in JSON. Raises what :func:`read_module` raises."""
+    problem = ""
+    for name, path in ((_MODULE, ()), *_WRAPPERS):
+        message = schema.new(name, exact=True)
+        try:
+            json_format.Parse(text, message, ignore_unknown_fields=True)
+        except (json_format.ParseError, RecursionError) as error:
+            problem = problem or str(error)
+            continue
+        if _looks_like_module(_at(message, path)):
+            return read_module(message.SerializeToString())
+    raise FormatError(f"not an HLO module in JSON: {problem or 'it has no computations'}")
+
+
+def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
+    """The message that ``data`` is, by name, and the path to its module.
+
+    Protos do not say what they are, and pieces of one can often be read as another. The reading that has
+    computations with instructions with opcodes is the one that is meant.
+    """
+    problem: FormatError | None = None
+    for name, path in ((_MODULE, ()), *_WRAPPERS):
+        try:
+            message = schema.parse(name, data)
+        except FormatError as error:
+            problem = problem or error
+            continue
+        if _looks_like_module(_at(message, path)):
+            return name, message, path
+    raise problem or FormatError(
+        "no HLO module: the data is no HloModuleProto, HloProto or HloSnapshot that has computations"
+    )
+
+
+def _looks_like_module(proto: Any) -> bool:
+    computations = proto.computations
+    return bool(computations) and all(i.opcode for c in computations for i in c.instructions[:1])
+
+
+def _at(message: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        message = getattr(message, name)
+    return message
+
+
+def _module_of(message: Any, path: tuple[str, ...]) -> HloModule:
+    with_config = message.DESCRIPTOR.name == "HloModuleProtoWithConfig" and message.HasField("config")
+    return module_from_message(_at(message, path), message.config if with_config else None)

@@ -1,0 +1,352 @@
+"""The attributes of operations in HloInstructionProto: one reader and one writer for each Kind.
+
+``Attribute.proto`` says where an attribute stands: a field, or a dotted path through messages. What the kinds do not
+say, the schema does: an int in a repeated field is a list of one, an enumeration in a string field is its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from xlakit.errors import FormatError, UnsupportedError, XlakitError
+from xlakit.formats.hlo_proto import schema
+from xlakit.formats.hlo_proto.literals import read_literal, write_literal
+from xlakit.formats.hlo_proto.metadata import bytes_of, text_of
+from xlakit.formats.hlo_proto.shapes import read_shape, write_shape
+from xlakit.formats.hlo_proto.shardings import (
+    read_replica_groups,
+    read_sharding,
+    write_replica_groups,
+    write_sharding,
+)
+from xlakit.ir.attributes import (
+    ConvolutionDimensionNumbers,
+    OutputOperandAliasing,
+    PaddingDimension,
+    ResultAccuracy,
+    SliceDimension,
+    SparsityConfig,
+    SparsitySide,
+    Window,
+    WindowDimension,
+)
+from xlakit.ir.enums import HloEnum, Precision
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Attribute, Kind, Op
+
+# What a reader gives where the proto says nothing.
+_UNSAID = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Where an attribute stands in HloInstructionProto."""
+
+    spec: Attribute
+    parents: tuple[str, ...]
+    leaf: str
+    repeated: bool
+    presence: bool
+
+    def holder(self, instruction: Any) -> Any:
+        """The message that has the field, or None where it is not there."""
+        for name in self.parents:
+            if not instruction.HasField(name):
+                return None
+            instruction = getattr(instruction, name)
+        return instruction
+
+    def made_holder(self, instruction: Any) -> Any:
+        """The message that has the field, made where it was not there."""
+        for name in self.parents:
+            instruction = getattr(instruction, name)
+            instruction.SetInParent()
+        return instruction
+
+
+@cache
+def _slots(cls: type[Op]) -> tuple[_Slot, ...]:
+    return tuple(_slot(cls, spec) for spec in cls.attributes if spec.proto and spec.kind not in _COMPUTATIONS)
+
+
+def _slot(cls: type[Op], spec: Attribute) -> _Slot:
+    *parents, leaf = spec.proto.split(".")
+    message = schema.new("HloInstructionProto")
+    for name in parents:
+        message = getattr(message, name, None)
+    field = message.DESCRIPTOR.fields_by_name.get(leaf) if message is not None else None
+    if field is None:
+        raise UnsupportedError(f"{cls.opcode} declares {spec.name} as '{spec.proto}', which HloInstructionProto lacks")
+    repeated = hasattr(getattr(message, leaf), "extend")
+    return _Slot(spec, tuple(parents), leaf, repeated, not repeated and field.has_presence)
+
+
+def read_operation(cls: type[Op], instruction: Any, called: Sequence[Computation]) -> Op:
+    """The operation of a HloInstructionProto whose computations are ``called``. Raises FormatError, ShapeError."""
+    values = _distribute(cls, called)
+    for slot in _slots(cls):
+        try:
+            holder = slot.holder(instruction)
+            value = _UNSAID if holder is None else _READERS[slot.spec.kind](holder, slot)
+        except XlakitError as error:
+            error.rule = f"{slot.spec.proto}: {error.rule}"
+            raise
+        if value is not _UNSAID:
+            values[slot.spec.name] = value
+        elif slot.spec.required:
+            raise FormatError(f"{slot.spec.proto} is missing")
+    return cls(**values)
+
+
+def write_operation(op: Op, instruction: Any) -> None:
+    """Fill the attributes of a HloInstructionProto; computations are not among them."""
+    for slot in _slots(type(op)):
+        value = getattr(op, slot.spec.name)
+        holder = slot.made_holder(instruction)
+        if value is not None and not (slot.repeated and value == slot.spec.default):
+            _WRITERS[slot.spec.kind](holder, slot, value)
+
+
+_COMPUTATIONS = frozenset({Kind.COMPUTATION, Kind.COMPUTATION_LIST})
+
+
+def _distribute(cls: type[Op], called: Sequence[Computation]) -> dict[str, Any]:
+    """The called computations as attributes: each takes one in order, a list takes what is left."""
+    values: dict[str, Any] = {}
+    left = list(called)
+    for spec in cls.attributes:
+        if spec.kind is Kind.COMPUTATION_LIST:
+            values[spec.name] = tuple(left)
+            left.clear()
+        elif spec.kind is Kind.COMPUTATION:
+            if left:
+                values[spec.name] = left.pop(0)
+            elif spec.required:
+                raise FormatError(f"called_computation_ids has {len(called)} entries; there is none for {spec.name}")
+    if left:
+        raise FormatError(f"called_computation_ids has {len(called)} entries, {len(left)} too many")
+    return values
+
+
+# -- scalars and lists ---------------------------------------------------------------------------
+
+
+def _read_scalar(holder: Any, slot: _Slot) -> Any:
+    value = getattr(holder, slot.leaf)
+    if slot.repeated:
+        if len(value) > 1:
+            raise FormatError(f"has {len(value)} entries, at most one is allowed")
+        return value[0] if value else _UNSAID
+    if slot.presence:
+        return value if holder.HasField(slot.leaf) else _UNSAID
+    if isinstance(value, bytes):
+        value = text_of(value)
+    # Without presence, zero and nothing are the same; "false" is what a boolean then says.
+    unsaid = not value and not slot.spec.required and (value is not False or slot.spec.default is None)
+    return _UNSAID if unsaid else value
+
+
+def _write_scalar(holder: Any, slot: _Slot, value: Any) -> None:
+    if slot.repeated:
+        getattr(holder, slot.leaf).append(value)
+    elif isinstance(getattr(holder, slot.leaf), bytes):
+        setattr(holder, slot.leaf, bytes_of(value))
+    else:
+        setattr(holder, slot.leaf, value)
+
+
+def _read_list(holder: Any, slot: _Slot) -> Any:
+    values = tuple(getattr(holder, slot.leaf))
+    return values if values or slot.spec.required else _UNSAID
+
+
+def _write_list(holder: Any, slot: _Slot, value: Sequence[int]) -> None:
+    getattr(holder, slot.leaf).extend(value)
+
+
+def _read_enum(holder: Any, slot: _Slot) -> Any:
+    kind: Any = slot.spec.enum
+    value = getattr(holder, slot.leaf)
+    if isinstance(value, str):
+        return kind.of(value) if value else _UNSAID
+    found = next((member for member in kind if member.value == value), None)
+    if found is None and value:
+        raise FormatError(f"{kind.__name__} has no value {value}")
+    return _UNSAID if found is None else found
+
+
+def _write_enum(holder: Any, slot: _Slot, value: HloEnum) -> None:
+    is_word = isinstance(getattr(holder, slot.leaf), str)
+    setattr(holder, slot.leaf, value.text if is_word else value.value)
+
+
+def _read_precisions(holder: Any, slot: _Slot) -> Any:
+    values = getattr(holder, slot.leaf)
+    numbers = values if slot.repeated else values.operand_precision
+    if not any(numbers) and not slot.spec.required:
+        return _UNSAID
+    return tuple(Precision.of(number) for number in numbers)
+
+
+def _write_precisions(holder: Any, slot: _Slot, value: Sequence[Precision]) -> None:
+    values = getattr(holder, slot.leaf)
+    (values if slot.repeated else values.operand_precision).extend(p.value for p in value)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def _message(
+    read: Callable[[Any], Any], write: Callable[[Any, Any], None]
+) -> tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]:
+    """A reader and a writer of one message, or of a list of them where the field is repeated."""
+
+    def reader(holder: Any, slot: _Slot) -> Any:
+        value = getattr(holder, slot.leaf)
+        if slot.repeated:
+            return tuple(read(item) for item in value) if value or slot.spec.required else _UNSAID
+        return read(value) if holder.HasField(slot.leaf) else _UNSAID
+
+    def writer(holder: Any, slot: _Slot, value: Any) -> None:
+        proto = getattr(holder, slot.leaf)
+        if slot.repeated:
+            for item in value:
+                write(item, proto.add())
+            return
+        proto.SetInParent()
+        write(value, proto)
+
+    return reader, writer
+
+
+def _plain(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    """Reading and writing a dataclass whose fields are those of its message."""
+    names = [field.name for field in fields(cls)]
+
+    def read(proto: Any) -> Any:
+        values = [getattr(proto, name) for name in names]
+        return cls(*(tuple(v) if hasattr(v, "extend") else v for v in values))
+
+    def write(value: Any, proto: Any) -> None:
+        for name in names:
+            part = getattr(value, name)
+            if isinstance(part, tuple):
+                getattr(proto, name).extend(part)
+            else:
+                setattr(proto, name, part)
+
+    return read, write
+
+
+_read_window_dimension, _write_window_dimension = _plain(WindowDimension)
+_read_padding_dimension, _write_padding_dimension = _plain(PaddingDimension)
+_read_sparsity_side, _write_sparsity_side = _plain(SparsitySide)
+
+
+def _read_window(proto: Any) -> Window:
+    return Window(tuple(_read_window_dimension(d) for d in proto.dimensions))
+
+
+def _write_window(window: Window, proto: Any) -> None:
+    for dimension in window.dimensions:
+        _write_window_dimension(dimension, proto.dimensions.add())
+
+
+def _read_padding(proto: Any) -> tuple[PaddingDimension, ...]:
+    return tuple(_read_padding_dimension(d) for d in proto.dimensions)
+
+
+def _write_padding(padding: Iterable[PaddingDimension], proto: Any) -> None:
+    for dimension in padding:
+        _write_padding_dimension(dimension, proto.dimensions.add())
+
+
+def _read_aliasing(proto: Any) -> OutputOperandAliasing:
+    return OutputOperandAliasing(tuple(proto.output_shape_index), proto.operand_index, tuple(proto.operand_shape_index))
+
+
+def _write_aliasing(alias: OutputOperandAliasing, proto: Any) -> None:
+    proto.output_shape_index.extend(alias.output_index)
+    proto.operand_index = alias.operand_number
+    proto.operand_shape_index.extend(alias.operand_index)
+
+
+def _read_accuracy(proto: Any) -> Any:
+    if proto.WhichOneof("specs") == "tolerance":
+        tolerance = proto.tolerance
+        return ResultAccuracy(tolerance=(tolerance.atol, tolerance.rtol, tolerance.ulps))
+    if proto.mode not in (0, 1):
+        raise FormatError(f"mode {proto.mode} is not a mode")
+    return ResultAccuracy(("DEFAULT", "HIGHEST")[proto.mode])
+
+
+def _write_accuracy(accuracy: ResultAccuracy, proto: Any) -> None:
+    if accuracy.tolerance is not None:
+        proto.tolerance.SetInParent()
+        proto.tolerance.atol, proto.tolerance.rtol, proto.tolerance.ulps = accuracy.tolerance
+    elif accuracy.mode != "DEFAULT":
+        proto.mode = proto.Mode.Value(accuracy.mode)
+
+
+def _read_sparsity(proto: Any) -> SparsityConfig | None:
+    sides = [_read_sparsity_side(getattr(proto, s)) if proto.HasField(s) else None for s in ("lhs", "rhs")]
+    return SparsityConfig(*sides) if any(sides) else None
+
+
+def _write_sparsity(config: SparsityConfig, proto: Any) -> None:
+    for name in ("lhs", "rhs"):
+        side = getattr(config, name)
+        if side is not None:
+            getattr(proto, name).SetInParent()
+            _write_sparsity_side(side, getattr(proto, name))
+
+
+def _read_pair(proto: Any) -> tuple[int, int]:
+    return proto.source, proto.target
+
+
+def _write_pair(pair: tuple[int, int], proto: Any) -> None:
+    proto.source, proto.target = pair
+
+
+# -- kinds that look at several fields -----------------------------------------------------------
+
+
+def _read_groups(holder: Any, slot: _Slot) -> Any:
+    return read_replica_groups(holder)
+
+
+def _write_groups(holder: Any, slot: _Slot, value: Any) -> None:
+    write_replica_groups(value, holder)
+
+
+_SCALAR = (_read_scalar, _write_scalar)
+
+_CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]] = {
+    Kind.BOOL: _SCALAR,
+    Kind.INT64: _SCALAR,
+    Kind.FLOAT: _SCALAR,
+    Kind.STRING: _SCALAR,
+    Kind.SINGLE_DIMENSION: _SCALAR,
+    Kind.INT64_LIST: (_read_list, _write_list),
+    Kind.ENUM: (_read_enum, _write_enum),
+    Kind.PRECISION_LIST: (_read_precisions, _write_precisions),
+    Kind.LITERAL: _message(read_literal, write_literal),
+    Kind.WINDOW: _message(_read_window, _write_window),
+    Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(*_plain(ConvolutionDimensionNumbers)),
+    Kind.PADDING_CONFIG: _message(_read_padding, _write_padding),
+    Kind.SLICE_RANGES: _message(*_plain(SliceDimension)),
+    Kind.REPLICA_GROUPS: (_read_groups, _write_groups),
+    Kind.SOURCE_TARGET_PAIRS: _message(_read_pair, _write_pair),
+    Kind.SHAPE: _message(read_shape, write_shape),
+    Kind.SHAPE_LIST: _message(read_shape, write_shape),
+    Kind.DOMAIN: _message(read_sharding, write_sharding),
+    Kind.OUTPUT_OPERAND_ALIASING: _message(_read_aliasing, _write_aliasing),
+    Kind.RESULT_ACCURACY: _message(_read_accuracy, _write_accuracy),
+    Kind.SPARSITY_CONFIG: _message(_read_sparsity, _write_sparsity),
+}
+_READERS = {kind: codec[0] for kind, codec in _CODECS.items()}
+_WRITERS = {kind: codec[1] for kind, codec in _CODECS.items()}

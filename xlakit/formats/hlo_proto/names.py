@@ -1,0 +1,60 @@
+"""Names that are unique in a whole module, as HLO protos need them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+from typing import Protocol, TypeVar
+
+from xlakit.data.primitive import PrimitiveType
+
+_PLAIN = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_.-]*")
+_NUMBERED = re.compile(r"(.+)\.(-?\d+)", re.DOTALL)
+# Words that HLO text reads as types; these two it does not.
+_TYPE_NAMES = frozenset(t.hlo_name for t in PrimitiveType) - {"tuple", "buffer"}
+
+
+class _Named(Hashable, Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+def sanitized(name: str) -> str:
+    """A name as HLO text can hold it, made as XLA makes it."""
+    if _PLAIN.fullmatch(name) and name not in _TYPE_NAMES:
+        return name
+    first = name[0] if re.match(r"[A-Za-z_]", name) else "_"
+    plain = first + re.sub(r"[^A-Za-z0-9_.-]", "_", name[1:])
+    if plain in _TYPE_NAMES:
+        plain += "_"
+    return "a" + plain[1:] if plain.startswith("__") and not plain.startswith("__xla_") else plain
+
+
+def unique_names(things: Iterable[_T]) -> dict[_T, str]:
+    """A name for each: its own where all differ, else numbered as XLA's parser numbers them.
+
+    HLO text lets two computations use a name each for itself; the proto does not.
+    """
+    listed = list(things)
+    names = {thing: thing.name for thing in listed}
+    if len(set(names.values())) == len(listed) and all(names.values()):
+        return names
+    taken: dict[str, set[int]] = {}
+    free: dict[str, int] = {}
+    for thing in listed:
+        root, number = sanitized(thing.name or "name"), 0
+        numbered = _NUMBERED.fullmatch(root)
+        if numbered is not None:
+            root, number = numbered[1], int(numbered[2])
+        used = taken.setdefault(root, set())
+        if number in used:
+            number = free.get(root, 0)
+            while number in used:
+                number += 1
+            free[root] = number + 1
+        used.add(number)
+        names[thing] = root if number == 0 and numbered is None else f"{root}.{number}"
+    return names

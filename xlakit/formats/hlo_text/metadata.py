@@ -1,0 +1,205 @@
+"""What any instruction may carry in HLO text beside its operation: metadata, frontend attributes and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
+from xlakit.formats.hlo_text.shapes import list_of
+from xlakit.ir.attributes import OpMetadata, OriginalValue
+
+NUMBER = re.compile(r"-?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+
+
+def parse_number(lexer: Lexer) -> float:
+    """A number, whole or not. Raises ParseError."""
+    return float(lexer.take(NUMBER, "a number"))
+
+
+def print_number(value: float) -> str:
+    """The shortest text that gives the number again; whole numbers without a point."""
+    text = repr(float(value))
+    return text.removesuffix(".0")
+
+
+def _int32(lexer: Lexer) -> int:
+    start = lexer.start
+    value = lexer.expect_integer()
+    if not -(2**31) <= value < 2**31:
+        raise lexer.error(f"{value} does not fit a 32-bit integer", start)
+    return value
+
+
+def _int_list(lexer: Lexer) -> tuple[int, ...]:
+    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "between numbers"))
+
+
+# The fields of OpMetadata that text shows, by their names there.
+_METADATA: dict[str, tuple[str, Callable[[Lexer], object]]] = {
+    "op_type": ("op_type", Lexer.expect_string),
+    "op_name": ("op_name", Lexer.expect_string),
+    "source_file": ("source_file", Lexer.expect_string),
+    "source_line": ("source_line", _int32),
+    "source_end_line": ("source_end_line", _int32),
+    "source_column": ("source_column", _int32),
+    "source_end_column": ("source_end_column", _int32),
+    "profile_type": ("profile_type", _int_list),
+    "deduplicated_name": ("deduplicated_name", Lexer.expect_string),
+    "scheduling_name": ("scheduling_name", Lexer.expect_string),
+    "stack_frame_id": ("stack_frame_id", _int32),
+    "metadata_payload": ("payload", Lexer.expect_string),
+}
+
+
+def parse_fields(lexer: Lexer, known: dict[str, tuple[str, Callable[[Lexer], object]]], what: str) -> dict[str, object]:
+    """``{name=value name=value}``, commas between them or not. Raises ParseError."""
+    fields: dict[str, object] = {}
+    lexer.expect("{", f"before {what}")
+    while lexer.text != "}":
+        lexer.accept(",")
+        start = lexer.start
+        name = lexer.expect_name(f"a field of {what} or '}}'")
+        if name not in known:
+            raise lexer.error(f"unknown field '{name}' in {what}", start, hint="known: " + ", ".join(known))
+        field, parse = known[name]
+        if field in fields:
+            raise lexer.error(f"field '{name}' stands twice in {what}", start)
+        lexer.expect("=", f"after '{name}'")
+        fields[field] = parse(lexer)
+    lexer.advance()
+    return fields
+
+
+def parse_metadata(lexer: Lexer) -> OpMetadata:
+    """``{op_name="..." source_line=3}``. Raises ParseError."""
+    return OpMetadata(**parse_fields(lexer, _METADATA, "metadata"))  # type: ignore[arg-type]  # pyright: ignore
+
+
+_NO_METADATA = OpMetadata()
+
+
+def print_metadata(metadata: OpMetadata) -> str:
+    """The fields that are set, without the braces."""
+    parts: list[str] = []
+    for name, (field, _) in _METADATA.items():
+        value = getattr(metadata, field)
+        if value:
+            parts.append(f"{name}={_metadata_value(value)}")
+    return " ".join(parts)
+
+
+def _metadata_value(value: object) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    return "{" + ",".join(map(str, value)) + "}" if isinstance(value, tuple) else str(value)  # pyright: ignore
+
+
+def parse_frontend_attributes(lexer: Lexer) -> tuple[tuple[str, str], ...]:
+    """``{name="value",name={"a": 1}}``, sorted by name. Raises ParseError."""
+
+    def one(lexer: Lexer) -> tuple[str, str]:
+        name = lexer.expect_name("a frontend attribute's name")
+        lexer.expect("=", f"after '{name}'")
+        return name, lexer.expect_string_or_json()
+
+    return tuple(sorted(dict(list_of(lexer, "{", "}", one, "between frontend attributes")).items()))
+
+
+def print_frontend_attributes(attributes: Sequence[tuple[str, str]]) -> str:
+    """Frontend attributes in braces, sorted by name."""
+    return "{" + ",".join(f"{name}={quote_or_json(value)}" for name, value in sorted(attributes)) + "}"
+
+
+def parse_statistics(lexer: Lexer) -> tuple[int, tuple[tuple[str, float], ...]]:
+    """``{visualizing_index=0,name=1.5}``: which one to show, and all. Raises ParseError."""
+    lexer.expect("{", "before statistics")
+    if lexer.accept("}"):
+        return 0, ()
+    lexer.expect("visualizing_index")
+    lexer.expect("=")
+    shown = lexer.expect_integer()
+    statistics: list[tuple[str, float]] = []
+    while lexer.accept(","):
+        name = lexer.expect_name("a statistic's name")
+        lexer.expect("=", f"after '{name}'")
+        statistics.append((name, parse_number(lexer)))
+    lexer.expect("}", "after statistics")
+    return shown, tuple(statistics)
+
+
+def print_statistics(shown: int, statistics: Sequence[tuple[str, float]]) -> str:
+    """Statistics in braces."""
+    return f"{{visualizing_index={shown}" + "".join(f",{n}={print_number(v)}" for n, v in statistics) + "}"
+
+
+def parse_shape_index(lexer: Lexer) -> tuple[int, ...]:
+    """``{0,1}``. Raises ParseError."""
+    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "in a shape index"))
+
+
+def print_shape_index(index: Sequence[int]) -> str:
+    """A shape index in braces."""
+    return "{" + ",".join(map(str, index)) + "}"
+
+
+def parse_origin(lexer: Lexer) -> OriginalValue:
+    """``{({"name" {0}}, {"other"})}`` or ``{[synthetic_call]}``. Raises ParseError."""
+    lexer.expect("{", "before an original value")
+    if lexer.accept("["):
+        lexer.expect("synthetic_call")
+        lexer.expect("]")
+        lexer.expect("}")
+        return OriginalValue(is_synthetic_call=True)
+    elements: list[tuple[tuple[int, ...], tuple[str, tuple[int, ...]] | None]] = []
+    index: list[int] = []
+    while lexer.text != "}":
+        if lexer.accept("("):
+            index.append(0)
+            if len(index) > 100:
+                raise lexer.error("nested deeper than 100 levels")
+        elif lexer.text == ")" and index:
+            lexer.advance()
+            index.pop()
+        elif lexer.text == "," and index:
+            lexer.advance()
+            index[-1] += 1
+        elif lexer.text == "{":
+            elements.append((tuple(index), _original_array(lexer)))
+        else:
+            raise lexer.expected("an original value in braces, or a tuple of them in parentheses")
+    lexer.advance()
+    return OriginalValue(tuple(elements))
+
+
+def _original_array(lexer: Lexer) -> tuple[str, tuple[int, ...]] | None:
+    lexer.expect("{")
+    if lexer.accept("}"):
+        return None
+    name = lexer.expect_string("an instruction's name in quotes")
+    index = parse_shape_index(lexer) if lexer.text == "{" else ()
+    lexer.expect("}", "after an original value")
+    return name, index
+
+
+def print_origin(origin: OriginalValue) -> str:
+    """An original value in braces."""
+    if origin.is_synthetic_call:
+        return "{[synthetic_call]}"
+    parts: list[str] = []
+    open_index: list[int] = []  # where in the tree the text stands
+    for index, array in origin.elements:
+        common = 0
+        while common < min(len(open_index), len(index)) and open_index[common] == index[common]:
+            common += 1
+        parts.append(")" * (len(open_index) - max(common + 1, 0)) if len(open_index) > common else "")
+        if len(open_index) > common:
+            parts.append(", ")
+            del open_index[common + 1 :]
+            open_index[common] = index[common]
+            common += 1
+        parts.append("(" * (len(index) - common))
+        open_index[common:] = index[common:]
+        where = f" {print_shape_index(array[1])}" if array is not None and array[1] else ""
+        parts.append("{}" if array is None else f"{{{quote(array[0])}{where}}}")
+    return "{" + "".join(parts) + ")" * len(open_index) + "}"

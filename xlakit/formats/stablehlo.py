@@ -1,0 +1,89 @@
+"""StableHLO to HLO, through jaxlib: MLIR text, bytecode and portable artifacts.
+
+MLIR's parser and StableHLO's conversion to HLO live in jaxlib, which is not needed for anything else:
+``pip install 'xlakit[jax]'``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from xlakit.errors import FormatError, Location, UnsupportedError
+from xlakit.formats.hlo_proto import read_module
+from xlakit.ir.instruction import HloModule
+
+BYTECODE_MAGIC = b"ML\xefR"
+
+_ERROR = re.compile(r"^(?:-|<unknown>|loc\(.*?\)):(\d+):(\d+): error: (.*)$", re.MULTILINE)
+_COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
+
+
+def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloModule:
+    """The HLO of a StableHLO module: MLIR text, MLIR bytecode, or a portable artifact as ``jax.export`` makes it.
+
+    ``name`` stands for the file in errors. Raises FormatError with the line where MLIR finds a fault, and
+    UnsupportedError where jaxlib is not installed.
+    """
+    mlir = _mlir()
+    if isinstance(program, bytes) and not program.startswith(BYTECODE_MAGIC):
+        try:
+            program = program.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"neither MLIR text nor MLIR bytecode: {error}", location=Location(name, 1)) from None
+    try:
+        computation = mlir.mlir_module_to_xla_computation(program, use_tuple_args=False, return_tuple=False)
+        module = read_module(computation.as_serialized_hlo_module_proto())
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise _as_format_error(error, name) from None
+    counts = _text_counts(program) if isinstance(program, str) else _bytecode_counts(program)
+    return module.replace(
+        replica_count=counts.get("replicas", module.replica_count),
+        num_partitions=counts.get("partitions", module.num_partitions),
+    )
+
+
+def _mlir() -> Any:
+    try:
+        import jaxlib._jax as extension
+
+        return extension.mlir
+    except (ImportError, AttributeError):
+        raise UnsupportedError(
+            "reading StableHLO needs jaxlib, which is not installed, or is one of another version",
+            hint="pip install 'xlakit[jax]'",
+        ) from None
+
+
+def _as_format_error(error: Exception, name: str) -> FormatError:
+    """The first fault that MLIR reports, with its line; the rest of its report repeats the program."""
+    found = _ERROR.search(str(error))
+    if found is None:
+        return FormatError(str(error).strip().split("\n")[0], location=Location(name, 1))
+    line, column, fault = found.groups()
+    location = Location(name, int(line), int(column)) if int(line) else Location(name, 1)
+    return FormatError(f"not StableHLO: {fault}", location=location)
+
+
+def _text_counts(program: str) -> dict[str, int]:
+    """The counts among the module's attributes, which stand before its body; the HLO proto has no place for them."""
+    head = program[: program.find("func.func") + 1 or None]
+    return {kind: int(count) for kind, count in _COUNT.findall(head)}
+
+
+def _bytecode_counts(program: bytes) -> dict[str, int]:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import sdy, stablehlo
+
+    context = ir.Context()
+    stablehlo.register_dialect(context)
+    sdy.register_dialect(context)
+    try:
+        attributes: Any = ir.Module.parse(program, context).operation.attributes
+    except ir.MLIRError:
+        # A dialect that only the conversion knows. Such a module is for one device unless a caller says otherwise.
+        return {}
+    names = {kind: f"mhlo.num_{kind}" for kind in ("replicas", "partitions")}
+    return {kind: int(attributes[name].value) for kind, name in names.items() if name in attributes}

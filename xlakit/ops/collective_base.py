@@ -1,0 +1,150 @@
+"""What collectives share: who takes part, and how several operands travel as one.
+
+Who meets whom follows from ``channel_id`` and ``use_global_device_ids``, as CollectiveOpGroupMode tells: without a
+channel the groups list replicas; with one they list partitions, or, where the operation has
+``use_global_device_ids``, replicas of all partitions (false) or devices, replica * num_partitions + partition (true).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import ExecutionError, ShapeError
+from xlakit.ir.attributes import ReplicaGroups
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute
+from xlakit.ops.data import get_tuple_element, tuple_
+from xlakit.ops.handle import Builder, XlaOp, common_builder
+from xlakit.ops.reduction import check_reducer
+
+# What a person may give as replica groups: lists of ids, or the attribute itself. Empty means one group of all.
+GroupsLike = ReplicaGroups | Sequence[Sequence[int]]
+# What a person may give as the operand of a collective on several arrays: a handle (of a tuple, too) or several.
+OperandsLike = XlaOp | Sequence[XlaOp]
+
+
+NO_GROUPS = ReplicaGroups()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective(Op):
+    """The base of collectives. All devices must run them alike, so they are never left out as unused."""
+
+    channel_id: int | None = attribute(Kind.INT64, default=None)
+    replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)
+    constrain_layout: bool = attribute(Kind.BOOL, default=False)
+
+    @property
+    def has_side_effect(self) -> bool:
+        return True
+
+    @property
+    def global_ids(self) -> bool | None:
+        """``use_global_device_ids``, or None for operations without that attribute."""
+        return getattr(self, "use_global_device_ids", None)
+
+    @property
+    def group_size(self) -> int | None:
+        """How many devices a group has, where the attributes alone tell."""
+        groups = self.replica_groups.groups
+        spans_partitions = self.channel_id is not None and self.global_ids is False
+        return len(groups[0]) if groups and not spans_partitions else None
+
+    def check_groups(self, operands: Sequence[Shape], *, uniform: bool = True, all_ids: bool = True) -> None:
+        """Raise ShapeError unless the operands are arrays and each id from 0 on is in exactly one group."""
+        if not operands:
+            raise ShapeError("takes at least one operand")
+        for operand in operands:
+            if not operand.is_array:
+                raise ShapeError(f"takes arrays, got {operand}")
+        groups = self.replica_groups.groups
+        if self.global_ids and self.channel_id is None:
+            raise ShapeError("use_global_device_ids needs a channel_id")
+        if self.global_ids and not groups:
+            raise ShapeError("use_global_device_ids needs replica_groups")
+        ids = [i for group in groups for i in group]
+        if any(not group for group in groups):
+            raise ShapeError("a replica group is empty")
+        if len(set(ids)) != len(ids):
+            repeated = next(i for i in ids if ids.count(i) > 1)
+            raise ShapeError(f"replica {repeated} is in the replica groups twice", hint="give each id once")
+        if any(i < 0 for i in ids) or (all_ids and ids and max(ids) >= len(ids)):
+            raise ShapeError(f"replica groups {list(map(list, groups))} do not list the ids 0 .. {len(ids) - 1}")
+        if uniform and len({len(group) for group in groups}) > 1:
+            raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
+
+    def meet(self, context: Evaluation, payload: Value) -> tuple[list[Value], int]:
+        """Everybody's payload in the order of this device's group, and this device's place in it."""
+        return context.exchange(
+            self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
+        )
+
+    def meet_as(self, context: Evaluation, payload: Value, count: int) -> tuple[list[Value], int]:
+        """As :meth:`meet`; raises ExecutionError unless ``count`` devices, as the shapes say, are in the group."""
+        everybody, place = self.meet(context, payload)
+        if len(everybody) != count:
+            raise ExecutionError(
+                f"the shapes are for groups of {count}, the group has {len(everybody)} devices",
+                hint="run with the num_replicas and num_partitions that the program was written for",
+            )
+        return everybody, place
+
+
+def bundle(values: Sequence[Value]) -> Value:
+    """One value as it is, several as a tuple."""
+    return tuple(values) if len(values) != 1 else values[0]
+
+
+def bundle_shapes(shapes: Sequence[Shape]) -> Shape:
+    """One shape without its layout, several as a tuple."""
+    return shapes[0].without_layout() if len(shapes) == 1 else make_tuple_shape([s.without_layout() for s in shapes])
+
+
+def as_groups(groups: GroupsLike) -> ReplicaGroups:
+    """Replica groups as the attribute holds them."""
+    return groups if isinstance(groups, ReplicaGroups) else ReplicaGroups.from_lists(groups)
+
+
+def unpack(operand: OperandsLike) -> tuple[Builder, list[XlaOp], bool]:
+    """The arrays that a collective works on, and whether they were given as a tuple."""
+    builder = common_builder([operand] if isinstance(operand, XlaOp) else operand)
+    if not isinstance(operand, XlaOp):
+        return builder, list(operand), True
+    if not operand.shape.is_tuple:
+        return builder, [operand], False
+    if not operand.shape.tuple_shapes:
+        raise ShapeError("a tuple of no arrays cannot take part in a collective")
+    return builder, [get_tuple_element(operand, i) for i in range(len(operand.shape.tuple_shapes))], True
+
+
+def repack(builder: Builder, result: XlaOp, is_tuple: bool, count: int) -> XlaOp:
+    """The result, a tuple where the operand was one."""
+    return tuple_(builder, result) if is_tuple and count == 1 else result
+
+
+def check_operator(computation: Computation, operands: Sequence[Shape]) -> None:
+    """Raise ShapeError unless ``computation`` combines two scalars, for operands of one element type."""
+    kinds = {o.element_type for o in operands}
+    if len(kinds) > 1:
+        raise ShapeError("all operands must have the same element type")
+    check_reducer(computation, list(kinds))
+
+
+def reduce_everybody(
+    context: Evaluation, computation: Computation, everybody: Sequence[Sequence[Array]]
+) -> list[Array]:
+    """Combine everybody's arrays, in the order of the group, so that all devices get the same bits."""
+    kind = computation.parameters[0].shape.element_type.dtype
+    results: list[Array] = []
+    for arrays in zip(*everybody, strict=True):
+        # A computation may work in another precision than its operands.
+        own = arrays[0].dtype
+        total = arrays[0].astype(kind, copy=False)
+        for array in arrays[1:]:
+            if array.shape != total.shape:
+                raise ExecutionError(f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}")
+            (total,) = context.apply(computation, total, array.astype(kind, copy=False))
+        results.append(total.astype(own, copy=False))
+    return results

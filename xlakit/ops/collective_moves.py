@@ -1,0 +1,370 @@
+"""Collectives that only move data: all-to-all in its three forms, and collective-permute.
+
+Source: seed document "Operation semantics", sections AllToAll and CollectivePermute; RaggedAllToAll is an operation of
+today's HLO.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import ExecutionError, ShapeError
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.calling import agree, zero_value
+from xlakit.ops.collective_base import (
+    Collective,
+    GroupsLike,
+    OperandsLike,
+    as_groups,
+    bundle,
+    bundle_shapes,
+    repack,
+    unpack,
+)
+from xlakit.ops.handle import XlaOp, building, common_builder, emit
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+# -- all-to-all ------------------------------------------------------------------------------------
+
+
+@operation("all-to-all", documents=("AllToAll", "AllToAllTuple"))
+class AllToAll(Collective):
+    """Device i of a group gets block i of every device's operand, in the order of the group.
+
+    With ``split_dimension`` the one operand is cut along it and the blocks are concatenated along it. Without, the
+    operands are the blocks, one for each device, and the result is a tuple of them.
+    """
+
+    split_dimension: int | None = attribute(Kind.SINGLE_DIMENSION, default=None, text="dimensions", proto="dimensions")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        self.check_groups(operands)
+        if self.split_dimension is None:
+            return self._tuple_shape(operands)
+        if len(operands) != 1:
+            raise ShapeError(f"with a split dimension it takes one operand, got {len(operands)}")
+        (operand,) = operands
+        if not 0 <= self.split_dimension < operand.rank:
+            raise ShapeError(f"split dimension {self.split_dimension} is out of range for {operand}")
+        size = operand.dimensions[self.split_dimension]
+        if self.group_size is not None and size % self.group_size:
+            raise ShapeError(f"dimension {self.split_dimension} of {operand} does not divide by {self.group_size}")
+        return operand.without_layout()
+
+    def _tuple_shape(self, operands: Sequence[Shape]) -> Shape:
+        if self.group_size not in (None, len(operands)):
+            raise ShapeError(f"groups have {self.group_size} devices, each needs one operand, got {len(operands)}")
+        for operand in operands:
+            if not agree(operand, operands[0]):
+                raise ShapeError(f"all operands must have the same shape, got {operands[0]} and {operand}")
+        return make_tuple_shape([o.without_layout() for o in operands])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        if self.split_dimension is None:
+            everybody, place = self.meet_as(context, operands, len(operands))
+            return tuple(blocks[place] for blocks in everybody)
+        everybody, place = self.meet(context, operands[0])
+        if operands[0].shape[self.split_dimension] % len(everybody):
+            raise ExecutionError(
+                f"dimension {self.split_dimension} of {list(operands[0].shape)} does not divide by the group's "
+                f"{len(everybody)} devices"
+            )
+        blocks = [np.split(array, len(everybody), axis=self.split_dimension)[place] for array in everybody]
+        return np.concatenate(blocks, axis=self.split_dimension)
+
+
+@building
+def all_to_all(
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: GroupsLike = (),
+    *,
+    channel_id: int | None = None,
+) -> XlaOp:
+    """Send block i along ``split_dimension`` to device i; concatenate what comes along ``concat_dimension``.
+
+    operand: an array whose ``split_dimension`` divides by ``split_count``, the size of each group.
+    replica_groups: lists of ids; empty for one group of 0 .. split_count - 1.
+
+    Gives an array whose split dimension is ``split_count`` times smaller and whose concat dimension is as many times
+    larger: f32[4,16] with split 1, concat 0 and 4 devices gives f32[16,4]. Raises ShapeError.
+    Source: Operation semantics, AllToAll.
+    """
+    from xlakit.ops.movement import reshape, transpose
+
+    shape = operand.shape
+    split, concat = shape.dimension_number(split_dimension), shape.dimension_number(concat_dimension)
+    if split_count < 1 or shape.dimensions[split] % split_count:
+        raise ShapeError(f"dimension {split} of {shape} does not divide by split_count {split_count}")
+    groups = as_groups(replica_groups) if replica_groups else as_groups([range(split_count)])
+    moved = emit(AllToAll(split_dimension=split, replica_groups=groups, channel_id=channel_id), operand)
+    if split == concat:
+        return moved
+    # The blocks lie side by side along the split dimension: make them a dimension, and move it before the other.
+    sizes = list(shape.dimensions)
+    sizes[split : split + 1] = [split_count, sizes[split] // split_count]
+    order = [d for d in range(len(sizes)) if d != split]
+    order.insert(concat, split)
+    result = list(shape.dimensions)
+    result[split] //= split_count
+    result[concat] *= split_count
+    return reshape(transpose(reshape(moved, sizes), order), result)
+
+
+@building
+def all_to_all_tuple(
+    operands: Sequence[XlaOp], replica_groups: GroupsLike = (), channel_id: int | None = None
+) -> XlaOp:
+    """Send operand i to device i of the group; gives a tuple of what came from each.
+
+    operands: as many arrays of one shape as a group has devices. Raises ShapeError. Source: XlaBuilder::AllToAllTuple.
+    """
+    return emit(AllToAll(replica_groups=as_groups(replica_groups), channel_id=channel_id), *operands)
+
+
+@operation("ragged-all-to-all", arity=6, documents=("RaggedAllToAll",))
+class RaggedAllToAll(Collective):
+    """Send rows of any number to each device of a group, and write them where the sender says.
+
+    Operands: input, output, input_offsets, send_sizes, output_offsets, recv_sizes. The last four have one number for
+    each device, or one row of numbers, where there is more than one piece for each.
+    """
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        self.check_groups(operands)
+        source, target, *tables = operands
+        if source.rank < 1 or source.rank != target.rank or source.element_type is not target.element_type:
+            raise ShapeError(f"input {source} and output {target} must have one element type and rank, at least 1")
+        if source.dimensions[1:] != target.dimensions[1:]:
+            raise ShapeError(f"rows of input {source} and output {target} have different sizes")
+        for table in tables:
+            if not table.element_type.is_integral or table.rank not in (1, 2):
+                raise ShapeError(f"offsets and sizes are integers of rank 1 or 2, got {table}")
+            if not agree(table, tables[0]):
+                raise ShapeError(f"offsets and sizes must have the same shape, got {tables[0]} and {table}")
+        if tables[0].dimensions and self.group_size and tables[0].dimensions[0] % self.group_size:
+            raise ShapeError(f"offsets {tables[0]} do not divide between groups of {self.group_size} devices")
+        return target.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        everybody, place = self.meet(context, operands)
+        result = operands[1].copy()
+        received = operands[5].reshape(len(everybody), -1)
+        for sender, (source, _, starts, sizes, targets, _) in enumerate(everybody):
+            pieces = [table.reshape(len(everybody), -1)[place] for table in (starts, sizes, targets)]
+            for number, (start, size, target) in enumerate(zip(*(p.tolist() for p in pieces), strict=True)):
+                if not (0 <= start <= start + size <= len(source) and 0 <= target <= target + size <= len(result)):
+                    raise ExecutionError(
+                        f"device {sender} of the group sends rows {start}..{start + size} of {len(source)} to rows "
+                        f"{target}..{target + size} of {len(result)}"
+                    )
+                if size != received[sender][number]:
+                    raise ExecutionError(
+                        f"device {sender} of the group sends {size} rows, {received[sender][number]} are expected"
+                    )
+                result[target : target + size] = source[start : start + size]
+        return result
+
+
+@building
+def ragged_all_to_all(
+    input: XlaOp,
+    input_offsets: XlaOp,
+    send_sizes: XlaOp,
+    output: XlaOp,
+    output_offsets: XlaOp,
+    recv_sizes: XlaOp,
+    *,
+    replica_groups: GroupsLike = (),
+    channel_id: int | None = None,
+) -> XlaOp:
+    """Send ``input[input_offsets[i] :][: send_sizes[i]]`` to device i, into its output at ``output_offsets[i]``.
+
+    input, output: arrays whose dimension 0 is ragged. recv_sizes[i]: how many rows come from device i.
+    The offsets and sizes have one number for each device, or rows of them.
+
+    Gives ``output`` with the rows that arrived. Raises ShapeError. Source: Operation semantics, RaggedAllToAll.
+    """
+    op = RaggedAllToAll(replica_groups=as_groups(replica_groups), channel_id=channel_id)
+    return emit(op, input, output, input_offsets, send_sizes, output_offsets, recv_sizes)
+
+
+# -- collective-permute ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permuting(Op):
+    """What collective-permute and its start share."""
+
+    channel_id: int | None = attribute(Kind.INT64, default=None)
+    source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)
+    slice_sizes: tuple[tuple[int, ...], ...] = attribute(Kind.INT64_LIST_LIST, default=(), proto="dynamic_slice_sizes")
+
+    @property
+    def has_side_effect(self) -> bool:
+        return True
+
+    def check_operands(self, operands: Sequence[Shape]) -> None:
+        """Raise ShapeError unless pairs and operands fit together."""
+        times = 1
+        if self.slice_sizes:
+            times = self._check_in_place(operands)
+        elif not operands:
+            raise ShapeError("takes at least one operand")
+        else:
+            for operand in operands:
+                if not operand.is_array:
+                    raise ShapeError(f"takes arrays, got {operand}")
+        for end, name in enumerate(("source", "target")):
+            for number, count in Counter(pair[end] for pair in self.source_target_pairs).items():
+                if number < 0:
+                    raise ShapeError(f"{name} {number} in source_target_pairs is negative")
+                if count > times:
+                    raise ShapeError(
+                        f"{name} {number} is in {count} of the source_target_pairs",
+                        hint="give each source and each target once",
+                    )
+
+    def _check_in_place(self, operands: Sequence[Shape]) -> int:
+        """How many slices each device sends; raises ShapeError where operands and sizes do not fit together."""
+        if len(operands) != 4:
+            raise ShapeError(f"with slice_sizes it takes input, output and the offsets of each, got {len(operands)}")
+        source, target, *offsets = operands
+        sources = source.tuple_shapes if source.is_tuple else (source,)
+        targets = target.tuple_shapes if target.is_tuple else (target,)
+        if len(sources) != len(targets) or not all(s.is_array for s in (*sources, *targets)):
+            raise ShapeError(f"input {source} and output {target} are not as many arrays")
+        times = len(self.slice_sizes) // len(sources)
+        if len(self.slice_sizes) != times * len(sources):
+            raise ShapeError(f"{len(self.slice_sizes)} slice_sizes for {len(sources)} arrays")
+        for arrays, table in zip((sources, targets), offsets, strict=True):
+            for number, array in enumerate(arrays):
+                rows = _offset_shapes(table, number, is_tuple=source.is_tuple)
+                if len(rows) != times or any(len(row.tuple_shapes) != array.rank for row in rows):
+                    raise ShapeError(f"offsets {table} do not give {times} indices of rank {array.rank}")
+        return times
+
+    def result_of(self, operands: Sequence[Shape]) -> Shape:
+        """The shape of what arrives."""
+        return operands[1].without_layout() if self.slice_sizes else bundle_shapes(operands)
+
+    def move(self, context: Evaluation, operands: Sequence[Value], shape: Shape) -> Value:
+        """Send along the pairs and give what arrived, or zeros; in place, the output with the slices written."""
+        if self.slice_sizes:
+            return self._move_in_place(context, operands)
+        pairs = self.source_target_pairs
+        arrived = context.permute(pairs, [tuple(operands)] * len(pairs), channel_id=self.channel_id)
+        return bundle(next(iter(arrived.values()))) if arrived else zero_value(shape)
+
+    def _move_in_place(self, context: Evaluation, operands: Sequence[Value]) -> Value:
+        source, target, source_offsets, target_offsets = operands
+        is_tuple = isinstance(source, tuple)
+        sources: Sequence[Array] = source if is_tuple else (source,)
+        results: list[Array] = [t.copy() for t in (target if is_tuple else (target,))]
+        times = len(self.slice_sizes) // len(sources)
+
+        def boxes(arrays: Sequence[Array], offsets: Value, slot: int) -> list[tuple[slice, ...]]:
+            # Offsets clamp, as those of dynamic-slice do.
+            found: list[tuple[slice, ...]] = []
+            for number, array in enumerate(arrays):
+                sizes = self.slice_sizes[number * times + slot]
+                starts = _offset_values(offsets, number, is_tuple=is_tuple)[slot]
+                clamped = [min(max(int(s), 0), n - w) for s, n, w in zip(starts, array.shape, sizes, strict=True)]
+                found.append(tuple(slice(s, s + w) for s, w in zip(clamped, sizes, strict=True)))
+            return found
+
+        # The n-th time that a device sends or receives, it uses the n-th of its offsets.
+        sent, received = Counter[int](), Counter[int]()
+        payloads: list[Value] = []
+        slots: list[int] = []
+        for start, end in self.source_target_pairs:
+            where = boxes(sources, source_offsets, sent[start])
+            payloads.append(tuple(array[box] for array, box in zip(sources, where, strict=True)))
+            slots.append(received[end])
+            sent[start] += 1
+            received[end] += 1
+        arrived = context.permute(self.source_target_pairs, payloads, channel_id=self.channel_id)
+        for number, pieces in sorted(arrived.items()):
+            for result, box, piece in zip(results, boxes(results, target_offsets, slots[number]), pieces, strict=True):
+                result[box] = piece
+        return tuple(results) if is_tuple else results[0]
+
+
+def _offset_shapes(table: Shape, number: int, *, is_tuple: bool) -> tuple[Shape, ...]:
+    """The shapes of the indices for array ``number``: there may be one index, or a tuple of them."""
+    own = table.at((number,)) if is_tuple else table
+    return own.tuple_shapes if own.tuple_shapes and own.tuple_shapes[0].is_tuple else (own,)
+
+
+def _offset_values(table: Value, number: int, *, is_tuple: bool) -> Sequence[Sequence[Value]]:
+    own = table[number] if is_tuple else table
+    return own if own and isinstance(own[0], tuple) else (own,)
+
+
+@operation("collective-permute", documents=("CollectivePermute", "MultiCollectivePermute"))
+class CollectivePermute(Permuting):
+    """Send the operands along source-target pairs; zeros where nobody sends.
+
+    With ``slice_sizes`` the operands are input, output, and the offsets of both, and slices of the input are written
+    into the output. The ids are partitions where there is a ``channel_id``, else replicas.
+    """
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        self.check_operands(operands)
+        return self.result_of(operands)
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return self.move(context, operands, context.shape)
+
+
+@building
+def collective_permute(
+    operand: OperandsLike, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = None
+) -> XlaOp:
+    """Send an array, or several, from each source to its target.
+
+    source_target_pairs: (source, target) ids; no id is twice a source or twice a target.
+
+    Gives what arrived, or zeros on a device that is no target. Raises ShapeError.
+    Source: Operation semantics, CollectivePermute.
+    """
+    builder, operands, is_tuple = unpack(operand)
+    pairs = tuple((int(source), int(target)) for source, target in source_target_pairs)
+    op = CollectivePermute(source_target_pairs=pairs, channel_id=channel_id)
+    return repack(builder, builder.append(op, operands), is_tuple, len(operands))
+
+
+@building
+def collective_permute_in_place(
+    input: XlaOp,
+    output: XlaOp,
+    input_start_indices: XlaOp,
+    output_start_indices: XlaOp,
+    source_target_pairs: Sequence[tuple[int, int]],
+    *,
+    slice_sizes: Sequence[Sequence[int]],
+    channel_id: int | None = None,
+) -> XlaOp:
+    """Send slices of ``input`` along the pairs and write them into ``output``.
+
+    input_start_indices, output_start_indices: tuples of integer scalars, one for each dimension; or tuples of those,
+    where a device sends more than once. slice_sizes: the sizes of each slice.
+
+    Gives ``output`` with the slices that arrived. Raises ShapeError.
+    """
+    op = CollectivePermute(
+        source_target_pairs=tuple((int(source), int(target)) for source, target in source_target_pairs),
+        slice_sizes=tuple(tuple(sizes) for sizes in slice_sizes),
+        channel_id=channel_id,
+    )
+    operands = (input, output, input_start_indices, output_start_indices)
+    return common_builder(operands).append(op, operands)

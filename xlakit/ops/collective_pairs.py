@@ -1,0 +1,103 @@
+"""Collectives in two halves, start and done; the interpreter does the work at the start.
+
+Source: the opcodes of the same names of today's HLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import ShapeError
+from xlakit.ir.operation import Evaluation, Op, Value, operation
+from xlakit.ops.calling import zero_value
+from xlakit.ops.collective_base import (
+    GroupsLike,
+    OperandsLike,
+    as_groups,
+    bundle,
+    bundle_shapes,
+    repack,
+    unpack,
+)
+from xlakit.ops.collective_moves import CollectivePermute, Permuting
+from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.handle import ComputationLike, XlaOp, building, emit, scalar_shapes
+
+
+class _Done(Op):
+    """The base of the second halves: the result is element 1 of what the start gave."""
+
+    __slots__ = ()
+
+    @property
+    def has_side_effect(self) -> bool:
+        return True
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        (started,) = operands
+        if len(started.tuple_shapes) < 2:
+            raise ShapeError(f"takes the tuple of operand and result that the start gives, got {started}")
+        return started.tuple_shapes[1].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands[0][1]
+
+
+@operation("all-gather-start")
+class AllGatherStart(AllGather):
+    """Begin an all-gather; gives (operands, result)."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        result = None
+        if declared is not None:
+            if len(declared.tuple_shapes) != 2:
+                raise ShapeError(f"gives a tuple of operands and result, not {declared}")
+            result = declared.tuple_shapes[1]
+        return make_tuple_shape([bundle_shapes(operands), self.gathered_shape(operands, result)])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return bundle(operands), self.gather(context, operands, context.shape.tuple_shapes[1])
+
+
+@operation("all-gather-done", arity=1)
+class AllGatherDone(_Done):
+    """The result of an all-gather-start."""
+
+
+@operation("all-reduce-start")
+class AllReduceStart(AllReduce):
+    """Begin an all-reduce; gives the result."""
+
+
+@operation("all-reduce-done", arity=1)
+class AllReduceDone(_Done):
+    """The result of an all-reduce-start."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return operands[0].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands[0]
+
+
+@operation("collective-permute-start")
+class CollectivePermuteStart(Permuting):
+    """Begin a collective-permute; gives (operands, result, contexts...)."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        self.check_operands(operands)
+        sent = operands[0].without_layout() if self.slice_sizes else bundle_shapes(operands)
+        contexts = declared.tuple_shapes[2:] if declared is not None else ()
+        return make_tuple_shape([sent, self.result_of(operands), *contexts])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        shapes = context.shape.tuple_shapes
+        sent = operands[0] if self.slice_sizes else bundle(operands)
+        return (sent, self.move(context, operands, shapes[1]), *(zero_value(s) for s in shapes[2:]))
+
+
+@operation("collective-permute-done", arity=1)
+class CollectivePermuteDone(_Done):
+    """The result of a collective-permute-start."""

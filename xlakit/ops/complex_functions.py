@@ -1,0 +1,129 @@
+"""The functions of complex numbers that NumPy lacks, or does not compute as XLA defines them.
+
+The arguments come in a type wider than the one that is asked for (see ``numerics.to_wider_complex``), so the formulas
+here look after range and cancellation, not after the last bit. Infinities, NaN, branch cuts and signed zeros follow
+C99's Annex G, or XLA where it says something else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlakit.ir.operation import Array
+
+
+def compose(real: Array, imag: Array) -> Array:
+    """Complex numbers of their parts, as they are: ``real + 1j * imag`` would spoil infinities and signed zeros."""
+    real, imag = np.broadcast_arrays(real, imag)
+    out = np.empty(real.shape, dtype=np.result_type(real.dtype, np.complex64))
+    out.real, out.imag = real, imag
+    return out
+
+
+def _where(condition: Array, real: Array | float, imag: Array | float, otherwise: Array) -> Array:
+    return compose(np.where(condition, real, otherwise.real), np.where(condition, imag, otherwise.imag))
+
+
+def log1p(z: Array) -> Array:
+    """log(1 + z), accurate near 0."""
+    x, y = z.real, z.imag
+    near = np.hypot(x, y) < 0.5
+    # |1 + z|^2 - 1
+    excess = np.where(near, x * (2 + x) + y * y, 0)
+    far = np.log(np.hypot(1 + x, y))
+    return compose(np.where(near, np.log1p(excess) / 2, far), np.arctan2(y, 1 + x))
+
+
+def expm1(z: Array) -> Array:
+    """exp(z) - 1, accurate near 0."""
+    x, y = z.real, z.imag
+    e = np.exp(z)
+    half = np.sin(y / 2)
+    real = np.where(np.isfinite(x) & (np.abs(x) < 1), np.expm1(x) * np.cos(y) - 2 * half * half, e.real - 1)
+    return compose(real, np.where(y == 0, y, e.imag))
+
+
+def logistic(z: Array) -> Array:
+    """1 / (1 + exp(-z)), accurate also near its poles, the odd multiples of i*pi."""
+    x, y = z.real, z.imag
+    inner = np.clip(x, -50, 50)
+    # |1 + exp(-z)|^2 exp(x) / 4, as a sum of two squares
+    size = np.sinh(inner / 2) ** 2 + np.cos(y / 2) ** 2
+    out = compose((np.expm1(inner) + 2 * np.cos(y / 2) ** 2) / (4 * size), np.sin(y) / (4 * size))
+    left, right = np.exp(z), np.exp(-z)
+    out = _where(x > 50, 1 - right.real, -right.imag, out)
+    return _where(x < -50, left.real, left.imag, out)
+
+
+def rsqrt(z: Array) -> Array:
+    """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
+    root = np.sqrt(z)
+    out = divide(np.ones_like(z), root)
+    infinite = np.isinf(z.real) | np.isinf(z.imag)
+    out = _where(infinite, np.zeros_like(z.real), np.copysign(0, -z.imag), out)
+    return _where(z == 0, np.inf, np.nan, out)
+
+
+def sign(z: Array) -> Array:
+    """z / |z|, and 0 of 0."""
+    size = np.abs(z)
+    zero = size == 0
+    size = np.where(zero, 1, size)
+    return compose(z.real / size, z.imag / size)
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """The product by its plain formula, which XLA does not repair where parts are infinite."""
+    return compose(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
+
+
+def divide(a: Array, b: Array) -> Array:
+    """The quotient, with what XLA makes of zero denominators and infinite operands."""
+    out = np.divide(a, b)
+    zero = b == 0
+    signed = np.copysign(np.inf, b.real)
+    out = _where(zero, signed * a.real, signed * a.imag, out)
+
+    lost = np.isnan(out.real) & np.isnan(out.imag) & ~zero
+    # An infinite operand counts as the direction in which it is infinite.
+    u, v = _direction(a), _direction(b)
+    a_infinite, b_infinite = (np.isinf(t.real) | np.isinf(t.imag) for t in (a, b))
+    a_finite, b_finite = (np.isfinite(t.real) & np.isfinite(t.imag) for t in (a, b))
+    towards = multiply(u, b.conj())
+    out = _where(lost & a_infinite & b_finite, np.inf * towards.real, np.inf * towards.imag, out)
+    towards = multiply(a, v.conj())
+    return _where(lost & a_finite & b_infinite, 0 * towards.real, 0 * towards.imag, out)
+
+
+def _direction(z: Array) -> Array:
+    return compose(np.copysign(np.isinf(z.real), z.real), np.copysign(np.isinf(z.imag), z.imag))
+
+
+def power(a: Array, b: Array) -> Array:
+    """a to the power of b; 1 wherever b is 0 or a is 1."""
+    out = np.power(a, b)
+    real_exponent = b.imag == 0
+    out = _where((a == 0) & real_exponent & (b.real > 0), 0.0, 0.0, out)
+    infinite = (a.real == np.inf) & (a.imag == 0) & real_exponent
+    out = _where(infinite & (b.real > 0), np.inf, 0.0, out)
+    out = _where(infinite & (b.real < 0), 0.0, 0.0, out)
+    return _where((b == 0) | (a == 1), 1.0, 0.0, out)
+
+
+def atan2(y: Array, x: Array) -> Array:
+    """-i log((x + iy) / sqrt(x^2 + y^2))."""
+    # That is arctan(y / x), or a quarter turn less arctan(x / y), up to half a turn: the square root is x (or y)
+    # times sqrt(1 + t^2), up to its sign.
+    flat = np.abs(y) < np.abs(x)
+    low, high = np.where(flat, y, x), np.where(flat, x, y)
+    t = divide(low, high)
+    angle = np.arctan(t)
+    root = multiply(high, np.sqrt(1 + multiply(t, t)))
+    forwards = (root.real > 0) | ((root.real == 0) & (root.imag >= 0))
+    half_turn = 2 * np.arctan2(np.ones_like(angle.real), 0)
+    flat_angle = angle.real + np.where(forwards, 0, np.where(angle.real > 0, -half_turn, half_turn))
+    steep_angle = np.where(forwards, half_turn / 2, -half_turn / 2) - angle.real
+    out = compose(np.where(flat, flat_angle, steep_angle), np.where(flat, angle.imag, -angle.imag))
+    # Arguments without imaginary parts are those of the real function.
+    plain = np.arctan2(y.real, x.real)
+    return _where((x.imag == 0) & (y.imag == 0), plain, np.zeros_like(plain), out)

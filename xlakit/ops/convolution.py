@@ -1,0 +1,458 @@
+"""Convolution: a kernel that moves over n spatial dimensions.
+
+Source: seed document "Operation semantics", sections Conv and ConvWithGeneralPadding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import (
+    ConvolutionDimensionNumbers,
+    PaddingDimension,
+    SparsityConfig,
+    Window,
+    WindowDimension,
+)
+from xlakit.ir.enums import ConvolutionKind, Precision, PrecisionAlgorithm
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.contraction import multiply_matrices
+from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
+from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
+from xlakit.ops.movement import need_array
+from xlakit.ops.padding import Padding, make_padding, pad_array
+from xlakit.ops.window_geometry import check_window_dimension, make_window, window_output
+
+# Patches of the input are laid out for one matrix product at a time; this many elements of them at once.
+_PATCH_ELEMENTS = 1 << 22
+
+
+@operation("convolution", documents=("Conv", "ConvWithGeneralPadding"))
+class Convolution(Op):
+    """Sums of products of a kernel with every placement of it on the input.
+
+    Sparse operands are followed by arrays that tell where their elements are.
+    """
+
+    window: Window = attribute(Kind.WINDOW, default=Window())
+    dim_labels: ConvolutionDimensionNumbers = attribute(
+        Kind.CONVOLUTION_DIMENSION_NUMBERS, proto="convolution_dimension_numbers", always=True
+    )
+    feature_group_count: int = attribute(Kind.INT64, default=1)
+    batch_group_count: int = attribute(Kind.INT64, default=1)
+    convolution_kind: ConvolutionKind = attribute(
+        Kind.ENUM, enum=ConvolutionKind, default=ConvolutionKind.CONVOLUTION_KIND_UNSET, proto="conv_kind"
+    )
+    operand_precision: tuple[Precision, ...] = attribute(
+        Kind.PRECISION_LIST, default=(), proto="precision_config.operand_precision"
+    )
+    algorithm: PrecisionAlgorithm = attribute(
+        Kind.ENUM, enum=PrecisionAlgorithm, default=PrecisionAlgorithm.ALG_UNSET, proto="precision_config.algorithm"
+    )
+    sparsity_config: SparsityConfig | None = attribute(Kind.SPARSITY_CONFIG, default=None)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if len(operands) < 2:
+            raise ShapeError(f"takes an input and a kernel, got {len(operands)} operands")
+        lhs, rhs = need_array(operands[0]), need_array(operands[1])
+        self._check_sparsity(operands)
+        self._check_numbers(lhs, rhs)
+        self._check_groups(lhs, rhs)
+        kind = result_type(lhs, rhs, declared)
+        if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
+            return self._input_gradient_shape(lhs, rhs, kind)
+        if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_WGRAD:
+            return self._kernel_gradient_shape(lhs, rhs, kind)
+        return self._forward_shape(lhs, rhs, kind)
+
+    def _check_sparsity(self, operands: Sequence[Shape]) -> None:
+        config = self.sparsity_config
+        sides = [side for side in (config.lhs, config.rhs) if side is not None] if config else []
+        for side in sides:
+            if not 2 <= side.idx < len(operands):
+                raise ShapeError(f"sparsity index {side.idx} names no operand after the first two")
+            need_array(operands[side.idx])
+        if len(sides) == 2 and sides[0].idx == sides[1].idx:
+            raise ShapeError("both sparse operands name the same indices")
+        if config and config.rhs and config.rhs.num_non_zero != 1:
+            raise ShapeError("only sparsity of one element in each block is known")
+
+    def _check_numbers(self, lhs: Shape, rhs: Shape) -> None:
+        numbers, spatial = self.dim_labels, len(self.window.dimensions)
+        for count in (len(d) for d in _spatial(numbers)):
+            if count != spatial:
+                raise ShapeError(
+                    f"the window has {spatial} dimensions, the dimension numbers have {count} spatial ones",
+                    hint="input, kernel, output and window must have the same number of spatial dimensions",
+                )
+        for what, shape in (("input", lhs), ("kernel", rhs)):
+            if shape.rank != spatial + 2:
+                raise ShapeError(f"the {what} {shape} must have rank {spatial + 2}")
+        for what, order in zip(("input", "kernel", "output"), _orders(numbers), strict=True):
+            if sorted(order) != list(range(spatial + 2)):
+                raise ShapeError(f"the {what} dimension numbers {order} must name each of 0 .. {spatial + 1} once")
+
+    def _check_groups(self, lhs: Shape, rhs: Shape) -> None:
+        features, batches = self.feature_group_count, self.batch_group_count
+        if features < 1 or batches < 1:
+            raise ShapeError(f"feature_group_count {features} and batch_group_count {batches} must be at least 1")
+        if features > 1 and batches > 1:
+            raise ShapeError("feature_group_count and batch_group_count cannot both be greater than 1")
+        numbers = self.dim_labels
+        outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
+        batch = lhs.dimensions[numbers.input_batch_dimension]
+        if outputs % batches:
+            raise ShapeError(f"{outputs} output features are not divisible by batch_group_count {batches}")
+        if outputs % features:
+            raise ShapeError(f"{outputs} output features are not divisible by feature_group_count {features}")
+        if batch != UNBOUNDED and batch % batches:
+            raise ShapeError(f"batch {batch} of the input is not divisible by batch_group_count {batches}")
+
+    def _check_features(self, lhs: Shape, expected: int) -> None:
+        inputs, groups = lhs.dimensions[self.dim_labels.input_feature_dimension], self.feature_group_count
+        if UNBOUNDED not in (inputs, expected) and inputs != expected * groups:
+            raise ShapeError(
+                f"the input has {inputs} features; the kernel's {expected} times feature_group_count {groups} "
+                f"make {expected * groups}"
+            )
+
+    def _check_kernel(self, rhs: Shape) -> None:
+        sizes = [rhs.dimensions[d] for d in self.dim_labels.kernel_spatial_dimensions]
+        wanted = [d.size for d in self.window.dimensions]
+        if any(a not in (b, UNBOUNDED) for a, b in zip(sizes, wanted, strict=True)):
+            raise ShapeError(f"the window has sizes {wanted}, the kernel {sizes}")
+
+    def _forward_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
+        numbers = self.dim_labels
+        inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
+        if self.sparsity_config and self.sparsity_config.rhs:
+            inputs *= self.sparsity_config.rhs.block_size
+        self._check_features(lhs, inputs)
+        self._check_kernel(rhs)
+        base = [lhs.dimensions[d] for d in numbers.input_spatial_dimensions]
+        for d, dimension in enumerate(self.window.dimensions):
+            check_window_dimension(d, dimension)
+        sizes = [window_output(size, d) for size, d in zip(base, self.window.dimensions, strict=True)]
+        return self._result(lhs, rhs, rhs.dimensions[numbers.kernel_output_feature_dimension], sizes, kind)
+
+    def _input_gradient_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
+        numbers = self.dim_labels
+        self._check_features(lhs, rhs.dimensions[numbers.kernel_output_feature_dimension])
+        self._check_kernel(rhs)
+        sizes: list[int] = []
+        for d, window in zip(numbers.input_spatial_dimensions, self.window.dimensions, strict=True):
+            size = lhs.dimensions[d]
+            span = (size - 1) * window.base_dilation * window.stride + 1 + (window.size - 1) * window.window_dilation
+            sizes.append(UNBOUNDED if size == UNBOUNDED else span - window.padding_low - window.padding_high)
+        return self._result(lhs, rhs, rhs.dimensions[numbers.kernel_input_feature_dimension], sizes, kind)
+
+    def _kernel_gradient_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
+        numbers = self.dim_labels
+        batches = lhs.dimensions[numbers.input_batch_dimension], rhs.dimensions[numbers.output_batch_dimension]
+        if batches[0] != batches[1]:
+            raise ShapeError(f"the input has batch {batches[0]}, the gradient {batches[1]}")
+        sizes = [0] * lhs.rank
+        sizes[numbers.kernel_output_feature_dimension] = rhs.dimensions[numbers.output_feature_dimension]
+        inputs = lhs.dimensions[numbers.input_feature_dimension]
+        sizes[numbers.kernel_input_feature_dimension] = inputs // self.feature_group_count
+        for d, window in zip(numbers.kernel_spatial_dimensions, self.window.dimensions, strict=True):
+            sizes[d] = window.size
+        return Shape(kind, tuple(sizes))
+
+    def _result(self, lhs: Shape, rhs: Shape, features: int, spatial: Sequence[int], kind: PrimitiveType) -> Shape:
+        numbers = self.dim_labels
+        if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
+            raise ShapeError(f"the output features of the kernel {rhs} cannot be dynamic")
+        sizes, dynamic = [0] * lhs.rank, [False] * lhs.rank
+        batch = lhs.dimensions[numbers.input_batch_dimension]
+        sizes[numbers.output_batch_dimension] = batch if batch == UNBOUNDED else batch // self.batch_group_count
+        dynamic[numbers.output_batch_dimension] = lhs.dynamic_dimensions[numbers.input_batch_dimension]
+        sizes[numbers.output_feature_dimension] = features
+        for i, (base, kernel, output) in enumerate(zip(*_spatial(numbers), strict=True)):
+            sizes[output] = spatial[i]
+            dynamic[output] = lhs.dynamic_dimensions[base] or rhs.dynamic_dimensions[kernel]
+        return Shape(kind, tuple(sizes), None, tuple(dynamic))
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        if self.sparsity_config is not None and (self.sparsity_config.lhs or self.sparsity_config.rhs):
+            raise UnsupportedError("the interpreter has no sparse convolutions")
+        if self.convolution_kind in (
+            ConvolutionKind.CONVOLUTION_KIND_DGRAD,
+            ConvolutionKind.CONVOLUTION_KIND_WGRAD,
+        ):
+            raise UnsupportedError(f"the interpreter has no {self.convolution_kind.text} convolutions")
+        inputs, kernel, output = _orders(self.dim_labels)
+        # A dynamic kernel is as large as it is now.
+        sizes = operands[1].transpose(kernel).shape[2:]
+        window = [replace(d, size=size) for d, size in zip(self.window.dimensions, sizes, strict=True)]
+        lhs = _grouped_input(operands[0].transpose(inputs), self.feature_group_count, self.batch_group_count)
+        rhs = _grouped_kernel(
+            operands[1].transpose(kernel), window, max(self.feature_group_count, self.batch_group_count)
+        )
+        result = _convolve(lhs, rhs, window, context.shape.element_type)
+        return result.transpose(np.argsort(output))
+
+
+def _spatial(numbers: ConvolutionDimensionNumbers) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The spatial dimensions of input, kernel and output."""
+    return numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions
+
+
+def _orders(numbers: ConvolutionDimensionNumbers) -> tuple[list[int], list[int], list[int]]:
+    """Input as batch, feature, spatial; kernel as output feature, input feature, spatial; output as the input."""
+    inputs, kernel, output = _spatial(numbers)
+    return (
+        [numbers.input_batch_dimension, numbers.input_feature_dimension, *inputs],
+        [numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension, *kernel],
+        [numbers.output_batch_dimension, numbers.output_feature_dimension, *output],
+    )
+
+
+def _grouped_input(lhs: Array, features: int, batches: int) -> Array:
+    """The input as group, batch, feature, spatial; the groups split features, or batches."""
+    batch, feature, *spatial = lhs.shape
+    if batches > 1:
+        return lhs.reshape(batches, batch // batches, feature, *spatial)
+    return np.moveaxis(lhs.reshape(batch, features, feature // features, *spatial), 1, 0)
+
+
+def _grouped_kernel(rhs: Array, window: Sequence[WindowDimension], groups: int) -> Array:
+    """The kernel as group, output feature, input feature, spatial, turned around where the window is reversed."""
+    rhs = np.flip(rhs, [axis + 2 for axis, d in enumerate(window) if d.window_reversal])
+    return rhs.reshape(groups, rhs.shape[0] // groups, *rhs.shape[1:])
+
+
+def _convolve(lhs: Array, rhs: Array, window: Sequence[WindowDimension], kind: PrimitiveType) -> Array:
+    """Batch, feature, spatial of the output: a product of patches of the input with the kernel, for each group."""
+    groups, batch, _, *base = lhs.shape
+    outputs = rhs.shape[1]
+    placements = [d.output_size(size) for d, size in zip(window, base, strict=True)]
+    depth, count = math.prod(rhs.shape[2:]), math.prod(placements)
+    result = np.zeros((groups, batch, count, outputs), dtype=kind.dtype)
+    if result.size and depth:
+        patches = _patches(lhs, window, placements)
+        weights = rhs.reshape(groups, outputs, depth).transpose(0, 2, 1)
+        step = max(1, _PATCH_ELEMENTS // (groups * count * depth))
+        for start in range(0, batch, step):
+            part = patches[:, start : start + step]
+            rows = part.reshape(groups, part.shape[1] * count, depth)
+            product = multiply_matrices(rows, weights, kind)
+            result[:, start : start + step] = product.reshape(groups, -1, count, outputs)
+    result = result.reshape(groups, batch, *placements, outputs)
+    # Group and output feature become one dimension behind the batch.
+    return np.moveaxis(result, (0, -1), (1, 2)).reshape(batch, groups * outputs, *placements)
+
+
+def _patches(lhs: Array, window: Sequence[WindowDimension], placements: Sequence[int]) -> Array:
+    """A view of what each placement of the window sees: group, batch, placements, feature, window."""
+    edges = [PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in window]
+    padded = pad_array(lhs, lhs.dtype.type(0), [PaddingDimension()] * 3 + edges)
+    outer, spatial = padded.strides[:3], padded.strides[3:]
+    return np.lib.stride_tricks.as_strided(
+        padded,
+        (*padded.shape[:2], *placements, padded.shape[2], *(d.size for d in window)),
+        (
+            *outer[:2],
+            *(step * d.stride for step, d in zip(spatial, window, strict=True)),
+            outer[2],
+            *(step * d.window_dilation for step, d in zip(spatial, window, strict=True)),
+        ),
+        writeable=False,
+    )
+
+
+# -- what a person calls -------------------------------------------------------------------------
+
+
+@building
+def conv(
+    lhs: OperandLike,
+    rhs: OperandLike,
+    window_strides: Sequence[int],
+    padding: Padding | str | Sequence[tuple[int, int]],
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: PrimitiveType | None = None,
+) -> XlaOp:
+    """A convolution with SAME or VALID padding, batch and features in front.
+
+    lhs: the input, T[batch, features, spatial ..] of rank n + 2.
+    rhs: the kernel, T[output features, features / feature_group_count, spatial ..].
+    window_strides: n steps of the kernel.
+    padding: "SAME" (the output is as large as the input at stride 1) or "VALID" (none), or n pairs (low, high).
+    feature_group_count, batch_group_count: groups of features, or of batches, that are convolved apart.
+    precision_config: how exactly backends should multiply.
+    preferred_element_type: the element type of the result, by default T.
+
+    Gives T[batch / batch_group_count, output features, placements ..]. Raises ShapeError.
+    Source: Operation semantics, Conv.
+    """
+    numbers = ConvolutionDimensionNumbers.default(len(window_strides))
+    return conv_with_general_dimensions(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        preferred_element_type,
+    )
+
+
+@building
+def conv_with_general_padding(
+    lhs: OperandLike,
+    rhs: OperandLike,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: PrimitiveType | None = None,
+) -> XlaOp:
+    """``conv`` with explicit padding: n pairs (low, high), negative ones cut.
+
+    Raises ShapeError. Source: Operation semantics, ConvWithGeneralPadding.
+    """
+    return conv(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        preferred_element_type,
+    )
+
+
+@building
+def conv_with_general_dimensions(
+    lhs: OperandLike,
+    rhs: OperandLike,
+    window_strides: Sequence[int],
+    padding: Padding | str | Sequence[tuple[int, int]],
+    dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: PrimitiveType | None = None,
+) -> XlaOp:
+    """``conv`` with the dimensions of input, kernel and output in any order.
+
+    Raises ShapeError. Source: XlaBuilder::ConvWithGeneralDimensions.
+    """
+    if isinstance(padding, (Padding, str)):
+        builder = common_builder([lhs, rhs])
+        lhs, rhs = as_op(builder, lhs), as_op(builder, rhs)
+        padding = make_padding(
+            _sizes(lhs.shape, dimension_numbers.input_spatial_dimensions),
+            _sizes(rhs.shape, dimension_numbers.kernel_spatial_dimensions),
+            window_strides,
+            padding,
+        )
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        (),
+        (),
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        preferred_element_type,
+    )
+
+
+@building
+def conv_general(
+    lhs: OperandLike,
+    rhs: OperandLike,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: PrimitiveType | None = None,
+) -> XlaOp:
+    """``conv`` with explicit padding and the dimensions in any order.
+
+    Raises ShapeError. Source: XlaBuilder::ConvGeneral.
+    """
+    return conv_with_general_dimensions(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        preferred_element_type,
+    )
+
+
+@building
+def conv_general_dilated(
+    lhs: OperandLike,
+    rhs: OperandLike,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: PrimitiveType | None = None,
+    window_reversal: Sequence[bool] = (),
+) -> XlaOp:
+    """A convolution with everything said: padding, dilation, order of dimensions, groups.
+
+    lhs: the input, of rank n + 2. rhs: the kernel, of rank n + 2.
+    window_strides: n steps of the kernel, at least 1.
+    padding: n pairs (low, high) of zeros around the input; negative ones cut.
+    lhs_dilation, rhs_dilation: n factors d, at least 1: d - 1 holes between the elements of input and kernel.
+        Empty for none.
+    dimension_numbers: which dimensions are batch, features and spatial.
+    feature_group_count, batch_group_count: groups of features, or of batches, that are convolved apart.
+    precision_config: how exactly backends should multiply.
+    preferred_element_type: the element type of the result, by default that of the operands.
+    window_reversal: which spatial dimensions of the kernel are turned around. Empty for none.
+
+    Gives an array in the output's order of dimensions. Raises ShapeError.
+    Source: Operation semantics, ConvWithGeneralPadding (XlaBuilder::ConvGeneralDilated).
+    """
+    builder = common_builder([lhs, rhs])
+    ops = [as_op(builder, lhs), as_op(builder, rhs)]
+    sizes = _sizes(ops[1].shape, dimension_numbers.kernel_spatial_dimensions)
+    config = precision_config or PrecisionConfig()
+    op = Convolution(
+        window=make_window(sizes, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal),
+        dim_labels=dimension_numbers,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        operand_precision=config.precisions,
+        algorithm=PrecisionAlgorithm.of(config.algorithm),
+    )
+    return emit_product(op, ops, preferred_element_type)
+
+
+def _sizes(shape: Shape, dimensions: Sequence[int]) -> list[int]:
+    for dimension in dimensions:
+        if not 0 <= dimension < need_array(shape).rank:
+            raise ShapeError(f"spatial dimension {dimension} is out of range for {shape}")
+    return [shape.dimensions[d] for d in dimensions]

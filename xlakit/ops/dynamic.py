@@ -1,0 +1,317 @@
+"""Places and sizes that are known only when the program runs: dynamic slices, dimension sizes, dynamic reshape.
+
+Source: seed document "Operation semantics", sections DynamicSlice, DynamicUpdateSlice, GetDimensionSize and
+SetDimensionSize. A value with dynamic dimensions holds just the elements that are there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType, same_type_family
+from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.errors import ExecutionError, ShapeError
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.data import need_declared
+from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, emit
+from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.padding import zero_extend
+from xlakit.ops.regrouping import check_same_count
+
+_INT32_MAX = 2**31 - 1
+
+
+def _check_start_indices(operand: Shape, indices: Sequence[Shape]) -> None:
+    """Raise ShapeError unless there is one integer scalar for each dimension, or one vector of them all."""
+    rank = operand.rank
+    as_vector = bool(indices) and indices[0].is_array and indices[0].rank == 1
+    if as_vector:
+        if len(indices) != 1:
+            raise ShapeError(f"a vector of start indices stands alone, got {len(indices)} index operands")
+        if indices[0].dimensions[0] != rank:
+            raise ShapeError(f"start indices {indices[0]} must have {rank} elements, one for each dimension")
+    elif len(indices) != rank:
+        raise ShapeError(
+            f"{len(indices)} start indices are given for rank {rank}", hint="give one scalar for each dimension"
+        )
+    for index in indices:
+        if not index.is_array or not index.element_type.is_integral:
+            raise ShapeError(f"start indices must be integers, got {index}")
+        if index.without_layout() != indices[0].without_layout():
+            raise ShapeError(f"start indices must all have one type, got {indices[0]} and {index}")
+        if index.rank and not as_vector:
+            raise ShapeError(f"start indices must be scalars, got {index}")
+
+
+def _starts(indices: Sequence[Array]) -> list[int]:
+    return [int(i) for index in indices for i in np.asarray(index).reshape(-1)]
+
+
+def _clamp(start: int, room: int) -> int:
+    return max(0, min(start, room))
+
+
+@operation("dynamic-slice", documents=("DynamicSlice",))
+class DynamicSlice(Op):
+    """A box of fixed size of the first operand; the others say where it starts, clamped so that it lies inside."""
+
+    dynamic_slice_sizes: tuple[int, ...] = attribute(Kind.INT64_LIST, always=True)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if not operands:
+            raise ShapeError("takes an array and its start indices")
+        shape = need_array(operands[0])
+        _check_start_indices(shape, operands[1:])
+        sizes = self.dynamic_slice_sizes
+        if len(sizes) != shape.rank:
+            raise ShapeError(f"dynamic_slice_sizes {list(sizes)} has {len(sizes)} entries for rank {shape.rank}")
+        for d, (size, bound) in enumerate(zip(sizes, shape.dimensions, strict=True)):
+            if size < 0:
+                raise ShapeError(f"slice size {size} of dimension {d} is negative")
+            if size > bound != UNBOUNDED:
+                raise ShapeError(f"slice size {size} of dimension {d} is greater than its size {bound}")
+        dynamic = [
+            mark and size > 1 and size == bound
+            for mark, size, bound in zip(shape.dynamic_dimensions, sizes, shape.dimensions, strict=True)
+        ]
+        return shape.with_dimensions(sizes, dynamic)
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        array: Array = operands[0]
+        wanted = zip(_starts(operands[1:]), self.dynamic_slice_sizes, array.shape, strict=True)
+        corners = [(_clamp(start, have - size), size) for start, size, have in wanted]
+        part = array[tuple(slice(start, start + size) for start, size in corners)]
+        shape = context.shape
+        fixed = [0 if mark else n for n, mark in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)]
+        return zero_extend(part, fixed)
+
+
+@building
+def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, slice_sizes: Sequence[int]) -> XlaOp:
+    """A part of an array that starts at places computed by the program.
+
+    operand: an array of T of rank N.
+    start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
+        0 .. size - slice size, so that the part always lies inside.
+    slice_sizes: N sizes, from 0 to the dimension's.
+
+    Gives T[slice_sizes]. Raises ShapeError. Source: Operation semantics, DynamicSlice.
+    """
+    return emit(DynamicSlice(dynamic_slice_sizes=tuple(slice_sizes)), operand, *_index_ops(operand, start_indices))
+
+
+def _index_ops(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp) -> list[XlaOp]:
+    if isinstance(start_indices, XlaOp):
+        return [start_indices]
+    # Numbers among handles take the handles' type, so that the mix is legal.
+    like = next((i.shape.element_type for i in start_indices if isinstance(i, XlaOp)), PrimitiveType.S32)
+    return [as_op(operand.builder, i, like) for i in start_indices]
+
+
+@operation("dynamic-update-slice", documents=("DynamicUpdateSlice",))
+class DynamicUpdateSlice(Op):
+    """The first operand with the second written over it where the others say, clamped so that it lies inside."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if len(operands) < 2:
+            raise ShapeError("takes an array, an update and its start indices")
+        shape = operands[0].tuple_shapes[0] if _is_buffer(operands[0]) else need_array(operands[0])
+        update = need_array(operands[1])
+        _check_start_indices(shape, operands[2:])
+        if update.rank != shape.rank:
+            raise ShapeError(f"the update has rank {update.rank}, the operand {shape.rank}")
+        if not same_type_family(shape.element_type, update.element_type):
+            raise ShapeError(f"an update of {update.element_type.hlo_name} does not fit {shape}")
+        for d, (size, bound) in enumerate(zip(update.dimensions, shape.dimensions, strict=True)):
+            if size > bound != UNBOUNDED:
+                raise ShapeError(f"update size {size} of dimension {d} is greater than the operand's {bound}")
+        if _is_buffer(operands[0]):
+            return operands[0].without_layout()
+        dynamic = [
+            mark or (new and size == bound)
+            for mark, new, size, bound in zip(
+                shape.dynamic_dimensions, update.dynamic_dimensions, update.dimensions, shape.dimensions, strict=True
+            )
+        ]
+        return shape.with_dimensions(shape.dimensions, dynamic)
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        array, update = operands[0], operands[1]
+        declared = context.instruction.operands[1].shape
+        bounds = context.shape.dimensions if context.shape.is_array else array.shape
+        # A dynamic update of a whole dimension decides how many elements the result has there.
+        sizes = [
+            new if dynamic and bound == whole else have
+            for have, new, dynamic, bound, whole in zip(
+                array.shape, update.shape, declared.dynamic_dimensions, declared.dimensions, bounds, strict=True
+            )
+        ]
+        result = np.array(zero_extend(array[tuple(slice(0, n) for n in sizes)], sizes))
+        update = update[tuple(slice(0, n) for n in sizes)]
+        places = zip(_starts(operands[2:]), update.shape, sizes, strict=True)
+        corners = [(_clamp(start, have - new), new) for start, new, have in places]
+        with np.errstate(all="ignore"):
+            result[tuple(slice(start, start + new) for start, new in corners)] = update.astype(array.dtype, copy=False)
+        return result
+
+
+def _is_buffer(shape: Shape) -> bool:
+    return shape.element_type is PrimitiveType.BUFFER
+
+
+@building
+def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: Sequence[OperandLike] | XlaOp) -> XlaOp:
+    """An array with a part of it replaced, at places computed by the program.
+
+    operand: an array of T of rank N.
+    update: an array of T of rank N, no dimension larger than the operand's.
+    start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
+        0 .. size - update size.
+
+    Gives an array of the operand's shape. Raises ShapeError. Source: Operation semantics, DynamicUpdateSlice.
+    """
+    return emit(DynamicUpdateSlice(), operand, update, *_index_ops(operand, start_indices))
+
+
+# -- sizes of dimensions -------------------------------------------------------------------------
+
+
+def _check_sized(shape: Shape, dimension: int) -> None:
+    check_distinct("dimension", [dimension], need_array(shape).rank)
+    if shape.dimensions[dimension] > _INT32_MAX:
+        raise ShapeError(f"dimension {dimension} of {shape} is larger than an s32 counts")
+
+
+@operation("get-dimension-size", arity=1, documents=("GetDimensionSize",))
+class GetDimensionSize(Op):
+    """How many elements a dimension has now, as an S32 scalar."""
+
+    dimension: int = attribute(Kind.SINGLE_DIMENSION, text="dimensions", proto="dimensions", always=True)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        _check_sized(operands[0], self.dimension)
+        return Shape(PrimitiveType.S32)
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return np.array(operands[0].shape[self.dimension], dtype=np.int32)
+
+
+@building
+def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
+    """The size of a dimension as an S32 scalar; of a dynamic one, how many elements are there.
+
+    operand: an array. dimension: a number from 0 to rank - 1.
+    Raises ShapeError. Source: Operation semantics, GetDimensionSize.
+    """
+    return emit(GetDimensionSize(dimension=dimension), operand)
+
+
+@operation("set-dimension-size", arity=2, documents=("SetDimensionSize",))
+class SetDimensionSize(Op):
+    """The operand with another number of elements along a dimension, up to its bound.
+
+    Declared with a static dimension it removes the dynamic mark, and the size must be the bound.
+    """
+
+    dimension: int = attribute(Kind.SINGLE_DIMENSION, text="dimensions", proto="dimensions", always=True)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        shape, size = operands
+        _check_sized(shape, self.dimension)
+        if not size.is_scalar or size.element_type is not PrimitiveType.S32:
+            raise ShapeError(f"the size must be an s32 scalar, got {size}")
+        dynamic = list(shape.dynamic_dimensions)
+        stays = declared is not None and declared.is_array and declared.rank == shape.rank
+        dynamic[self.dimension] = not stays or declared is None or declared.dynamic_dimensions[self.dimension]
+        return shape.with_dimensions(shape.dimensions, dynamic)
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        array: Array = operands[0]
+        size, bound = int(operands[1]), context.shape.dimensions[self.dimension]
+        if not 0 <= size <= bound and bound != UNBOUNDED:
+            raise ExecutionError(f"size {size} of dimension {self.dimension} is outside 0 .. {bound}")
+        if not context.shape.dynamic_dimensions[self.dimension]:
+            size = bound
+        sizes = [size if d == self.dimension else have for d, have in enumerate(array.shape)]
+        return zero_extend(array[tuple(slice(0, n) for n in sizes)], sizes)
+
+
+@building
+def set_dimension_size(operand: XlaOp, val: OperandLike, dimension: int) -> XlaOp:
+    """Mark a dimension as dynamic and say how many elements of it count.
+
+    operand: an array. val: an S32 scalar from 0 to the dimension's bound. dimension: a number from 0 to rank - 1.
+
+    Gives the operand's shape with the dimension dynamic; operations that follow see only the elements that count.
+    Raises ShapeError. Source: Operation semantics, SetDimensionSize.
+    """
+    return emit(SetDimensionSize(dimension=dimension), operand, as_op(operand.builder, val, PrimitiveType.S32))
+
+
+@building
+def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
+    """Make a dynamic dimension static with its bound; missing elements are zero. Source: XlaBuilder."""
+    shape = need_array(operand.shape)
+    _check_sized(shape, dimension)
+    size = as_op(operand.builder, shape.dimensions[dimension], PrimitiveType.S32)
+    dynamic = [mark and d != dimension for d, mark in enumerate(shape.dynamic_dimensions)]
+    result = shape.with_dimensions(shape.dimensions, dynamic)
+    return emit(SetDimensionSize(dimension=dimension), operand, size, shape=result)
+
+
+@operation("dynamic-reshape", documents=("Reshape",))
+class DynamicReshape(Op):
+    """A reshape to sizes that the program computes: the first operand is the array, the others are the sizes."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if not operands:
+            raise ShapeError("takes an array and one size for each dimension of the result")
+        shape, sizes = need_array(operands[0]), operands[1:]
+        result = need_array(need_declared(declared)).without_layout()
+        if result.element_type is not shape.element_type:
+            raise ShapeError(f"the result must have the operand's type, not {result.element_type.hlo_name}")
+        if len(sizes) != result.rank:
+            raise ShapeError(f"{len(sizes)} sizes are given for a result of rank {result.rank}")
+        for size in sizes:
+            if not size.is_scalar or size.element_type is not PrimitiveType.S32:
+                raise ShapeError(f"sizes must be s32 scalars, got {size}")
+        check_same_count(shape, result.dimensions)
+        return result
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        array: Array = operands[0]
+        shape = context.shape
+        sizes = [
+            int(size) if dynamic else bound
+            for size, bound, dynamic in zip(operands[1:], shape.dimensions, shape.dynamic_dimensions, strict=True)
+        ]
+        for size, bound in zip(sizes, shape.dimensions, strict=True):
+            if not 0 <= size <= bound:
+                raise ExecutionError(f"size {size} is outside 0 .. {bound}")
+        if math.prod(sizes) != array.size:
+            raise ExecutionError(f"an array of {array.size} elements cannot become {sizes}")
+        return array.reshape(sizes)
+
+
+@building
+def dynamic_reshape(
+    operand: XlaOp, dim_sizes: Sequence[OperandLike], new_size_bounds: Sequence[int], dims_are_dynamic: Sequence[bool]
+) -> XlaOp:
+    """A reshape whose sizes the program computes.
+
+    operand: an array of T. dim_sizes: an S32 scalar for each dimension of the result; those of static dimensions
+        are not looked at. new_size_bounds: the bounds of the result, of the operand's product.
+    dims_are_dynamic: which dimensions of the result are dynamic.
+
+    Gives T[new_size_bounds] with those dimensions dynamic. Raises ShapeError. Source: XlaBuilder::DynamicReshape.
+    """
+    if len(new_size_bounds) != len(dims_are_dynamic):
+        raise ShapeError(
+            f"new_size_bounds has {len(new_size_bounds)} entries, dims_are_dynamic {len(dims_are_dynamic)}"
+        )
+    result = need_array(operand.shape).with_dimensions(new_size_bounds, dims_are_dynamic)
+    sizes = [as_op(operand.builder, size, PrimitiveType.S32) for size in dim_sizes]
+    return emit(DynamicReshape(), operand, *sizes, shape=result)

@@ -1,0 +1,233 @@
+"""How values of every element type pass through arithmetic: widened exactly, computed, rounded once.
+
+NumPy and ml_dtypes know the formats, but a cast of theirs from float64 to a narrow type rounds twice (through float32)
+and their casts from float to integer do not saturate; the rules that hold in XLA are stated here, once for all pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.operation import Array
+
+# Types that NumPy itself rounds to correctly from float64.
+_NATIVE_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
+
+
+def element_type(x: Array) -> PrimitiveType:
+    """The element type of an array."""
+    return PrimitiveType.from_dtype(x.dtype)
+
+
+# -- floating point ------------------------------------------------------------------------------
+
+
+def to_double(x: Array) -> Array:
+    """The same values as float64; exact for every real floating point type."""
+    return np.asarray(x, dtype=np.float64)
+
+
+def from_double(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    """float64 values rounded once, half to even, to a floating point type; overflow is the type's own."""
+    x = np.asarray(x)
+    with np.errstate(all="ignore"):
+        if dtype in _NATIVE_FLOATS:
+            return np.asarray(x.astype(dtype))
+        return np.asarray(_odd_float32(x).astype(dtype))
+
+
+def _odd_float32(x: Array) -> Array:
+    """float64 values as float32, rounded to odd: inexact ones go towards zero and get a last bit of 1.
+
+    Rounding the outcome again to a type of at most 22 bits of precision gives what one rounding would have given.
+    """
+    near = np.asarray(x.astype(np.float32))
+    away = np.abs(near) > np.abs(x)
+    inexact = (near != x) & ~np.isnan(x)
+    bits = near.view(np.uint32)
+    return np.where(inexact, (bits - away) | np.uint32(1), bits).view(np.float32)
+
+
+# Where a complex function is computed. On common machines long double has 11 bits and a wide range of exponents to
+# spare, so that what comes back is correct almost to the last bit; where it is plain double, to a few units of it.
+_WIDER_COMPLEX = {np.dtype(np.complex64): np.complex128, np.dtype(np.complex128): np.clongdouble}
+
+
+def to_wider_complex(x: Array) -> Array:
+    """The same complex values in a wider complex type."""
+    return np.asarray(x).astype(_WIDER_COMPLEX[x.dtype])
+
+
+def float_or_complex(
+    x: Array,
+    dtype: np.dtype[np.generic],
+    real: Callable[[Array], Array],
+    complex: Callable[[Array], Array] | None,
+) -> Array:
+    """A function of floats computed in double precision, or of complex numbers in a wider type, rounded to ``dtype``."""
+    with np.errstate(all="ignore"):
+        if complex is not None and x.dtype.kind == "c":
+            return np.asarray(complex(to_wider_complex(x)).astype(dtype))
+        return from_double(real(to_double(x)), dtype)
+
+
+# -- integers ------------------------------------------------------------------------------------
+
+
+def to_integer(x: Array) -> Array:
+    """Integers of any width as int64, or as uint64 where they are U64."""
+    x = np.asarray(x)
+    return x if x.dtype == np.uint64 else np.asarray(x.astype(np.int64))
+
+
+def to_bits(x: Array) -> Array:
+    """The bit patterns of integers of any width, as uint64."""
+    width = element_type(x).bit_width
+    bits = to_integer(x).view(np.uint64)
+    return bits if width == 64 else bits & np.uint64((1 << width) - 1)
+
+
+def to_signed(x: Array) -> Array:
+    """The bit patterns of integers of any width, read as two's complement, as int64."""
+    kind = element_type(x)
+    value = to_integer(x).view(np.int64)
+    if kind.is_signed or kind.bit_width == 64:
+        return value
+    gap = np.int64(64 - kind.bit_width)
+    return (value << gap) >> gap
+
+
+def wrap(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    """64-bit integers modulo the range of an integer type."""
+    x = np.asarray(x)
+    # The types below a byte know how to be made from bytes.
+    return np.asarray((x if dtype.kind in "iu" else x.astype(np.int8)).astype(dtype))
+
+
+def limits(kind: PrimitiveType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    if kind.is_signed:
+        return -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
+    return 0, (1 << kind.bit_width) - 1
+
+
+def from_double_to_integer(x: Array, kind: PrimitiveType) -> Array:
+    """float64 values truncated to an integer type; those beyond its range become its limits, NaN becomes 0."""
+    low, high = limits(kind)
+    with np.errstate(all="ignore"):
+        whole = np.trunc(np.where(np.isnan(x), 0.0, x))
+        # float(high) of a 64-bit type is one more than it holds, so the upper limit is put in afterwards.
+        over = whole >= float(high)
+        wide = np.where(over, 0.0, np.maximum(whole, float(low)))
+        integers = wide.astype(np.uint64) if kind is PrimitiveType.U64 else wide.astype(np.int64)
+        return wrap(np.where(over, integers.dtype.type(high), integers), kind.dtype)
+
+
+def from_integer_to_double(x: Array) -> Array:
+    """Integers as float64 such that rounding the outcome to a narrower type is the only rounding.
+
+    Beyond 2^53 what does not fit is remembered in the last bit ("sticky"), 24 bits below any that a narrower type has.
+    """
+    wide = to_integer(x)
+    one = wide.dtype.type
+    high = wide >> one(53)
+    large = (high != 0) & (high != one(0) - one(1)) if wide.dtype == np.int64 else high != 0
+    lost = wide & one(0x7FF)
+    sticky = (wide - lost) | np.where(lost != 0, one(0x800), one(0))
+    return np.where(large, sticky, wide).astype(np.float64)
+
+
+# -- conversion ----------------------------------------------------------------------------------
+
+
+def convert(x: Array, kind: PrimitiveType) -> Array:
+    """Values of any type in another type, as convert does it.
+
+    Floats round half to even, become integers by truncation and saturation (NaN becomes 0) and PRED by comparison
+    with zero; integers wrap; a complex number gives its real part.
+    """
+    x = np.asarray(x)
+    source = element_type(x)
+    if source is kind:
+        return x
+    with np.errstate(all="ignore"):
+        if kind.is_complex:
+            parts = x if source.is_complex else convert(x, kind.real_part)
+            return np.asarray(parts.astype(kind.dtype))
+        if source.is_complex:
+            return convert(x.real, kind)
+        if source is PrimitiveType.PRED:
+            return convert(x.astype(np.uint8), kind)
+        if source.is_floating:
+            return _convert_float(to_double(x), kind)
+        return _convert_integer(x, kind)
+
+
+def _convert_float(x: Array, kind: PrimitiveType) -> Array:
+    if kind is PrimitiveType.PRED:
+        return x != 0
+    return from_double(x, kind.dtype) if kind.is_floating else from_double_to_integer(x, kind)
+
+
+def _convert_integer(x: Array, kind: PrimitiveType) -> Array:
+    if kind is PrimitiveType.PRED:
+        return to_integer(x) != 0
+    if kind.is_integral:
+        return wrap(to_integer(x), kind.dtype)
+    if kind is PrimitiveType.F64:
+        return np.asarray(to_integer(x).astype(np.float64))
+    return from_double(from_integer_to_double(x), kind.dtype)
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def raw_bits(x: Array) -> Array:
+    """The bit patterns of floats, as unsigned integers of the width of their memory."""
+    x = np.ascontiguousarray(x) if x.ndim else x
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def total_order_key(x: Array) -> Array:
+    """Unsigned integers that sort as -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN do."""
+    kind = element_type(x)
+    bits = raw_bits(x)
+    if kind is PrimitiveType.F8E8M0FNU:  # has no sign
+        return bits
+    word = bits.dtype.type
+    sign = word(1 << (kind.bit_width - 1))
+    ones = word((1 << kind.bit_width) - 1)
+    return np.where(bits & sign, bits ^ ones, bits | sign)
+
+
+def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
+    """Of two floating point types the one with more range, or as much range and more precision."""
+    return max(a, b, key=_RANGE_AND_PRECISION.__getitem__)
+
+
+def precision(kind: PrimitiveType) -> int:
+    """How many bits the mantissa field of a floating point type has."""
+    return _RANGE_AND_PRECISION[kind][1]
+
+
+# The exponent of two beyond the greatest finite value, and the bits of the mantissa field.
+_RANGE_AND_PRECISION = {
+    PrimitiveType.F64: (1024, 52),
+    PrimitiveType.F32: (128, 23),
+    PrimitiveType.BF16: (128, 7),
+    PrimitiveType.F8E8M0FNU: (128, 0),
+    PrimitiveType.F16: (16, 10),
+    PrimitiveType.F8E5M2: (16, 2),
+    PrimitiveType.F8E5M2FNUZ: (16, 2),
+    PrimitiveType.F8E4M3FN: (9, 3),
+    PrimitiveType.F8E4M3: (8, 3),
+    PrimitiveType.F8E4M3FNUZ: (8, 3),
+    PrimitiveType.F8E4M3B11FNUZ: (5, 3),
+    PrimitiveType.F6E3M2FN: (5, 2),
+    PrimitiveType.F8E3M4: (4, 4),
+    PrimitiveType.F6E2M3FN: (3, 3),
+    PrimitiveType.F4E2M1FN: (3, 1),
+}

@@ -1,0 +1,212 @@
+"""Random numbers: RngUniform and RngNormal, random bits from a state that the program holds, and the device's state.
+
+Source: seed document "Operation semantics", sections RngNormal, RngUniform and RngBitGenerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
+from xlakit.errors import ShapeError
+from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.data import need_declared
+from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.random_bits import philox_bits, threefry_bits
+
+
+@operation("rng", arity=2, documents=("RngUniform", "RngNormal"))
+class Rng(Op):
+    """Random numbers of a distribution with two scalar parameters: the bounds, or mean and standard deviation."""
+
+    distribution: RandomDistribution = attribute(Kind.ENUM, enum=RandomDistribution)
+
+    @property
+    def has_side_effect(self) -> bool:
+        """Each run draws anew, so no run may be left out or shared."""
+        return True
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        shape = need_declared(declared)
+        if not shape.is_array or UNBOUNDED in shape.dimensions:
+            raise ShapeError(f"the result must be an array of known size, not {shape}")
+        for operand in operands:
+            if not operand.is_scalar or operand.element_type is not shape.element_type:
+                raise ShapeError(
+                    f"parameter {operand} is not a {shape.element_type.hlo_name} scalar, as the result asks"
+                )
+        kind = shape.element_type
+        if self.distribution is RandomDistribution.RNG_NORMAL and not kind.is_floating:
+            raise ShapeError(f"a normal distribution has a floating-point type, not {kind.hlo_name}")
+        if kind.is_complex:
+            raise ShapeError("a uniform distribution has a boolean, integer or floating-point type")
+        return shape.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        kind, size = context.shape.element_type, context.shape.dimensions
+        first, second = (o[()] for o in operands)
+        if self.distribution is RandomDistribution.RNG_NORMAL:
+            with np.errstate(all="ignore"):
+                values = np.float64(first) + np.float64(second) * context.rng.standard_normal(size)
+                return np.asarray(values).astype(kind.dtype)
+        if kind is PrimitiveType.PRED:
+            # [false, true) would be no choice at all: a coin decides between the two bounds.
+            return np.where(context.rng.integers(0, 2, size=size) == 1, second, first)
+        if kind.is_integral:
+            return uniform_integers(context.rng, int(first), int(second), kind, size)
+        return uniform_floats(context.rng, np.float64(first), np.float64(second), kind, size)
+
+
+def uniform_integers(rng: np.random.Generator, low: int, high: int, kind: PrimitiveType, size: Sequence[int]) -> Array:
+    """Integers of [low, high), each as likely; low everywhere where that is empty."""
+    wide = np.int64 if kind.is_signed else np.uint64
+    values = rng.integers(low, max(high, low + 1), size=tuple(size), dtype=wide)
+    return np.asarray(values).astype(kind.dtype)
+
+
+def uniform_floats(
+    rng: np.random.Generator, low: np.float64, high: np.float64, kind: PrimitiveType, size: Sequence[int]
+) -> Array:
+    """Numbers of [low, high), rounded once to the type."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(low + (high - low) * rng.random(tuple(size)))
+        rounded = values.astype(kind.dtype)
+        if not low < high:
+            return rounded
+        # Rounding may reach the bound that is excluded: use the number below it.
+        reached = rounded.astype(np.float64) >= high
+        return np.where(reached, _below(high, low, kind), rounded) if reached.any() else rounded
+
+
+def _below(bound: np.float64, low: np.float64, kind: PrimitiveType) -> np.generic:
+    """The greatest number of a type that is less than ``bound``, a number of that type."""
+    return np.nextafter(kind.dtype.type(bound), kind.dtype.type(low))  # pyright: ignore
+
+
+@building
+def rng_uniform(a: OperandLike, b: OperandLike, shape: Shape) -> XlaOp:
+    """Random numbers of the interval [a, b), each as likely.
+
+    a, b: scalars of the result's type: PRED, an integer or a floating-point type.
+    shape: the shape of the result.
+
+    Where b <= a the result is a everywhere for integers, and a + (b - a) * u otherwise. Raises ShapeError.
+    Source: Operation semantics, RngUniform.
+    """
+    return _rng(RandomDistribution.RNG_UNIFORM, a, b, shape)
+
+
+@building
+def rng_normal(mu: OperandLike, sigma: OperandLike, shape: Shape) -> XlaOp:
+    """Random numbers of the normal distribution N(mu, sigma).
+
+    mu, sigma: scalars of the result's floating-point type: mean and standard deviation.
+    shape: the shape of the result.
+
+    Raises ShapeError. Source: Operation semantics, RngNormal.
+    """
+    return _rng(RandomDistribution.RNG_NORMAL, mu, sigma, shape)
+
+
+def _rng(distribution: RandomDistribution, first: OperandLike, second: OperandLike, shape: Shape) -> XlaOp:
+    builder = common_builder([first, second])
+    operands = [as_op(builder, v, shape.element_type) for v in (first, second)]
+    return emit(Rng(distribution=distribution), *operands, shape=shape)
+
+
+@operation("rng-bit-generator", arity=1, documents=("RngBitGenerator",))
+class RngBitGenerator(Op):
+    """The state after use, and random bits that are a function of the state before."""
+
+    algorithm: RandomAlgorithm = attribute(Kind.ENUM, enum=RandomAlgorithm, proto="rng_algorithm")
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        (state,) = operands
+        shape = need_declared(declared)
+        if not shape.is_tuple or len(shape.tuple_shapes) != 2:
+            raise ShapeError(f"the result must be a tuple of the state and an array, not {shape}")
+        if not shape.tuple_shapes[0].compatible(state):
+            raise ShapeError(f"the state comes out as {shape.tuple_shapes[0]}, but goes in as {state}")
+        data = shape.tuple_shapes[1]
+        if not data.is_array or UNBOUNDED in data.dimensions:
+            raise ShapeError(f"the random bits must be an array of known size, not {data}")
+        lengths = (2,) if self.algorithm is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
+        if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] not in lengths:
+            raise ShapeError(
+                f"the state of {self.algorithm.text} must be {' or '.join(f'u64[{n}]' for n in lengths)}, not {state}",
+                hint="bitcast four 32-bit words to u64[2]",
+            )
+        if data.element_type is PrimitiveType.PRED or data.element_type.is_complex:
+            raise ShapeError(f"random bits have an integer or floating-point type, not {data.element_type.hlo_name}")
+        return shape.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        shape = context.shape.tuple_shapes[1]
+        width = shape.element_type.bit_width
+        key, *counters = (int(word) for word in operands[0])
+        if self.algorithm is RandomAlgorithm.RNG_THREE_FRY:
+            bits, counter = threefry_bits(key, counters[0], shape.dimensions, width)
+            state = [key, counter]
+        elif len(counters) == 2:
+            bits, counter = philox_bits(key, counters[0] | counters[1] << 64, shape.dimensions, width)
+            state = [key, counter % 2**64, counter >> 64]
+        else:
+            # The counter of the short state has the key as its upper half.
+            bits, counter = philox_bits(key, counters[0] | key << 64, shape.dimensions, width)
+            state = [key, counter % 2**64]
+        return np.array(state, dtype=np.uint64), _as_type(bits, shape.element_type)
+
+
+def _as_type(bits: Array, kind: PrimitiveType) -> Array:
+    """The low bits of each word as an element of a type, whatever they mean there."""
+    if kind.bit_width < 8 and kind.is_integral:
+        return bits.astype(np.uint8).astype(kind.dtype)
+    if kind.bit_width < 8:
+        return (bits & np.uint32((1 << kind.bit_width) - 1)).astype(np.uint8).view(kind.dtype)
+    return bits.astype(f"uint{kind.bit_width}").view(kind.dtype)
+
+
+@building
+def rng_bit_generator(algorithm: RandomAlgorithm | str, initial_state: XlaOp, shape: Shape) -> XlaOp:
+    """Uniformly random bits, as a function of a state.
+
+    algorithm: RNG_THREE_FRY, RNG_PHILOX, or RNG_DEFAULT, which is Philox as on XLA's CPU backend.
+    initial_state: u64[2], a key and a counter; for Philox also u64[3], a key and the halves of a counter, low first.
+    shape: of the random bits, of an integer or floating-point type.
+
+    Gives a tuple: the state to use next, and the bits; both are those that XLA gives. Raises ShapeError.
+    Source: Operation semantics, RngBitGenerator.
+    """
+    declared = make_tuple_shape([initial_state.shape, shape])
+    return emit(RngBitGenerator(algorithm=RandomAlgorithm.of(algorithm)), initial_state, shape=declared)
+
+
+@operation("rng-get-and-update-state", arity=0)
+class RngGetAndUpdateState(Op):
+    """The 128-bit random state of the device, to which ``delta`` is added afterwards."""
+
+    delta: int = attribute(Kind.INT64, always=True)
+
+    @property
+    def has_side_effect(self) -> bool:
+        """It changes the state."""
+        return True
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return Shape(PrimitiveType.U64, (2,))
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return context.advance_rng_state(self.delta)
+
+
+@building
+def rng_get_and_update_state(builder: Builder, delta: int) -> XlaOp:
+    """The random state of the device as U64[2], low half first; ``delta`` is added to it afterwards.
+
+    Source: HLO's rng-get-and-update-state, which has no page in the documents.
+    """
+    return builder.append(RngGetAndUpdateState(delta=delta), ())

@@ -1,0 +1,371 @@
+"""Scatter: slices of update values, each combined into an array at its own start.
+
+Source: seed document "Operation semantics", section Scatter; the batching dimensions are XLA's of today.
+
+The document leaves open in which order updates of one element are applied. Here it is the row-major order of the
+index vectors; sums and products of floating-point updates of 32 bits and fewer are computed in double precision and
+rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
+from xlakit.errors import ArgumentError, ShapeError
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.gather import (
+    check_batching,
+    check_dimension_set,
+    check_index_map,
+    expanded_indices,
+    start_positions,
+)
+from xlakit.ops.handle import (
+    ComputationLike,
+    OperandLike,
+    XlaOp,
+    as_op,
+    as_sequence,
+    building,
+    common_builder,
+    emit,
+    scalar_shapes,
+)
+from xlakit.ops.reduction import check_reducer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterDimensionNumbers:
+    """How the dimensions of operands, scatter indices and updates of a scatter belong together."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    index_vector_dim: int
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+@operation("scatter", documents=("Scatter",))
+class Scatter(Op):
+    """The operands with every update window combined into them; operands are N arrays, the indices, N updates."""
+
+    update_window_dims: tuple[int, ...] = attribute(
+        Kind.INT64_LIST, proto="scatter_dimension_numbers.update_window_dims", always=True
+    )
+    inserted_window_dims: tuple[int, ...] = attribute(
+        Kind.INT64_LIST, proto="scatter_dimension_numbers.inserted_window_dims", always=True
+    )
+    scatter_dims_to_operand_dims: tuple[int, ...] = attribute(
+        Kind.INT64_LIST, proto="scatter_dimension_numbers.scatter_dims_to_operand_dims", always=True
+    )
+    input_batching_dims: tuple[int, ...] = attribute(
+        Kind.INT64_LIST, default=(), proto="scatter_dimension_numbers.input_batching_dims"
+    )
+    scatter_indices_batching_dims: tuple[int, ...] = attribute(
+        Kind.INT64_LIST, default=(), proto="scatter_dimension_numbers.scatter_indices_batching_dims"
+    )
+    index_vector_dim: int = attribute(Kind.INT64, proto="scatter_dimension_numbers.index_vector_dim", always=True)
+    indices_are_sorted: bool = attribute(Kind.BOOL, default=False)
+    unique_indices: bool = attribute(Kind.BOOL, default=False)
+    to_apply: Computation = attribute(Kind.COMPUTATION)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if len(operands) < 3 or len(operands) % 2 == 0:
+            raise ShapeError(f"takes N arrays, the scatter indices and N updates, got {len(operands)} operands")
+        count = len(operands) // 2
+        arrays, updates = operands[:count], operands[count + 1 :]
+        indices = expanded_indices(operands[count], self.index_vector_dim, "scatter_indices")
+        for array, update in zip(arrays, updates, strict=True):
+            if not array.same_dimensions(arrays[0]):
+                raise ShapeError("all operands must be arrays of the same dimensions")
+            if not update.same_dimensions(updates[0]):
+                raise ShapeError("all updates must be arrays of the same dimensions")
+        self._check_dimension_numbers(arrays[0], indices)
+        self._check_updates(arrays[0], indices, updates[0])
+        self._check_types(arrays, updates)
+        shapes = [array.without_layout() for array in arrays]
+        return shapes[0] if count == 1 else make_tuple_shape(shapes)
+
+    def _check_dimension_numbers(self, operand: Shape, indices: Shape) -> None:
+        check_dimension_set("inserted_window_dims", self.inserted_window_dims, operand.rank)
+        check_index_map(
+            "scatter_dims_to_operand_dims", self.scatter_dims_to_operand_dims, operand, indices, self.index_vector_dim
+        )
+        check_batching(
+            "input_batching_dims",
+            self.input_batching_dims,
+            operand.rank,
+            "scatter_indices_batching_dims",
+            self.scatter_indices_batching_dims,
+            indices.rank,
+            self.index_vector_dim,
+        )
+        covered = (*self.inserted_window_dims, *self.input_batching_dims)
+        check_dimension_set("inserted_window_dims and input_batching_dims", covered, operand.rank, ascending=False)
+        if len(self.update_window_dims) + len(covered) != operand.rank:
+            raise ShapeError(
+                f"{len(self.update_window_dims)} update_window_dims, {len(self.inserted_window_dims)} "
+                f"inserted_window_dims and {len(self.input_batching_dims)} input_batching_dims do not cover the "
+                f"{operand.rank} dimensions of the operand",
+                hint="each operand dimension is a window dimension of the updates, or inserted, or a batching one",
+            )
+
+    def _check_updates(self, operand: Shape, indices: Shape, updates: Shape) -> None:
+        rank = len(self.update_window_dims) + indices.rank - 1
+        if updates.rank != rank:
+            raise ShapeError(
+                f"updates {updates} must have rank {rank}: {len(self.update_window_dims)} update_window_dims and "
+                f"{indices.rank - 1} dimensions of scatter_indices"
+            )
+        check_dimension_set("update_window_dims", self.update_window_dims, rank)
+        for dimension, into in zip(self.update_window_dims, self._window_dims(operand.rank), strict=True):
+            size, bound = updates.dimensions[dimension], operand.dimensions[into]
+            if UNBOUNDED not in (size, bound) and size > bound:
+                raise ShapeError(
+                    f"window dimension {dimension} of the updates has size {size}, more than the {bound} of the "
+                    f"operand's dimension {into}"
+                )
+        batch = [size for i, size in enumerate(indices.dimensions) if i != self.index_vector_dim]
+        for dimension, expected in zip(self._scatter_dims(rank), batch, strict=True):
+            size = updates.dimensions[dimension]
+            if UNBOUNDED not in (size, expected) and size != expected:
+                raise ShapeError(
+                    f"dimension {dimension} of the updates has size {size}, scatter_indices has {expected} there"
+                )
+
+    def _check_types(self, arrays: Sequence[Shape], updates: Sequence[Shape]) -> None:
+        check_reducer(self.to_apply, [a.element_type for a in arrays])
+        parameters = self.to_apply.program_shape.parameters
+        for i, (array, update) in enumerate(zip(arrays, updates, strict=True)):
+            for given, parameter in ((array, parameters[i]), (update, parameters[len(arrays) + i])):
+                kind, taken = given.element_type, parameter.element_type
+                if kind is not taken and not (kind.is_floating and taken.is_floating):
+                    raise ShapeError(f"computation {self.to_apply.name} takes {parameter} for an element of {given}")
+
+    def _window_dims(self, rank: int) -> list[int]:
+        return [d for d in range(rank) if d not in self.inserted_window_dims and d not in self.input_batching_dims]
+
+    def _scatter_dims(self, rank: int) -> list[int]:
+        return [d for d in range(rank) if d not in self.update_window_dims]
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        count = len(operands) // 2
+        arrays: list[Array] = list(operands[:count])
+        indices: Array = operands[count]
+        order = (*self._scatter_dims(operands[-1].ndim), *self.update_window_dims)
+        updates: list[Array] = [u.transpose(order) for u in operands[count + 1 :]]
+        split = len(order) - len(self.update_window_dims)
+        window = updates[0].shape[split:]
+        batching = dict(zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True))
+        starts = [
+            s.reshape(-1)
+            for s in start_positions(
+                indices, self.index_vector_dim, self.scatter_dims_to_operand_dims, arrays[0].ndim, batching
+            )
+        ]
+        extents = [1] * arrays[0].ndim
+        for dimension, size in zip(self._window_dims(arrays[0].ndim), window, strict=True):
+            extents[dimension] = size
+        windows = math.prod(updates[0].shape[:split])
+        kept, targets = _targets(windows, starts, extents, arrays[0].shape)
+        rows = [u.reshape(windows, math.prod(window))[kept].reshape(targets.shape) for u in updates]
+        results = _combine(context, self.to_apply, arrays, targets, rows)
+        return results if count > 1 else results[0]
+
+
+def _targets(count: int, starts: Sequence[Array], extents: Sequence[int], bounds: Sequence[int]) -> tuple[Array, Array]:
+    """Which of ``count`` windows are applied, and the linear operand index of each of their elements.
+
+    A window that reaches outside, even by one element, is dropped whole. Rows of the second result that begin alike
+    are alike, and other rows share no element.
+    """
+    inside = np.ones(count, dtype=np.bool_)
+    for start, extent, bound in zip(starts, extents, bounds, strict=True):
+        inside &= (start >= 0) & (start <= bound - extent)
+    kept = np.flatnonzero(inside)
+    base = np.zeros(len(kept), dtype=np.int64)
+    offsets = np.zeros((1,) * len(bounds), dtype=np.int64)
+    may_overlap = False
+    stride = 1
+    for d in range(len(bounds) - 1, -1, -1):
+        start = starts[d][kept]
+        base += start * stride
+        column = [1] * len(bounds)
+        column[d] = -1
+        offsets = offsets + (np.arange(extents[d]) * stride).reshape(column)
+        may_overlap |= extents[d] > 1 and start.size > 0 and bool((start != start[0]).any())
+        stride *= bounds[d]
+    targets = base[:, None] + offsets.reshape(1, -1)
+    return kept, targets.reshape(-1, 1) if may_overlap else targets
+
+
+def _combine(
+    context: Evaluation, computation: Computation, arrays: Sequence[Array], targets: Array, updates: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Apply rows of updates to the elements that ``targets`` names, equal rows in their order."""
+    flat = [a.reshape(-1).copy() for a in arrays]
+    if targets.size:
+        order = np.argsort(targets[:, 0], kind="stable")
+        keys = targets[order, 0]
+        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        known = _known_root(computation)
+        if len(arrays) == 1 and known == "second":
+            lasts = np.append(firsts[1:], len(keys)) - 1
+            flat[0][targets[order[lasts]]] = _cast(updates[0][order[lasts]], flat[0].dtype)
+        elif len(arrays) == 1 and known in _MONOIDS and arrays[0].dtype == updates[0].dtype:
+            where = targets[order[firsts]]
+            flat[0][where] = _accumulate(known, flat[0][where], updates[0][order], firsts)
+        else:
+            _combine_in_rounds(context, computation, flat, targets[order], [u[order] for u in updates], firsts)
+    return tuple(f.reshape(a.shape) for f, a in zip(flat, arrays, strict=True))
+
+
+def _combine_in_rounds(
+    context: Evaluation,
+    computation: Computation,
+    flat: Sequence[Array],
+    targets: Array,
+    updates: Sequence[Array],
+    firsts: Array,
+) -> None:
+    """Any computation: the first updates of all targets at once, then the second ones, and so on."""
+    lengths = np.diff(np.append(firsts, len(targets)))
+    # Longest runs first, so that those still running in a round are a prefix.
+    longest = np.argsort(-lengths, kind="stable")
+    firsts, lengths = firsts[longest], lengths[longest]
+    types = [p.element_type.dtype for p in computation.program_shape.parameters]
+    for number in range(int(lengths[0])):
+        rows = firsts[: np.searchsorted(-lengths, -number, side="left")] + number
+        where = targets[rows]
+        arguments = [f[where] for f in flat] + [u[rows] for u in updates]
+        results = context.apply(computation, *(_cast(a, t) for a, t in zip(arguments, types, strict=True)))
+        for array, result in zip(flat, results, strict=True):
+            array[where] = _cast(result, array.dtype)
+
+
+def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
+    with np.errstate(all="ignore"):
+        return array.astype(dtype, copy=False)
+
+
+_MONOIDS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def _known_root(computation: Computation) -> str:
+    """What a computation of two scalars does: give its ``second``, apply an opcode to both, or something else."""
+    root = computation.root
+    if root.opcode == "parameter":
+        return "second" if len(computation.parameters) == 2 and root is computation.parameters[1] else ""
+    pair = computation.parameters
+    if len(pair) == 2 and root.operands in (pair, pair[::-1]) and root.shape.element_type is pair[0].shape.element_type:
+        return root.opcode
+    return ""
+
+
+def _accumulate(opcode: str, running: Array, updates: Array, firsts: Array) -> Array:
+    """Combine runs of rows of ``updates``, which begin at ``firsts``, into ``running``."""
+    function = _MONOIDS[opcode]
+    kind = PrimitiveType.from_dtype(running.dtype)
+    wide = running.dtype
+    if kind is PrimitiveType.C64:
+        wide = np.dtype(np.complex128)
+    elif kind.is_floating:
+        wide = np.dtype(np.float64)
+    elif kind.bit_width < 8:
+        # NumPy's arithmetic of these types has no reductions; wrapping at the end is the same.
+        wide = np.dtype(np.int64)
+    with np.errstate(all="ignore"):
+        sums = function.reduceat(updates.astype(wide), firsts, axis=0, dtype=wide)
+        return function(running.astype(wide), sums).astype(running.dtype)
+
+
+@building
+def scatter(
+    operands: OperandLike | Sequence[OperandLike],
+    scatter_indices: OperandLike,
+    updates: OperandLike | Sequence[OperandLike],
+    update_computation: ComputationLike,
+    dimension_numbers: ScatterDimensionNumbers | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    *,
+    index_vector_dim: int | None = None,
+    update_window_dims: Sequence[int] = (),
+    inserted_window_dims: Sequence[int] = (),
+    scatter_dims_to_operand_dims: Sequence[int] = (),
+    input_batching_dims: Sequence[int] = (),
+    scatter_indices_batching_dims: Sequence[int] = (),
+) -> XlaOp:
+    """Combine slices of updates into arrays, each at its own start.
+
+    operands: N arrays of the same dimensions, of types T_0 .. T_{N-1}.
+    scatter_indices: integers; along ``index_vector_dim`` (by default the last dimension) lie the index vectors. Where
+        ``index_vector_dim`` is the rank of scatter_indices, each element is a vector of one index.
+    updates: N arrays of the same dimensions and of the operands' types.
+    update_computation: (T_0, .., T_{N-1}, T_0, .., T_{N-1}) -> T_0 for N = 1, or a tuple of N; or a Python function.
+        It gets the values so far, then those of the updates.
+    dimension_numbers: the dimension numbers at once, or:
+    update_window_dims: which dimensions of the updates run inside a window.
+    inserted_window_dims: operand dimensions of window size 1 that the updates leave out.
+    scatter_dims_to_operand_dims: which operand dimension each component of an index vector is for.
+    input_batching_dims, scatter_indices_batching_dims: dimensions that operands and indices run along together.
+    indices_are_sorted, unique_indices: promises of the caller, which change nothing here.
+
+    A window that would reach outside is left out. Gives an array like the operand, or a tuple of N.
+    Raises ShapeError. Source: Operation semantics, Scatter.
+    """
+    arrays, values = as_sequence(operands), as_sequence(updates)
+    if len(arrays) != len(values):
+        raise ShapeError(f"{len(arrays)} operands have {len(values)} updates")
+    builder = common_builder([*arrays, scatter_indices, *values])
+    ops = [as_op(builder, a) for a in arrays]
+    indices = as_op(builder, scatter_indices)
+    sources = [as_op(builder, u, o.shape.element_type) for u, o in zip(values, ops, strict=True)]
+    if dimension_numbers is None:
+        last = max(indices.shape.rank - 1, 0) if index_vector_dim is None else index_vector_dim
+        dimension_numbers = ScatterDimensionNumbers(
+            update_window_dims=tuple(update_window_dims),
+            inserted_window_dims=tuple(inserted_window_dims),
+            scatter_dims_to_operand_dims=tuple(scatter_dims_to_operand_dims),
+            index_vector_dim=last,
+            input_batching_dims=tuple(input_batching_dims),
+            scatter_indices_batching_dims=tuple(scatter_indices_batching_dims),
+        )
+    elif index_vector_dim is not None or any(
+        (
+            update_window_dims,
+            inserted_window_dims,
+            scatter_dims_to_operand_dims,
+            input_batching_dims,
+            scatter_indices_batching_dims,
+        )
+    ):
+        raise ArgumentError("dimension numbers are given twice", hint="give dimension_numbers or the single lists")
+    op = Scatter(
+        update_window_dims=dimension_numbers.update_window_dims,
+        inserted_window_dims=dimension_numbers.inserted_window_dims,
+        scatter_dims_to_operand_dims=dimension_numbers.scatter_dims_to_operand_dims,
+        input_batching_dims=dimension_numbers.input_batching_dims,
+        scatter_indices_batching_dims=dimension_numbers.scatter_indices_batching_dims,
+        index_vector_dim=dimension_numbers.index_vector_dim,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        to_apply=builder.subcomputation(update_computation, scalar_shapes(ops) + scalar_shapes(sources)),
+    )
+    return emit(op, *ops, indices, *sources)
