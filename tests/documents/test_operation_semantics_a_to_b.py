@@ -215,12 +215,8 @@ def test_batch_norm_grad_is_the_formula(feature_index):
 @pytest.mark.parametrize("feature_index", [-1, 2])
 def test_batch_norm_needs_a_feature_dimension(feature_index):
     refused(lambda x, g, b: xla.batch_norm_training(x, g, b, 0.1, feature_index), f32(2, 3), f32(3), f32(3))
-    refused(
-        lambda *a: xla.batch_norm_inference(*a, 0.1, feature_index), f32(2, 3), f32(3), f32(3), f32(3), f32(3)
-    )
-    refused(
-        lambda *a: xla.batch_norm_grad(*a, 0.1, feature_index), f32(2, 3), f32(3), f32(3), f32(3), f32(2, 3)
-    )
+    refused(lambda *a: xla.batch_norm_inference(*a, 0.1, feature_index), f32(2, 3), f32(3), f32(3), f32(3), f32(3))
+    refused(lambda *a: xla.batch_norm_grad(*a, 0.1, feature_index), f32(2, 3), f32(3), f32(3), f32(3), f32(2, 3))
 
 
 def test_batch_norm_takes_vectors_of_the_feature_size():
@@ -242,9 +238,10 @@ def test_bitcast_convert_keeps_the_bits():
 
 
 def test_bitcast_convert_to_a_narrower_type_adds_a_minor_dimension():
-    assert infer(lambda x: xla.bitcast_convert_type(x, xla.F16), f32(10)) == xla.make_shape(
-        xla.F16, (10, 2)
-    ).without_layout()
+    assert (
+        infer(lambda x: xla.bitcast_convert_type(x, xla.F16), f32(10))
+        == xla.make_shape(xla.F16, (10, 2)).without_layout()
+    )
     assert infer(lambda x: xla.bitcast_convert_type(x, xla.F16), f32()).dimensions == (2,)
     assert infer(lambda x: xla.bitcast_convert_type(x, xla.S8), s32(3)).dimensions == (3, 4)
     same(

@@ -19,7 +19,10 @@ def test_call_invokes_a_computation():
 
 def test_call_takes_arguments_of_any_types():
     computation = build(lambda a, b: (b, a), f32(2), s32(), name="swap")
-    same(evaluate(lambda x, y: xla.call(x.builder, computation, [x, y]), floats([1, 2]), ints(5)), (ints(5), floats([1, 2])))
+    same(
+        evaluate(lambda x, y: xla.call(x.builder, computation, [x, y]), floats([1, 2]), ints(5)),
+        (ints(5), floats([1, 2])),
+    )
 
 
 def test_call_needs_arguments_as_many_and_as_typed_as_the_parameters():
@@ -114,7 +117,7 @@ def test_collapse_to_a_single_dimension():
 
 
 def test_collapse_the_two_lower_dimensions():
-    # The document's comment says f32[4x6] for this call, but lists the rows of {1, 2}; its rule, and XLA, give f32[8x3].
+    # The document's results of {0, 1} and {1, 2} stand under each other's names; its rule says which is which.
     rows = [[10, 11, 12], [15, 16, 17], [20, 21, 22], [25, 26, 27], [30, 31, 32], [35, 36, 37], [40, 41, 42]]
     same(evaluate(lambda v: xla.collapse(v, (0, 1)), V), floats([*rows, [45, 46, 47]]))
 

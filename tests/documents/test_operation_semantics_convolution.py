@@ -49,7 +49,7 @@ def test_convolution_is_the_pseudo_code(seed):
 
 def general(lhs, rhs, strides, padding, lhs_dilation, rhs_dilation, groups=1, batch_groups=1):
     """As the pseudo-code, for any number of spatial dimensions, with holes and groups; batch and feature first."""
-    batch, features, *base = lhs.shape
+    batch, _, *base = lhs.shape
     outputs, kernel_features, *window = rhs.shape
     spatial = len(base)
     wide = [(n - 1) * d + 1 if n else 0 for n, d in zip(base, lhs_dilation, strict=True)]
@@ -211,9 +211,7 @@ def test_feature_groups_are_separate_convolutions_put_together():
     def plain(x, k):
         return xla.conv_with_general_padding(x, k, (1,), [(1, 1)])
 
-    parts = [
-        evaluate(plain, lhs[:, 2 * g : 2 * g + 2].copy(), rhs[3 * g : 3 * g + 3].copy()) for g in range(3)
-    ]
+    parts = [evaluate(plain, lhs[:, 2 * g : 2 * g + 2].copy(), rhs[3 * g : 3 * g + 3].copy()) for g in range(3)]
     same(evaluate(grouped, lhs, rhs), np.concatenate(parts, axis=1))
 
 
@@ -279,9 +277,7 @@ def test_convolution_has_rules(lhs, rhs, options):
 
 @pytest.mark.parametrize(("lhs_dilation", "rhs_dilation"), [((0, 1), (1, 1)), ((1, 1), (1, 0)), ((1,), (1, 1))])
 def test_dilations_are_at_least_1_and_one_for_each_dimension(lhs_dilation, rhs_dilation):
-    refused(
-        lambda x, k: xla.conv_general_dilated(x, k, (1, 1), [(0, 0), (0, 0)], lhs_dilation, rhs_dilation), LHS, RHS
-    )
+    refused(lambda x, k: xla.conv_general_dilated(x, k, (1, 1), [(0, 0), (0, 0)], lhs_dilation, rhs_dilation), LHS, RHS)
 
 
 def test_dimension_numbers_name_every_dimension_once():

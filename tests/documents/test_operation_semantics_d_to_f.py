@@ -79,7 +79,9 @@ def test_dot_general_is_the_sum_of_products(seed):
     rng = np.random.default_rng(seed)
     batch, contract, left, right = (list(rng.integers(1, 4, rng.integers(0, 3))) for _ in range(4))
     letters = iter("abcdefghijklmnop")
-    name = {kind: [next(letters) for _ in sizes] for kind, sizes in zip("bclr", (batch, contract, left, right), strict=True)}
+    name = {
+        kind: [next(letters) for _ in sizes] for kind, sizes in zip("bclr", (batch, contract, left, right), strict=True)
+    }
     sizes = dict(zip(itertools.chain(*name.values()), itertools.chain(batch, contract, left, right), strict=True))
     lhs = list(rng.permutation(name["b"] + name["c"] + name["l"]))
     rhs = list(rng.permutation(name["b"] + name["c"] + name["r"]))

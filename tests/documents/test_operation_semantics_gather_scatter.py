@@ -267,9 +267,7 @@ def test_scatter_is_the_formal_definition(name, seed):
         numbers["inserted_window_dims"],
         numbers["scatter_dims_to_operand_dims"],
     )
-    same(
-        evaluate(lambda o, i, u: xla.scatter(o, i, u, computation, **numbers), operand, indices, updates), expected[0]
-    )
+    same(evaluate(lambda o, i, u: xla.scatter(o, i, u, computation, **numbers), operand, indices, updates), expected[0])
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -6,6 +6,11 @@ import pytest
 
 import xlakit as xla
 
+ARITHMETIC = ["add", "sub", "mul", "div", "rem", "max", "min", "logical_and", "logical_or"]
+COMPARISONS = ["eq", "ne", "ge", "gt", "le", "lt"]
+UNARY = ["abs", "ceil", "cos", "exp", "floor", "imag", "is_finite", "log", "logical_not", "logistic"]
+UNARY += ["population_count", "neg", "real", "rsqrt", "sign", "sqrt", "cbrt", "tanh", "round", "round_nearest_even"]
+
 BINARY = "lhs rhs broadcast_dimensions"
 CONVOLUTION = "lhs rhs window_strides padding feature_group_count batch_group_count"
 
@@ -38,12 +43,11 @@ NAMES = {
     "dot_general": "lhs rhs dimension_numbers",
     "dynamic_slice": "operand start_indices size_indices",
     "dynamic_update_slice": "operand update start_indices",
-    **dict.fromkeys("add sub mul div rem max min logical_and logical_or".split(), BINARY),
-    **dict.fromkeys("eq ne ge gt le lt".split(), BINARY),
-    **{f"{name}_total_order": BINARY for name in "eq ne ge gt le lt".split()},
+    **dict.fromkeys(ARITHMETIC, BINARY),
+    **dict.fromkeys(COMPARISONS, BINARY),
+    **{f"{name}_total_order": BINARY for name in COMPARISONS},
     **dict.fromkeys(
-        "abs ceil cos exp floor imag is_finite log logical_not logistic population_count neg real rsqrt sign sqrt cbrt "
-        "tanh round round_nearest_even".split(),
+        UNARY,
         "operand",
     ),
     "fft": "operand fft_type fft_length",

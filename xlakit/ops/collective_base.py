@@ -33,7 +33,7 @@ class Collective(Op):
     """The base of collectives. All devices must run them alike, so they are never left out as unused."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
-    replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)
+    replica_groups: ReplicaGroups = attribute(Kind.REPLICA_GROUPS, default=NO_GROUPS, always=True)  # noqa: RUF009
     constrain_layout: bool = attribute(Kind.BOOL, default=False)
 
     @property
@@ -75,11 +75,17 @@ class Collective(Op):
         if uniform and len({len(group) for group in groups}) > 1:
             raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
 
-    def meet(self, context: Evaluation, payload: Value) -> tuple[list[Value], int]:
-        """Everybody's payload in the order of this device's group, and this device's place in it."""
-        return context.exchange(
+    def meet(self, context: Evaluation, payload: Value, *, optional: bool = False) -> tuple[list[Value], int]:
+        """Everybody's payload in the order of this device's group, and this device's place in it.
+
+        A device in no group gets nothing and -1 where that is ``optional``, else ExecutionError.
+        """
+        everybody, place = context.exchange(
             self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
+        if place < 0 and not optional:
+            raise ExecutionError("a device that runs this is in no replica group", hint="list all ids, or none")
+        return everybody, place
 
     def meet_as(self, context: Evaluation, payload: Value, count: int) -> tuple[list[Value], int]:
         """As :meth:`meet`; raises ExecutionError unless ``count`` devices, as the shapes say, are in the group."""

@@ -206,7 +206,7 @@ class Permuting(Op):
     """What collective-permute and its start share."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
-    source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)
+    source_target_pairs: Pairs = attribute(Kind.SOURCE_TARGET_PAIRS, always=True)  # noqa: RUF009
     slice_sizes: tuple[tuple[int, ...], ...] = attribute(Kind.INT64_LIST_LIST, default=(), proto="dynamic_slice_sizes")
 
     @property

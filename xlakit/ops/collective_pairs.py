@@ -7,23 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
 from xlakit.ops.calling import zero_value
 from xlakit.ops.collective_base import (
-    GroupsLike,
-    OperandsLike,
-    as_groups,
     bundle,
     bundle_shapes,
-    repack,
-    unpack,
 )
-from xlakit.ops.collective_moves import CollectivePermute, Permuting
+from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.collectives import AllGather, AllReduce
-from xlakit.ops.handle import ComputationLike, XlaOp, building, emit, scalar_shapes
 
 
 class _Done(Op):

@@ -308,7 +308,7 @@ class CollectiveBroadcast(Collective):
         return bundle_shapes(_check_roots(operands, self.has_dynamic_root))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        everybody, place = self.meet(context, operands)
+        everybody, place = self.meet(context, operands, optional=True)
         if place < 0:
             return zero_value(context.shape)
         data = operands[:-1] if self.has_dynamic_root else operands

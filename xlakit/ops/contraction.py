@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.operation import Array
+from xlakit.ops.numerics import convert, element_type, from_double, to_double, to_integer, wrap
 
 
 def free_dimensions(rank: int, *taken: Sequence[int]) -> list[int]:
@@ -50,46 +50,27 @@ def contract(
 
 
 def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
-    """``lhs @ rhs`` in the arithmetic of ``result``; both operands are converted to it first."""
+    """``lhs @ rhs`` in the arithmetic of ``result``."""
     with np.errstate(all="ignore"):
         if result is PrimitiveType.PRED:
             # A count of ones that is not zero: or-of-and.
             return np.matmul((lhs != 0).astype(np.float32), (rhs != 0).astype(np.float32)) > 0
         if result.is_integral:
-            return _multiply_integers(lhs, rhs, result)
-        wide = np.complex128 if result.is_complex else np.float64
-        for operand in (lhs, rhs):
-            if operand.dtype.kind == "c" and not result.is_complex:
-                raise UnsupportedError(f"a product of complex operands in {result.hlo_name}")
-        return np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(result.dtype)
+            return _multiply_integers(convert(lhs, result), convert(rhs, result), result)
+        if result.is_complex:
+            return convert(np.matmul(lhs.astype(np.complex128), rhs.astype(np.complex128)), result)
+        left, right = (to_double(convert(x, element_type(x).real_part)) for x in (lhs, rhs))
+        return from_double(np.matmul(left, right), result.dtype)
 
 
 def _multiply_integers(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
-    for operand in (lhs, rhs):
-        kind = PrimitiveType.from_dtype(operand.dtype)
-        if kind.is_floating or kind.is_complex:
-            raise UnsupportedError(f"a product of {kind.hlo_name} operands in {result.hlo_name}")
-    # Conversion to the result type commutes with sums and products modulo its width.
-    left, right = lhs.astype(np.int64), rhs.astype(np.int64)
+    left, right = to_integer(lhs), to_integer(rhs)
     bound = _magnitude(left) * _magnitude(right) * max(1, left.shape[-1])
     if bound < 2**53:
         # Every partial sum is an integer that float64 holds, so the fast product is exact.
-        product = np.matmul(left.astype(np.float64), right.astype(np.float64)).astype(np.int64)
-    else:
-        product = np.matmul(left, right)
-    return wrap(product, result)
+        return wrap(np.matmul(left.astype(np.float64), right.astype(np.float64)).astype(np.int64), result.dtype)
+    return wrap(np.matmul(left, right), result.dtype)
 
 
 def _magnitude(array: Array) -> int:
     return max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
-
-
-def wrap(array: Array, kind: PrimitiveType) -> Array:
-    """Integers of NumPy's int64 or uint64 in an integer type, modulo its width."""
-    if kind.bit_width >= 8:
-        return array.astype(kind.dtype)
-    low = array & ((1 << kind.bit_width) - 1)
-    if kind.is_signed:
-        half = 1 << (kind.bit_width - 1)
-        low = (low ^ half) - half
-    return low.astype(kind.dtype)

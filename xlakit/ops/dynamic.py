@@ -18,6 +18,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, emit
 from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.numerics import convert, element_type
 from xlakit.ops.padding import zero_extend
 from xlakit.ops.regrouping import check_same_count
 
@@ -153,8 +154,7 @@ class DynamicUpdateSlice(Op):
         update = update[tuple(slice(0, n) for n in sizes)]
         places = zip(_starts(operands[2:]), update.shape, sizes, strict=True)
         corners = [(_clamp(start, have - new), new) for start, new, have in places]
-        with np.errstate(all="ignore"):
-            result[tuple(slice(start, start + new) for start, new in corners)] = update.astype(array.dtype, copy=False)
+        result[tuple(slice(start, start + new) for start, new in corners)] = convert(update, element_type(array))
         return result
 
 

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from xlakit.data.primitive import PrimitiveType
+from xlakit.data.primitive import PrimitiveType, higher_precision, same_type_family
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Op, Value
 from xlakit.ops.broadcasting import broadcast_together
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, emit
-from xlakit.ops.numerics import convert, higher_precision
+from xlakit.ops.numerics import convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ def common_element_type(shapes: Sequence[Shape]) -> PrimitiveType:
     kinds = [shape.element_type for shape in shapes]
     found = kinds[0]
     for kind in kinds[1:]:
-        if kind is not found and not (kind.is_floating and found.is_floating):
+        if not same_type_family(kind, found):
             raise ShapeError(
                 f"operands have different element types: {', '.join(k.hlo_name for k in kinds)}",
                 hint="convert one of them first, with convert_element_type",
             )
-        found = found if kind is found else higher_precision(found, kind)
+        found = higher_precision(found, kind)
     return found
 
 
@@ -112,10 +112,10 @@ class Unary(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         with np.errstate(all="ignore"):
-            return np.asarray(self.value(operands[0], context.shape.element_type))
+            return convert(self.value(np.asarray(operands[0])), context.shape.element_type)
 
-    def value(self, x: Array, kind: PrimitiveType) -> Array:
-        """The meaning, on arrays of the operand's type; ``kind`` is the result's type."""
+    def value(self, x: Array) -> Array:
+        """The meaning, on arrays of the operand's type."""
         raise NotImplementedError
 
 
@@ -138,10 +138,10 @@ class Binary(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         lhs, rhs = alike(operands)
         with np.errstate(all="ignore"):
-            return np.asarray(self.value(lhs, rhs, context.shape.element_type))
+            return convert(self.value(lhs, rhs), context.shape.element_type)
 
-    def value(self, lhs: Array, rhs: Array, kind: PrimitiveType) -> Array:
-        """The meaning, on arrays of one type; ``kind`` is the result's type."""
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        """The meaning, on arrays of one type."""
         raise NotImplementedError
 
 

@@ -20,6 +20,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.broadcasting import check_broadcast_dimensions, expand
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.numerics import convert
 from xlakit.ops.padding import pad_array, padded_size, zero_extend
 from xlakit.ops.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
 
@@ -384,9 +385,8 @@ class Pad(Op):
         return result.with_element_type(higher_precision(shape.element_type, value.element_type))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        dtype = context.shape.element_type.dtype
-        with np.errstate(all="ignore"):
-            return pad_array(operands[0].astype(dtype, copy=False), operands[1].astype(dtype), self.padding)
+        kind = context.shape.element_type
+        return pad_array(convert(operands[0], kind), convert(operands[1], kind), self.padding)
 
 
 @building
@@ -447,8 +447,8 @@ class Concatenate(Op):
         return first.with_dimensions(sizes, dynamic).with_element_type(kind)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        dtype = context.shape.element_type.dtype
-        return np.concatenate([o.astype(dtype, copy=False) for o in operands], axis=self.dimension)
+        kind = context.shape.element_type
+        return np.concatenate([convert(o, kind) for o in operands], axis=self.dimension)
 
 
 def _merge(dimension: int, a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,15 +28,17 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.numerics import convert
 
 
 def check_reducer(
-    computation: Computation, element_types: Sequence[PrimitiveType], init_values: Sequence[Shape]
+    computation: Computation, element_types: Sequence[PrimitiveType], init_values: Sequence[Shape] = ()
 ) -> tuple[Shape, ...]:
     """The scalars that ``computation`` accumulates; raises ShapeError unless it reduces arrays of these types.
 
-    It must map 2N scalars to N: running values, then elements. A reducer may accumulate in another floating point
-    precision than its operands have, so those types are compared as families.
+    It must map 2N scalars to N: running values, then elements; ``init_values``, where there are any, are the first
+    running values. A reducer may accumulate in another floating point precision than its operands have, so types are
+    compared as families.
     """
     program = computation.program_shape
     count = len(element_types)
@@ -55,8 +56,6 @@ def check_reducer(
         kind, running, element = result.element_type, program.parameters[i], program.parameters[count + i]
         if running.element_type is not kind:
             raise ShapeError(f"computation {computation.name} gives {result} for the running value {running}")
-        if not init_values[i].is_scalar or not same_type_family(kind, init_values[i].element_type):
-            raise ShapeError(f"initial value {init_values[i]} is not a scalar of {kind.hlo_name}")
         if not same_type_family(element_types[i], element.element_type) or not same_type_family(
             kind, element.element_type
         ):
@@ -64,6 +63,9 @@ def check_reducer(
                 f"computation {computation.name} takes elements {element} for arrays of "
                 f"{element_types[i].hlo_name} and gives {result}"
             )
+    for init, result in zip(init_values, results, strict=False):
+        if not init.is_scalar or not same_type_family(result.element_type, init.element_type):
+            raise ShapeError(f"initial value {init} is not a scalar of {result.element_type.hlo_name}")
     return results
 
 
@@ -87,9 +89,7 @@ def binary_opcode(computation: Computation) -> str | None:
     """
     root, parameters = computation.root, computation.parameters
     plain = root.opcode in _UFUNCS and len(parameters) == 2 and len(root.operands) == 2
-    if not plain or {*root.operands} != {*parameters} or parameters[0].shape.element_type.is_complex != (
-        root.shape.element_type.is_complex
-    ):
+    if not plain or {*root.operands} != {*parameters}:
         return None
     kinds = {i.shape.element_type for i in (root, *parameters)}
     return root.opcode if len(kinds) == 1 and root.shape.is_scalar else None
@@ -104,44 +104,40 @@ class Folder:
     """
 
     combine: Callable[..., tuple[Array, ...]]
-    wide: tuple[np.dtype[Any], ...]
-    narrow: tuple[np.dtype[Any], ...]
+    wide: tuple[PrimitiveType, ...]
+    narrow: tuple[PrimitiveType, ...]
     ufunc: np.ufunc | None = None
 
     def widen(self, arrays: Sequence[Array]) -> list[Array]:
         """The arrays in the types that are combined."""
-        return [np.asarray(a).astype(t, copy=False) for a, t in zip(arrays, self.wide, strict=True)]
+        return [convert(a, kind) for a, kind in zip(arrays, self.wide, strict=True)]
 
     def finish(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The arrays in the reducer's own types."""
-        with np.errstate(all="ignore"):
-            return tuple(np.asarray(a).astype(t, copy=False) for a, t in zip(arrays, self.narrow, strict=True))
+        return tuple(convert(a, kind) for a, kind in zip(arrays, self.narrow, strict=True))
 
 
 def folder(context: Evaluation, computation: Computation) -> Folder:
     """How to combine values with a reducer."""
     result = computation.program_shape.result
-    kinds = [s.element_type for s in (result.tuple_shapes if result.is_tuple else (result,))]
-    narrow = tuple(kind.dtype for kind in kinds)
+    kinds = tuple(s.element_type for s in (result.tuple_shapes if result.is_tuple else (result,)))
     opcode = None if result.is_tuple else binary_opcode(computation)
     if opcode is None:
-        return Folder(lambda *values: context.apply(computation, *values), narrow, narrow)
-    ufunc, kind = _UFUNCS[opcode], kinds[0]
-    if kind.is_floating:
-        wide = np.dtype(np.float64)
-    elif kind.is_complex:
-        wide = np.dtype(np.complex128)
-    elif kind.is_integral:
-        # NumPy has no ufuncs for integers narrower than a byte; wider arithmetic agrees modulo their width.
-        wide = kind.dtype if kind.bit_width >= 8 else np.dtype(np.int64)
-    else:
-        wide = kind.dtype
+        return Folder(lambda *values: context.apply(computation, *values), kinds, kinds)
+    ufunc, wide = _UFUNCS[opcode], kinds[0]
+    if wide.is_floating:
+        wide = PrimitiveType.F64
+    elif wide.is_complex:
+        wide = PrimitiveType.C128
+    elif wide.is_integral and wide.bit_width < 8:
+        # NumPy has no functions of integers narrower than a byte; wider ones agree modulo their width.
+        wide = PrimitiveType.S64
 
     def combine(running: Array, element: Array) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             return (ufunc(running, element),)
 
-    return Folder(combine, (wide,), narrow, ufunc)
+    return Folder(combine, (wide,), kinds, ufunc)
 
 
 @operation("reduce", documents=("Reduce",))
@@ -165,7 +161,14 @@ class Reduce(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         count = len(operands) // 2
         results = reduce_arrays(context, self.to_apply, operands[:count], operands[count:], self.dimensions)
-        return results if context.shape.is_tuple else results[0]
+        return as_declared(results, context.shape)
+
+
+def as_declared(results: Sequence[Array], shape: Shape) -> Value:
+    """Results in the declared element types, as a tuple where the shape is one."""
+    leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
+    arrays = tuple(convert(r, leaf.element_type) for r, leaf in zip(results, leaves, strict=True))
+    return arrays if shape.is_tuple else arrays[0]
 
 
 def split_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -202,7 +205,7 @@ def reduce_arrays(
         return fold.finish([np.broadcast_to(start, sizes) for start in starts])
     if fold.ufunc is not None:
         with np.errstate(all="ignore"):
-            total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0])
+            total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0].dtype)
         return fold.finish(fold.combine(starts[0], total))
     # One axis of everything that is combined, in front.
     rows = [v.transpose(*sorted(dimensions), *kept).reshape(count, *sizes) for v in values]
@@ -264,11 +267,13 @@ class Map(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
             raise ShapeError("takes at least one array")
+        # Scalars go with arrays of any dimensions.
+        whole = next((a for a in operands if need_array(a).rank), operands[0])
         for array in operands:
-            if not need_array(array).same_dimensions(operands[0]):
+            if not need_array(array).is_scalar and not array.same_dimensions(whole):
                 raise ShapeError("all arrays must have the same dimensions")
-        if self.dimensions and list(self.dimensions) != list(range(operands[0].rank)):
-            raise ShapeError(f"dimensions must be 0 .. {operands[0].rank - 1} in order, got {list(self.dimensions)}")
+        if self.dimensions and list(self.dimensions) != list(range(whole.rank)):
+            raise ShapeError(f"dimensions must be 0 .. {whole.rank - 1} in order, got {list(self.dimensions)}")
         program = self.to_apply.program_shape
         if len(program.parameters) != len(operands):
             raise ShapeError(f"computation takes {len(program.parameters)} parameters for {len(operands)} arrays")
@@ -277,10 +282,12 @@ class Map(Op):
                 raise ShapeError(f"parameter {parameter} does not take an element of {array}")
         if not program.result.is_scalar:
             raise ShapeError(f"computation must give a scalar, gives {program.result}")
-        return operands[0].without_layout().with_element_type(program.result.element_type)
+        return whole.without_layout().with_element_type(program.result.element_type)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        return context.apply(self.to_apply, *operands)[0]
+        kinds = [p.shape.element_type for p in self.to_apply.parameters]
+        arrays = [convert(o, kind) for o, kind in zip(operands, kinds, strict=True)]
+        return as_declared(context.apply(self.to_apply, *arrays), context.shape)
 
 
 @building

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.instruction import Computation
@@ -38,7 +38,7 @@ from xlakit.ops.handle import (
     emit,
     scalar_shapes,
 )
-from xlakit.ops.reduction import check_reducer
+from xlakit.ops.reduction import Folder, check_reducer, folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Scatter(Op):
                 raise ShapeError("all updates must be arrays of the same dimensions")
         self._check_dimension_numbers(arrays[0], indices)
         self._check_updates(arrays[0], indices, updates[0])
-        self._check_types(arrays, updates)
+        check_reducer(self.to_apply, [u.element_type for u in updates], [Shape(a.element_type) for a in arrays])
         shapes = [array.without_layout() for array in arrays]
         return shapes[0] if count == 1 else make_tuple_shape(shapes)
 
@@ -140,15 +140,6 @@ class Scatter(Op):
                 raise ShapeError(
                     f"dimension {dimension} of the updates has size {size}, scatter_indices has {expected} there"
                 )
-
-    def _check_types(self, arrays: Sequence[Shape], updates: Sequence[Shape]) -> None:
-        check_reducer(self.to_apply, [a.element_type for a in arrays])
-        parameters = self.to_apply.program_shape.parameters
-        for i, (array, update) in enumerate(zip(arrays, updates, strict=True)):
-            for given, parameter in ((array, parameters[i]), (update, parameters[len(arrays) + i])):
-                kind, taken = given.element_type, parameter.element_type
-                if kind is not taken and not (kind.is_floating and taken.is_floating):
-                    raise ShapeError(f"computation {self.to_apply.name} takes {parameter} for an element of {given}")
 
     def _window_dims(self, rank: int) -> list[int]:
         return [d for d in range(rank) if d not in self.inserted_window_dims and d not in self.input_batching_dims]
@@ -210,89 +201,51 @@ def _targets(count: int, starts: Sequence[Array], extents: Sequence[int], bounds
 def _combine(
     context: Evaluation, computation: Computation, arrays: Sequence[Array], targets: Array, updates: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Apply rows of updates to the elements that ``targets`` names, equal rows in their order."""
+    """Apply rows of updates to the elements that ``targets`` names, those of equal rows in their order."""
     flat = [a.reshape(-1).copy() for a in arrays]
     if targets.size:
         order = np.argsort(targets[:, 0], kind="stable")
         keys = targets[order, 0]
         firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        known = _known_root(computation)
-        if len(arrays) == 1 and known == "second":
-            lasts = np.append(firsts[1:], len(keys)) - 1
-            flat[0][targets[order[lasts]]] = _cast(updates[0][order[lasts]], flat[0].dtype)
-        elif len(arrays) == 1 and known in _MONOIDS and arrays[0].dtype == updates[0].dtype:
-            where = targets[order[firsts]]
-            flat[0][where] = _accumulate(known, flat[0][where], updates[0][order], firsts)
+        if len(arrays) == 1 and computation.root is computation.parameters[1]:
+            lasts = order[np.append(firsts[1:], len(keys)) - 1]
+            _store(flat[0], targets[lasts], updates[0][lasts])
         else:
-            _combine_in_rounds(context, computation, flat, targets[order], [u[order] for u in updates], firsts)
+            fold = folder(context, computation)
+            sources = fold.widen([u[order] for u in updates])
+            combine = _combine_in_rounds if fold.ufunc is None else _combine_runs
+            combine(fold, flat, targets[order], sources, firsts)
     return tuple(f.reshape(a.shape) for f, a in zip(flat, arrays, strict=True))
 
 
+def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array) -> None:
+    """A known computation: each run of updates of one target, which begins at one of ``firsts``, by itself."""
+    where = targets[firsts]
+    ufunc: Any = fold.ufunc
+    with np.errstate(all="ignore"):
+        sums = ufunc.reduceat(updates[0], firsts, axis=0, dtype=fold.wide[0])
+    _store(flat[0], where, fold.finish(fold.combine(*fold.widen([flat[0][where]]), sums))[0])
+
+
 def _combine_in_rounds(
-    context: Evaluation,
-    computation: Computation,
-    flat: Sequence[Array],
-    targets: Array,
-    updates: Sequence[Array],
-    firsts: Array,
+    fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array
 ) -> None:
     """Any computation: the first updates of all targets at once, then the second ones, and so on."""
     lengths = np.diff(np.append(firsts, len(targets)))
     # Longest runs first, so that those still running in a round are a prefix.
     longest = np.argsort(-lengths, kind="stable")
     firsts, lengths = firsts[longest], lengths[longest]
-    types = [p.element_type.dtype for p in computation.program_shape.parameters]
     for number in range(int(lengths[0])):
         rows = firsts[: np.searchsorted(-lengths, -number, side="left")] + number
         where = targets[rows]
-        arguments = [f[where] for f in flat] + [u[rows] for u in updates]
-        results = context.apply(computation, *(_cast(a, t) for a, t in zip(arguments, types, strict=True)))
+        results = fold.finish(fold.combine(*fold.widen([f[where] for f in flat]), *(u[rows] for u in updates)))
         for array, result in zip(flat, results, strict=True):
-            array[where] = _cast(result, array.dtype)
+            _store(array, where, result)
 
 
-def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
+def _store(array: Array, where: Array, values: Array) -> None:
     with np.errstate(all="ignore"):
-        return array.astype(dtype, copy=False)
-
-
-_MONOIDS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-
-def _known_root(computation: Computation) -> str:
-    """What a computation of two scalars does: give its ``second``, apply an opcode to both, or something else."""
-    root = computation.root
-    if root.opcode == "parameter":
-        return "second" if len(computation.parameters) == 2 and root is computation.parameters[1] else ""
-    pair = computation.parameters
-    if len(pair) == 2 and root.operands in (pair, pair[::-1]) and root.shape.element_type is pair[0].shape.element_type:
-        return root.opcode
-    return ""
-
-
-def _accumulate(opcode: str, running: Array, updates: Array, firsts: Array) -> Array:
-    """Combine runs of rows of ``updates``, which begin at ``firsts``, into ``running``."""
-    function = _MONOIDS[opcode]
-    kind = PrimitiveType.from_dtype(running.dtype)
-    wide = running.dtype
-    if kind is PrimitiveType.C64:
-        wide = np.dtype(np.complex128)
-    elif kind.is_floating:
-        wide = np.dtype(np.float64)
-    elif kind.bit_width < 8:
-        # NumPy's arithmetic of these types has no reductions; wrapping at the end is the same.
-        wide = np.dtype(np.int64)
-    with np.errstate(all="ignore"):
-        sums = function.reduceat(updates.astype(wide), firsts, axis=0, dtype=wide)
-        return function(running.astype(wide), sums).astype(running.dtype)
+        array[where] = values.astype(array.dtype, copy=False)
 
 
 @building

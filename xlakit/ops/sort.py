@@ -257,7 +257,8 @@ class TopK(Op):
 
     k: int = attribute(Kind.INT64, always=True)
     largest: bool = attribute(Kind.BOOL, default=True, always=True)
-    is_stable: bool = attribute(Kind.BOOL, default=True)
+    # None where it is not said, as in programs older than this attribute; the order is stable in any case.
+    is_stable: bool | None = attribute(Kind.BOOL, default=None)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands

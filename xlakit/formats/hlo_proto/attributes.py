@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from xlakit.data.shape import Shape
 from xlakit.errors import FormatError, UnsupportedError, XlakitError
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.literals import read_literal, write_literal
@@ -27,6 +28,7 @@ from xlakit.ir.attributes import (
     OutputOperandAliasing,
     PaddingDimension,
     ResultAccuracy,
+    Sharding,
     SliceDimension,
     SparsityConfig,
     SparsitySide,
@@ -84,13 +86,15 @@ def _slot(cls: type[Op], spec: Attribute) -> _Slot:
     return _Slot(spec, tuple(parents), leaf, repeated, not repeated and field.has_presence)
 
 
-def read_operation(cls: type[Op], instruction: Any, called: Sequence[Computation]) -> Op:
-    """The operation of a HloInstructionProto whose computations are ``called``. Raises FormatError, ShapeError."""
+def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], called: Sequence[Computation]) -> Op:
+    """The operation of a HloInstructionProto on ``operands`` that calls ``called``. Raises FormatError, ShapeError."""
     values = _distribute(cls, called)
     for slot in _slots(cls):
         try:
             holder = slot.holder(instruction)
             value = _UNSAID if holder is None else _READERS[slot.spec.kind](holder, slot)
+            if slot.spec.kind is Kind.INT64_LIST_LIST and value is not _UNSAID:
+                value = _regrouped(value, operands)
         except XlakitError as error:
             error.rule = f"{slot.spec.proto}: {error.rule}"
             raise
@@ -114,21 +118,34 @@ _COMPUTATIONS = frozenset({Kind.COMPUTATION, Kind.COMPUTATION_LIST})
 
 
 def _distribute(cls: type[Op], called: Sequence[Computation]) -> dict[str, Any]:
-    """The called computations as attributes: each takes one in order, a list takes what is left."""
+    """The called computations as attributes."""
     values: dict[str, Any] = {}
-    left = list(called)
+    for name, computation in zip(_call_order(cls, len(called)), called, strict=True):
+        kind = next(spec.kind for spec in cls.attributes if spec.name == name)
+        values[name] = computation if kind is Kind.COMPUTATION else (*values.get(name, ()), computation)
+    return values
+
+
+@cache
+def _call_order(cls: type[Op], count: int) -> tuple[str, ...]:
+    """The attribute that each of ``count`` called computations belongs to, in the order of the proto.
+
+    Each attribute takes one, a list takes what is left. ``Op.called_computations`` knows the order.
+    """
+    asked: Any = object.__new__(cls)
+    left = count
     for spec in cls.attributes:
         if spec.kind is Kind.COMPUTATION_LIST:
-            values[spec.name] = tuple(left)
-            left.clear()
+            object.__setattr__(asked, spec.name, (spec.name,) * left)
+            left = 0
         elif spec.kind is Kind.COMPUTATION:
-            if left:
-                values[spec.name] = left.pop(0)
-            elif spec.required:
-                raise FormatError(f"called_computation_ids has {len(called)} entries; there is none for {spec.name}")
+            if not left and spec.required:
+                raise FormatError(f"called_computation_ids has {count} entries; there is none for {spec.name}")
+            object.__setattr__(asked, spec.name, spec.name if left else None)
+            left -= bool(left)
     if left:
-        raise FormatError(f"called_computation_ids has {len(called)} entries, {len(left)} too many")
-    return values
+        raise FormatError(f"called_computation_ids has {count} entries, {left} too many")
+    return asked.called_computations
 
 
 # -- scalars and lists ---------------------------------------------------------------------------
@@ -194,6 +211,22 @@ def _read_precisions(holder: Any, slot: _Slot) -> Any:
 def _write_precisions(holder: Any, slot: _Slot, value: Sequence[Precision]) -> None:
     values = getattr(holder, slot.leaf)
     (values if slot.repeated else values.operand_precision).extend(p.value for p in value)
+
+
+def _write_lists(holder: Any, slot: _Slot, value: Sequence[Sequence[int]]) -> None:
+    for numbers in value:
+        getattr(holder, slot.leaf).extend(numbers)
+
+
+def _regrouped(flat: tuple[int, ...], operands: Sequence[Shape]) -> tuple[tuple[int, ...], ...]:
+    """Lists that the proto runs together: for each array of operand 0, as many as there are, each of its rank."""
+    arrays = (operands[0].tuple_shapes or operands[:1]) if operands else ()
+    ranks = [shape.rank for shape in arrays]
+    if not sum(ranks) or len(flat) % sum(ranks):
+        raise FormatError(f"{len(flat)} numbers do not make lists for arrays of ranks {ranks}")
+    rest = iter(flat)
+    times = len(flat) // sum(ranks)
+    return tuple(tuple(next(rest) for _ in range(rank)) for rank in ranks for _ in range(times))
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -315,6 +348,29 @@ def _write_pair(pair: tuple[int, int], proto: Any) -> None:
 # -- kinds that look at several fields -----------------------------------------------------------
 
 
+def _read_constraints(holder: Any, slot: _Slot) -> Any:
+    return tuple(read_shape(shape) for shape in getattr(holder, slot.leaf)) if holder.constrain_layout else _UNSAID
+
+
+def _write_constraints(holder: Any, slot: _Slot, value: Sequence[Shape]) -> None:
+    holder.constrain_layout = True
+    for shape in value:
+        write_shape(shape, getattr(holder, slot.leaf).add())
+
+
+def _read_domain(holder: Any, slot: _Slot) -> Any:
+    sides = ("domain_entry_sharding", "domain_exit_sharding")
+    return tuple(read_sharding(getattr(holder, side)) if holder.HasField(side) else None for side in sides)
+
+
+def _write_domain(holder: Any, slot: _Slot, value: tuple[Sharding | None, Sharding | None]) -> None:
+    entry, exit = value
+    if entry is not None:
+        write_sharding(entry, holder.domain_entry_sharding)
+    if exit is not None:
+        write_sharding(exit, holder.domain_exit_sharding)
+
+
 def _read_groups(holder: Any, slot: _Slot) -> Any:
     return read_replica_groups(holder)
 
@@ -332,6 +388,7 @@ _CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, 
     Kind.STRING: _SCALAR,
     Kind.SINGLE_DIMENSION: _SCALAR,
     Kind.INT64_LIST: (_read_list, _write_list),
+    Kind.INT64_LIST_LIST: (_read_list, _write_lists),
     Kind.ENUM: (_read_enum, _write_enum),
     Kind.PRECISION_LIST: (_read_precisions, _write_precisions),
     Kind.LITERAL: _message(read_literal, write_literal),
@@ -342,8 +399,8 @@ _CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, 
     Kind.REPLICA_GROUPS: (_read_groups, _write_groups),
     Kind.SOURCE_TARGET_PAIRS: _message(_read_pair, _write_pair),
     Kind.SHAPE: _message(read_shape, write_shape),
-    Kind.SHAPE_LIST: _message(read_shape, write_shape),
-    Kind.DOMAIN: _message(read_sharding, write_sharding),
+    Kind.SHAPE_LIST: (_read_constraints, _write_constraints),
+    Kind.DOMAIN: (_read_domain, _write_domain),
     Kind.OUTPUT_OPERAND_ALIASING: _message(_read_aliasing, _write_aliasing),
     Kind.RESULT_ACCURACY: _message(_read_accuracy, _write_accuracy),
     Kind.SPARSITY_CONFIG: _message(_read_sparsity, _write_sparsity),

@@ -16,7 +16,7 @@ from xlakit.data.literal import Array, Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import FormatError, UnsupportedError
-from xlakit.formats.hlo_proto.shapes import read_shape, without_padding, write_shape
+from xlakit.formats.hlo_proto.shapes import plainly_laid_out, read_shape, write_shape
 
 _VARINTS = frozenset({PrimitiveType.PRED, PrimitiveType.S32, PrimitiveType.S64, PrimitiveType.U32, PrimitiveType.U64})
 _CHUNK = 1 << 18
@@ -77,7 +77,7 @@ def _shaped(flat: Array, shape: Shape, dynamic_sizes: tuple[int, ...]) -> Litera
 
 def write_literal(literal: Literal, proto: Any) -> None:
     """Fill a LiteralProto. Raises UnsupportedError for shapes that no literal has."""
-    write_shape(without_padding(literal.shape), proto.shape)
+    write_shape(plainly_laid_out(literal.shape), proto.shape)
     _write(literal, proto)
 
 

@@ -124,7 +124,7 @@ class _Reading:
             where = "called_computation_ids"
             called = [self.called(number) for number in proto.called_computation_ids]
             where = ""
-            op = read_operation(cls, proto, called)
+            op = read_operation(cls, proto, [operand.shape for operand in operands], called)
             keeps_config = any(spec.proto == "backend_config" for spec in cls.attributes)
             annotations = read_annotations(proto, self.payloads, with_backend_config=not keeps_config)
             name = sanitized(proto.name)

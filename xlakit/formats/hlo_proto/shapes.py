@@ -12,7 +12,6 @@ from xlakit.data.layout import Layout, SplitConfig, Tile
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import FormatError, UnsupportedError
-from xlakit.formats.hlo_proto import schema
 
 _PRIMITIVES = {member.value: member for member in PrimitiveType}
 
@@ -128,13 +127,11 @@ def _padding_number(value: float, kind: PrimitiveType) -> int:
     return number
 
 
-def without_padding(shape: Shape) -> Shape:
-    """The shape without padded dimensions: how literals travel."""
-    if not shape.is_array:
-        return replace(shape, tuple_shapes=tuple(without_padding(s) for s in shape.tuple_shapes))
-    if shape.layout is None or not shape.layout.padded_dimensions:
-        return shape
-    return shape.with_layout(replace(shape.layout, padded_dimensions=(), padding_value=None))
+def plainly_laid_out(shape: Shape) -> Shape:
+    """The shape with nothing but the order of dimensions in its layouts: how literals travel."""
+    if shape.is_array:
+        return shape.with_layout(Layout(shape.layout_or_default.minor_to_major))
+    return replace(shape, tuple_shapes=tuple(plainly_laid_out(s) for s in shape.tuple_shapes))
 
 
 def read_program_shape(proto: Any) -> ProgramShape:
@@ -154,10 +151,3 @@ def write_program_shape(shape: ProgramShape, proto: Any) -> None:
     write_shape(shape.result, proto.result)
     # Readers want as many names as parameters.
     proto.parameter_names.extend(shape.parameter_names or ("",) * len(shape.parameters))
-
-
-def shape_to_bytes(shape: Shape) -> bytes:
-    """A serialized ShapeProto."""
-    proto = schema.new("ShapeProto")
-    write_shape(shape, proto)
-    return proto.SerializeToString()

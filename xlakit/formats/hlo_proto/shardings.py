@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,46 +10,55 @@ from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto.metadata import read_metadata, write_metadata
 from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, NamedSharding, ReplicaGroups, Sharding
 
+_SUBGROUPS = frozenset({"REPLICATED", "MAXIMAL", "MANUAL", "UNREDUCED"})
+
 
 def read_sharding(proto: Any) -> Sharding:
     """A Sharding from an OpSharding. Raises FormatError, ShapeError."""
     if proto.HasField("named_sharding"):
-        return Sharding("OTHER", named=_read_named(proto.named_sharding))
+        named = proto.named_sharding
+        return Sharding("OTHER", named=_read_named(named), metadata=tuple(read_metadata(m) for m in named.metadata))
     kind = _enum_name(proto, "type", proto.type)
+    fields: dict[str, Any] = {}
+    if kind == "OTHER":
+        fields = _read_tiles(proto)
+        if not fields:
+            kind = "REPLICATED"
+    elif kind == "MAXIMAL":
+        if len(proto.tile_assignment_devices) != 1:
+            raise FormatError(f"a MAXIMAL sharding has one device, not {len(proto.tile_assignment_devices)}")
+        fields["devices"] = tuple(proto.tile_assignment_devices)
+    if proto.is_shard_group:
+        group = _enum_name(proto, "shard_group_type", proto.shard_group_type)
+        fields["shard_group"] = (group, proto.shard_group_id)
+    elements = tuple(read_sharding(element) for element in proto.tuple_shardings) if kind == "TUPLE" else ()
+    return Sharding(kind, elements=elements, metadata=tuple(read_metadata(m) for m in proto.metadata), **fields)
+
+
+def _read_tiles(proto: Any) -> dict[str, Any]:
+    """The fields of a sharding in tiles; none where there is one device, which XLA calls replicated."""
     dimensions, devices = tuple(proto.tile_assignment_dimensions), tuple(proto.tile_assignment_devices)
     iota = None
-    if kind == "MAXIMAL" and len(devices) != 1:
-        raise FormatError(f"a MAXIMAL sharding has one device, not {len(devices)}")
-    if kind == "OTHER" and proto.iota_reshape_dims:
+    if proto.iota_reshape_dims:
         if devices:
             raise FormatError("tile_assignment_devices and iota_reshape_dims exclude each other")
         iota = IotaTileAssignment(dimensions, tuple(proto.iota_reshape_dims), tuple(proto.iota_transpose_perm))
-    elif kind == "OTHER":
-        _check_tiles(dimensions, devices)
-    group = None
-    if proto.is_shard_group:
-        group = (_enum_name(proto, "shard_group_type", proto.shard_group_type), proto.shard_group_id)
-    return Sharding(
-        kind,
-        tile_dimensions=dimensions,
-        devices=devices,
-        iota=iota,
-        replicate_on_last_tile_dim=proto.replicate_on_last_tile_dim,
-        last_tile_dims=tuple(_enum_name(proto, "last_tile_dims", number) for number in proto.last_tile_dims),
-        elements=tuple(read_sharding(element) for element in proto.tuple_shardings),
-        metadata=tuple(read_metadata(m) for m in proto.metadata),
-        shard_group=group,
-    )
-
-
-def _check_tiles(dimensions: tuple[int, ...], devices: tuple[int, ...]) -> None:
-    product = 1
-    for size in dimensions:
-        if size < 1:
-            raise FormatError(f"tile_assignment_dimensions {list(dimensions)} must be at least 1")
-        product *= size
-    if product != len(devices):
+    elif any(size < 1 for size in dimensions) or math.prod(dimensions) != len(devices):
         raise FormatError(f"tile_assignment_dimensions {list(dimensions)} do not hold {len(devices)} devices")
+    if not dimensions:
+        raise FormatError("tile_assignment_dimensions is missing")
+    if math.prod(dimensions) == 1:
+        return {}
+    kinds = tuple(_enum_name(proto, "type", number) for number in proto.last_tile_dims)
+    if not _SUBGROUPS.issuperset(kinds):
+        raise FormatError(f"last_tile_dims {list(kinds)} can only be {', '.join(sorted(_SUBGROUPS))}")
+    return {
+        "tile_dimensions": dimensions,
+        "devices": devices,
+        "iota": iota,
+        "replicate_on_last_tile_dim": proto.replicate_on_last_tile_dim,
+        "last_tile_dims": kinds,
+    }
 
 
 def write_sharding(sharding: Sharding, proto: Any) -> None:
@@ -56,6 +66,8 @@ def write_sharding(sharding: Sharding, proto: Any) -> None:
     proto.SetInParent()
     if sharding.named is not None:
         _write_named(sharding.named, proto.named_sharding)
+        for metadata in sharding.metadata:
+            write_metadata(metadata, proto.named_sharding.metadata.add())
         return
     proto.type = _enum_number(proto, "type", sharding.kind)
     proto.tile_assignment_dimensions.extend(sharding.tile_dimensions)
@@ -77,12 +89,13 @@ def write_sharding(sharding: Sharding, proto: Any) -> None:
 
 
 def _read_named(proto: Any) -> NamedSharding:
+    mesh = _read_mesh(proto.mesh)
     return NamedSharding(
-        _read_mesh(proto.mesh),
-        tuple((_read_axes(d.axes), d.is_closed) for d in proto.dim_shardings),
-        _read_axes(proto.replicated_axes),
-        _read_axes(proto.unreduced_axes),
-        _read_axes(proto.manual_axes),
+        mesh,
+        tuple((_read_axes(d.axes, mesh), d.is_closed) for d in proto.dim_shardings),
+        _read_axes(proto.replicated_axes, mesh),
+        _read_axes(proto.unreduced_axes, mesh),
+        _read_axes(proto.manual_axes, mesh),
         _enum_name(proto, "reduction_op", proto.reduction_op),
     )
 
@@ -106,7 +119,11 @@ def _read_mesh(proto: Any) -> Mesh:
         transform = proto.iota_transform
         sizes = tuple(size for _, size in axes)
         iota = IotaTileAssignment(sizes, tuple(transform.reshape_dims), tuple(transform.transpose_perm))
-    return Mesh(axes, tuple(proto.device_ids), iota)
+    mesh = Mesh(axes, tuple(proto.device_ids), iota)
+    total = math.prod(size for _, size in axes)
+    if mesh.devices().size != total:
+        raise FormatError(f"a mesh of {total} devices has {len(mesh.device_ids)} device_ids")
+    return mesh
 
 
 def _write_mesh(mesh: Mesh, proto: Any) -> None:
@@ -120,14 +137,18 @@ def _write_mesh(mesh: Mesh, proto: Any) -> None:
         proto.device_ids.extend(mesh.device_ids)
 
 
-def _read_axes(protos: Iterable[Any]) -> tuple[AxisRef, ...]:
-    return tuple(
+def _read_axes(protos: Iterable[Any], mesh: Mesh) -> tuple[AxisRef, ...]:
+    axes = tuple(
         AxisRef(
             axis.mesh_axis_index,
             (axis.sub_axis_info.pre_size, axis.sub_axis_info.size) if axis.HasField("sub_axis_info") else None,
         )
         for axis in protos
     )
+    for axis in axes:
+        if not 0 <= axis.mesh_axis_index < len(mesh.axes):
+            raise FormatError(f"mesh_axis_index {axis.mesh_axis_index} is not one of {len(mesh.axes)} axes")
+    return axes
 
 
 def _write_axes(axes: Iterable[AxisRef], protos: Any) -> None:
@@ -142,7 +163,8 @@ def read_replica_groups(instruction: Any) -> ReplicaGroups:
     form = instruction.WhichOneof("replica_group_list")
     if form == "mesh_axes_replica_group_list":
         groups = instruction.mesh_axes_replica_group_list
-        return ReplicaGroups.from_mesh(_read_mesh(groups.mesh), _read_axes(groups.axes))
+        mesh = _read_mesh(groups.mesh)
+        return ReplicaGroups.from_mesh(mesh, _read_axes(groups.axes, mesh))
     if form == "iota_collective_device_list":
         return _read_iota_groups(instruction.iota_collective_device_list)
     listed = instruction.replica_groups

@@ -436,8 +436,8 @@ def _float_texts(values: Array, kind: PrimitiveType) -> list[str]:
 
 
 def _nan_text(values: Array, index: int, kind: PrimitiveType) -> str:
-    if kind not in _SIGNED_NAN:
-        return "nan"
+    if kind is PrimitiveType.F8E8M0FNU:
+        return "nan"  # it has no sign
     width = values.dtype.itemsize * 8
     raw: Any = np.ascontiguousarray(values[index : index + 1]).view(f"u{values.dtype.itemsize}")[0]
     sign = "-" if int(raw) >> width - 1 else ""

@@ -1,0 +1,339 @@
+"""The examples of the document "Operation semantics", from Select to While, Scatter and Send apart."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers import build, close, evaluate, f32, floats, infer, ints, pred, refused, s32, same
+
+import xlakit as xla
+
+# -- Select ---------------------------------------------------------------------------------------
+
+V1, V2 = ints([1, 2, 3, 4]), ints([100, 200, 300, 400])
+
+
+def test_select_by_element():
+    p = np.array([True, False, False, True])
+    same(evaluate(xla.select, p, V1, V2), ints([1, 200, 300, 4]))
+
+
+def test_select_by_a_scalar():
+    same(evaluate(xla.select, np.bool_(True), V1, V2), ints([1, 2, 3, 4]))
+    same(evaluate(xla.select, np.bool_(False), V1, V2), ints([100, 200, 300, 400]))
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, (V1, floats(1))), (False, (V2, floats(2)))])
+def test_select_between_tuples(value, expected):
+    def program(p, a, b, c, d):
+        return xla.select(p, xla.tuple_(a, b), xla.tuple_(c, d))
+
+    same(evaluate(program, np.bool_(value), V1, floats(1), V2, floats(2)), expected)
+
+
+def test_select_has_rules():
+    refused(xla.select, pred(3), s32(4), s32(4))
+    refused(xla.select, pred(4), s32(4), s32(3))
+    refused(xla.select, pred(4), s32(4), f32(4))
+    refused(xla.select, s32(4), s32(4), s32(4))
+    refused(lambda p, a: xla.select(p, xla.tuple_(a, a), xla.tuple_(a, a)), pred(4), s32(4))
+
+
+# -- SelectAndScatter -----------------------------------------------------------------------------
+
+
+def max_pool_gradient(window, strides, padding="VALID", init=0.0):
+    def program(operand, source):
+        return xla.select_and_scatter(operand, xla.ge, window, strides, padding, source, init, xla.add)
+
+    return program
+
+
+def test_select_and_scatter_of_windows_that_do_not_overlap():
+    operand = floats([[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]])
+    expected = [[0, 0, 0, 0, 6, 0], [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
+    same(evaluate(max_pool_gradient((2, 3), (2, 3)), operand, floats([[2, 6], [3, 1]])), floats(expected))
+
+
+def test_an_element_of_two_windows_is_selected_twice():
+    # Both windows of the upper row select the 9, which gets 2 + 6.
+    operand = floats([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
+    expected = [[0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]]
+    same(evaluate(max_pool_gradient((2, 3), (2, 2)), operand, floats([[2, 6], [3, 1]])), floats(expected))
+
+
+def test_select_and_scatter_pads():
+    operand = floats([5, 1, 2, 4])
+    # Windows of 2 at a stride of 1, padded at the end to keep the size: (5 1) (1 2) (2 4) (4 -).
+    same(evaluate(max_pool_gradient((2,), (1,), "SAME"), operand, floats([1, 2, 4, 8])), floats([1, 0, 2, 12]))
+
+
+def test_the_output_begins_with_the_initial_value():
+    same(
+        evaluate(max_pool_gradient((2,), (2,), init=100.0), floats([1, 2, 4, 3]), floats([5, 6])),
+        floats([100, 105, 106, 100]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_select_and_scatter_is_a_loop_over_windows(seed):
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    window, strides = ([int(n) for n in rng.integers(1, 4, rank)] for _ in range(2))
+    sizes = [w + int(n) for w, n in zip(window, rng.integers(0, 4, rank), strict=True)]
+    counts = [(n - w) // s + 1 for n, w, s in zip(sizes, window, strides, strict=True)]
+    operand = rng.permutation(int(np.prod(sizes))).astype(np.float32).reshape(sizes)
+    source = rng.integers(1, 50, counts).astype(np.float32)
+    expected = np.zeros(sizes, np.float32)
+    for at in np.ndindex(*counts):
+        places = [
+            tuple(a * s + k for a, s, k in zip(at, strides, offset, strict=True)) for offset in np.ndindex(*window)
+        ]
+        expected[max(places, key=lambda p: operand[p])] += source[at]
+    same(evaluate(max_pool_gradient(window, strides), operand, source), expected)
+
+
+def test_of_equal_elements_the_first_stays_selected():
+    # The first argument of select comes earlier in the window; ge keeps it, gt does not.
+    def program(select):
+        return lambda o, s: xla.select_and_scatter(o, select, (3,), (3,), "VALID", s, 0.0, xla.add)
+
+    same(evaluate(program(xla.ge), floats([5, 5, 5]), floats([1])), floats([1, 0, 0]))
+    same(evaluate(program(xla.gt), floats([5, 5, 5]), floats([1])), floats([0, 0, 1]))
+
+
+def test_select_and_scatter_has_rules():
+    program = max_pool_gradient((2, 3), (2, 3))
+    assert infer(program, f32(4, 6), f32(2, 2)).dimensions == (4, 6)
+    refused(program, f32(4, 6), f32(2, 3))
+    refused(program, f32(4, 6), s32(2, 2))
+    refused(program, f32(4), f32(2, 2))
+    refused(
+        lambda o, s: xla.select_and_scatter(o, xla.add, (2, 3), (2, 3), "VALID", s, 0.0, xla.add), f32(4, 6), f32(2, 2)
+    )
+    refused(
+        lambda o, s: xla.select_and_scatter(o, xla.ge, (2, 3), (2, 3), "VALID", s, 0.0, xla.ge), f32(4, 6), f32(2, 2)
+    )
+    refused(
+        lambda o, s, i: xla.select_and_scatter(o, xla.ge, (2, 3), (2, 3), "VALID", s, i, xla.add),
+        f32(4, 6),
+        f32(2, 2),
+        s32(),
+    )
+
+
+# -- Slice ----------------------------------------------------------------------------------------
+
+A = floats([0.0, 1.0, 2.0, 3.0, 4.0])
+B = floats([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [9.0, 10.0, 11.0]])
+
+
+def test_slice_a_vector():
+    same(evaluate(lambda a: xla.slice(a, (2,), (4,)), A), floats([2.0, 3.0]))
+
+
+def test_slice_a_matrix():
+    same(evaluate(lambda b: xla.slice(b, (2, 1), (4, 3)), B), floats([[7.0, 8.0], [10.0, 11.0]]))
+
+
+def test_slice_with_strides_takes_every_nth_element():
+    same(evaluate(lambda a: xla.slice(a, (0,), (5,), (2,)), A), floats([0, 2, 4]))
+    same(evaluate(lambda b: xla.slice(b, (1, 0), (4, 3), (2, 2)), B), floats([[3, 5], [9, 11]]))
+    assert infer(lambda a: xla.slice(a, (1,), (1,), (3,)), f32(5)).dimensions == (0,)
+
+
+def test_slice_has_rules():
+    refused(lambda a: xla.slice(a, (-1,), (4,)), f32(5), match="negative")
+    refused(lambda a: xla.slice(a, (3,), (2,)), f32(5), match="less than its start")
+    refused(lambda a: xla.slice(a, (0,), (6,)), f32(5), match="greater than its size")
+    refused(lambda a: xla.slice(a, (0,), (5,), (0,)), f32(5), match="stride")
+    refused(lambda a: xla.slice(a, (0, 0), (5, 1)), f32(5))
+    refused(lambda a: xla.slice(a, (0,), (5, 1)), f32(5))
+
+
+# -- Sort -----------------------------------------------------------------------------------------
+
+
+def test_sort_three_operands_by_the_first():
+    def first_less(p0, p1, *_):
+        return p0 < p1
+
+    result = evaluate(
+        lambda a, b, c: xla.sort([a, b, c], first_less, 0), ints([3, 1]), ints([42, 50]), floats([-3.0, 1.1])
+    )
+    same(result, (ints([1, 3]), ints([50, 42]), floats([1.1, -3.0])))
+
+
+def test_sort_a_vector_upwards_and_downwards():
+    values = floats([3, 1, 4, 1, 5])
+    same(evaluate(lambda x: xla.sort([x], xla.lt, 0), values), floats([1, 1, 3, 4, 5]))
+    same(evaluate(lambda x: xla.sort([x], xla.gt, 0), values), floats([5, 4, 3, 1, 1]))
+
+
+def test_sort_works_along_one_dimension():
+    matrix = ints([[3, 1, 2], [1, 9, 0]])
+    same(evaluate(lambda x: xla.sort([x], xla.lt, 0), matrix), np.sort(matrix, axis=0))
+    same(evaluate(lambda x: xla.sort([x], xla.lt, 1), matrix), np.sort(matrix, axis=1))
+    same(evaluate(lambda x: xla.sort([x], xla.lt), matrix), np.sort(matrix, axis=-1))
+
+
+def test_a_comparator_may_break_ties_with_another_operand():
+    def by_two(a0, a1, b0, b1):
+        return xla.logical_or(a0 < a1, xla.logical_and(xla.eq(a0, a1), b0 > b1))
+
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 4, 50).astype(np.int32), rng.permutation(50).astype(np.float32)
+    order = np.lexsort((-b, a))
+    same(evaluate(lambda a, b: xla.sort([a, b], by_two, 0), a, b), (a[order], b[order]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 17, 100])
+def test_a_stable_sort_keeps_the_order_of_equals(size):
+    # The comparator sees tens only; the values' order within one ten must stay.
+    values = np.random.default_rng(1).integers(0, 60, size).astype(np.int32)
+    result = evaluate(lambda x: xla.sort([x], lambda a, b: (a / 10) < (b / 10), 0, True), values)
+    same(result, values[np.argsort(values // 10, kind="stable")])
+
+
+def test_a_sorted_array_has_no_pair_out_of_order():
+    values = np.random.default_rng(2).normal(size=40).astype(np.float32)
+    result = evaluate(lambda x: xla.sort([x], lambda a, b: xla.abs(a) < xla.abs(b), 0), values)
+    for i, j in itertools.combinations(range(40), 2):
+        assert abs(result[i]) < abs(result[j]) or abs(result[i]) == abs(result[j])
+    assert sorted(result.tolist()) == sorted(values.tolist())
+
+
+def test_sort_has_rules():
+    refused(lambda x: xla.sort([x], xla.lt, 2), f32(3, 4))
+    refused(lambda x: xla.sort([x], xla.add, 0), f32(3))
+    refused(lambda x, y: xla.sort([x, y], lambda a, b, c, d: a < b, 0), f32(3), f32(4))
+    two_floats = build(lambda a, b: a < b, f32(), f32())
+    refused(lambda x: xla.sort([x], two_floats, 0), s32(3))
+    refused(lambda x, y: xla.sort([x, y], two_floats, 0), f32(3), f32(3))
+
+
+# -- Transpose ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("permutation", list(itertools.permutations(range(3))))
+def test_transpose_permutes_the_dimensions(permutation):
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    output = evaluate(lambda x: xla.transpose(x, permutation), array)
+    for i in range(3):
+        assert array.shape[permutation[i]] == output.shape[i]
+    for index in np.ndindex(*array.shape):
+        assert output[tuple(index[p] for p in permutation)] == array[index]
+
+
+@pytest.mark.parametrize("permutation", list(itertools.permutations(range(3))))
+def test_transpose_is_a_reshape_in_that_order(permutation):
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+    def program(x):
+        return xla.transpose(x, permutation), xla.reshape(x, permutation, [x.shape.dimensions[p] for p in permutation])
+
+    transposed, reshaped = evaluate(program, array)
+    same(transposed, reshaped)
+
+
+def test_transpose_has_rules():
+    for permutation in [(0,), (0, 0), (0, 2), (0, 1, 2)]:
+        refused(lambda x, p=permutation: xla.transpose(x, p), f32(2, 3))
+
+
+# -- TriangularSolve ------------------------------------------------------------------------------
+
+
+def triangular_case(dtype, batch, left_side):
+    rng = np.random.default_rng(0)
+    m, k = 4, 3
+
+    def random(*sizes):
+        values = rng.uniform(-1, 1, sizes)
+        return values + 1j * rng.uniform(-1, 1, sizes) if np.dtype(dtype).kind == "c" else values
+
+    a = random(*batch, m, m) + 4 * np.eye(m)
+    return a.astype(dtype), random(*batch, *((m, k) if left_side else (k, m))).astype(dtype)
+
+
+OPS = {
+    "NO_TRANSPOSE": lambda a: a,
+    "TRANSPOSE": lambda a: np.swapaxes(a, -1, -2),
+    "ADJOINT": lambda a: np.conj(np.swapaxes(a, -1, -2)),
+}
+
+
+@pytest.mark.parametrize("transpose_a", OPS)
+@pytest.mark.parametrize("unit_diagonal", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("left_side", [False, True])
+@pytest.mark.parametrize(("dtype", "batch"), [(np.float32, ()), (np.float64, (2,)), (np.complex128, (2, 1))])
+def test_triangular_solve_solves_the_system(dtype, batch, left_side, lower, unit_diagonal, transpose_a):
+    a, b = triangular_case(dtype, batch, left_side)
+    x = evaluate(
+        lambda a, b: xla.triangular_solve(a, b, left_side, lower, unit_diagonal, transpose_a),
+        a,
+        b,
+    )
+    assert x.dtype == dtype
+    assert x.shape == b.shape
+    # Only the named triangle is read, and not its diagonal where that is taken for ones.
+    used = np.tril(a) if lower else np.triu(a)
+    if unit_diagonal:
+        used = used - used * np.eye(4) + np.eye(4)
+    op = OPS[transpose_a](used.astype(np.complex128))
+    close(op @ x if left_side else x @ op, b.astype(np.complex128), rtol=1e-4, atol=1e-5)
+
+
+def test_triangular_solve_has_rules():
+    def solve(left_side=True):
+        return lambda a, b: xla.triangular_solve(a, b, left_side, True, False, "NO_TRANSPOSE")
+
+    assert infer(solve(), f32(2, 4, 4), f32(2, 4, 3)).dimensions == (2, 4, 3)
+    refused(solve(), f32(4, 3), f32(4, 3))
+    refused(solve(), f32(4, 4), f32(3, 4))
+    refused(solve(left_side=False), f32(4, 4), f32(4, 3))
+    refused(solve(), f32(2, 4, 4), f32(3, 4, 3))
+    refused(solve(), f32(4, 4), f32(2, 4, 3))
+    refused(solve(), f32(4), f32(4))
+    refused(solve(), s32(4, 4), s32(4, 3))
+    refused(solve(), f32(4, 4), xla.make_shape(xla.F64, (4, 3)))
+
+
+# -- While ----------------------------------------------------------------------------------------
+
+
+def test_while_of_the_example():
+    def program(zero_vector, constant_vector):
+        def condition(result):
+            return xla.get_tuple_element(result, 0) < 1000
+
+        def body(result):
+            iteration = xla.get_tuple_element(result, 0) + 1
+            constant = xla.get_tuple_element(result, 2)
+            return iteration, xla.get_tuple_element(result, 1) + constant, constant
+
+        counter = xla.constant(zero_vector.builder, np.int32(0))
+        return xla.while_(condition, body, xla.tuple_(counter, zero_vector, constant_vector))
+
+    vector = np.arange(10, dtype=np.float32)
+    same(evaluate(program, np.zeros(10, np.float32), vector), (ints(1000), vector * 1000, vector))
+
+
+def test_a_while_whose_condition_fails_at_once_gives_its_start():
+    same(evaluate(lambda x: xla.while_(lambda s: s < 0, lambda s: s - 1, x), ints(5)), ints(5))
+
+
+def test_while_takes_built_computations():
+    condition, body = build(lambda s: s < 100, s32()), build(lambda s: s * 2, s32())
+    same(evaluate(lambda x: xla.while_(condition, body, x), ints(3)), ints(192))
+
+
+def test_while_has_rules():
+    refused(lambda x: xla.while_(lambda s: s + 1, lambda s: s, x), s32())
+    refused(lambda x: xla.while_(lambda s: s > 0, lambda s: s > 0, x), s32())
+    refused(lambda x: xla.while_(lambda s: s < 0, lambda s: s, x), s32(2))
+    of_floats = build(lambda s: s < 0, f32())
+    refused(lambda x: xla.while_(of_floats, lambda s: s, x), s32())
+    grows = build(lambda s: xla.concat_in_dim([s, s], 0), s32(2))
+    refused(lambda x: xla.while_(lambda s: xla.eq(xla.reduce(s, 0, xla.add, [0]), 0), grows, x), s32(2))

@@ -1,0 +1,188 @@
+"""Scatter: windows that reach outside, duplicates, types and every rule of its shapes."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from array_programs import infer, refused, run, same, shape
+
+import xlakit as xla
+
+ELEMENTS = {"inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0], "index_vector_dim": 1}
+WINDOWS = {"update_window_dims": [1], "scatter_dims_to_operand_dims": [0], "index_vector_dim": 1}
+
+
+def scatter(update, **numbers):
+    return lambda o, i, u: xla.scatter(o, i, u, update, **numbers)
+
+
+def second(_, value):
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts"),
+    [
+        (np.int32, [-1, 4, 1]),
+        (np.int8, [-128, 127, 1]),
+        (np.uint8, [255, 128, 1]),
+        (np.uint32, [2**32 - 1, 2**31, 1]),
+        (np.uint64, [2**64 - 1, 2**63, 1]),
+        (np.int64, [-(2**63), 2**63 - 1, 1]),
+    ],
+)
+def test_a_window_that_reaches_outside_is_dropped_whole(kind, starts):
+    updates = np.ones((3, 3), np.float32)
+    result = run(scatter(xla.add, **WINDOWS), np.zeros(6, np.float32), np.array(starts, kind), updates)
+    same(result, np.array([0, 1, 1, 1, 0, 0], np.float32))
+
+
+def test_updates_of_one_element_are_applied_in_the_order_of_the_indices():
+    indices = np.array([0, 1, 0, 2], np.int32)
+    updates = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
+    replaced = run(scatter(second, **WINDOWS), np.zeros(6, np.float32), indices, updates)
+    same(replaced, np.array([7, 8, 10, 11, 12, 0], np.float32))
+    # x -> 2x + u tells the order.
+    doubled = run(scatter(lambda a, b: a + a + b, **WINDOWS), np.zeros(6, np.float32), indices, updates)
+    expected = np.zeros(6, np.float32)
+    for start, row in zip(indices, updates, strict=True):
+        expected[start : start + 3] = 2 * expected[start : start + 3] + row
+    same(doubled, expected)
+
+
+def test_a_computation_that_keeps_the_first_keeps_the_operand():
+    operand = np.arange(4, dtype=np.int32)
+    result = run(scatter(lambda a, b: a, **ELEMENTS), operand, np.array([1, 1], np.int32), np.array([8, 9], np.int32))
+    same(result, operand)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.bool_,
+        ml_dtypes.int4,
+        ml_dtypes.uint4,
+        np.int8,
+        np.uint64,
+        ml_dtypes.bfloat16,
+        np.float16,
+        ml_dtypes.float8_e5m2,
+        np.float32,
+        np.float64,
+        np.complex64,
+        np.complex128,
+    ],
+)
+@pytest.mark.parametrize(("update", "combined"), [(xla.add, [3, 0, 1, 3]), (xla.mul, [1, 0, 1, 1])])
+def test_sums_and_products_of_every_type(kind, update, combined):
+    operand = np.array([1, 0, 1, 1]).astype(kind)
+    indices, updates = np.array([0, 0, 1, 3, 3, 9], np.int32), np.array([1, 1, 0, 1, 1, 0]).astype(kind)
+    same(run(scatter(update, **ELEMENTS), operand, indices, updates), np.array(combined).astype(kind))
+
+
+def test_sums_of_small_floats_are_rounded_once():
+    updates = np.full(1000, 1, ml_dtypes.bfloat16)
+    result = run(scatter(xla.add, **ELEMENTS), np.zeros(1, ml_dtypes.bfloat16), np.zeros(1000, np.int32), updates)
+    same(result, np.array([1000], ml_dtypes.bfloat16))
+
+
+def test_maximum_keeps_nan():
+    updates = np.array([2, np.nan, 1], np.float32)
+    result = run(scatter(xla.max, **ELEMENTS), np.zeros(3, np.float32), np.array([0, 1, 1], np.int32), updates)
+    same(result, np.array([2, np.nan, 0], np.float32))
+
+
+def test_several_operands_go_together():
+    def larger(a, i, b, j):
+        keep = xla.ge(a, b)
+        return xla.select(keep, a, b), xla.select(keep, i, j)
+
+    def program(values, places, indices, new_values, new_places):
+        return xla.scatter([values, places], indices, [new_values, new_places], larger, **ELEMENTS)
+
+    values, places = run(
+        program,
+        np.zeros(3, np.float32),
+        np.full(3, -1, np.int32),
+        np.array([0, 2, 0, 0], np.int64),
+        np.array([5, -1, 9, 9], np.float32),
+        np.arange(4, dtype=np.int32),
+    )
+    same(values, np.array([9, 0, 0], np.float32))
+    same(places, np.array([2, -1, -1], np.int32))
+
+
+def test_batching_dimensions_run_along():
+    operand, indices = np.zeros((2, 3), np.int32), np.array([[2, 2, 0], [1, 3, 1]], np.int32)
+    updates = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
+    result = run(
+        scatter(
+            xla.add,
+            inserted_window_dims=[1],
+            scatter_dims_to_operand_dims=[1],
+            input_batching_dims=[0],
+            scatter_indices_batching_dims=[0],
+            index_vector_dim=2,
+        ),
+        operand,
+        indices,
+        updates,
+    )
+    same(result, np.array([[3, 0, 3], [0, 10, 0]], np.int32))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_against_loops(seed):
+    rng = np.random.default_rng(seed)
+    operand = rng.integers(-9, 9, (5, 6)).astype(np.int32)
+    starts = rng.integers(-1, 6, (4, 2)).astype(np.int32)
+    window = rng.integers(0, 4, 2)
+    updates = rng.integers(-9, 9, (window[0], 4, window[1])).astype(np.int32)
+    numbers = {"update_window_dims": [0, 2], "scatter_dims_to_operand_dims": [1, 0], "index_vector_dim": 1}
+    for update, apply in ((xla.sub, np.subtract), (xla.add, np.add), (xla.max, np.maximum), (second, lambda a, b: b)):
+        expected = operand.copy()
+        for k, (x, y) in enumerate(starts):
+            if 0 <= y <= 5 - window[0] and 0 <= x <= 6 - window[1]:
+                region = (slice(y, y + window[0]), slice(x, x + window[1]))
+                expected[region] = apply(expected[region], updates[:, k])
+        same(run(scatter(update, **numbers), operand, starts, updates), expected)
+
+
+def test_nothing_to_scatter():
+    operand = np.arange(3, dtype=np.float32)
+    same(run(scatter(xla.add, **ELEMENTS), operand, np.zeros(0, np.int32), np.zeros(0, np.float32)), operand)
+    same(run(scatter(xla.add, **WINDOWS), operand, np.zeros(2, np.int32), np.zeros((2, 0), np.float32)), operand)
+
+
+ROWS = {
+    "update_window_dims": [1],
+    "inserted_window_dims": [0],
+    "scatter_dims_to_operand_dims": [0],
+    "index_vector_dim": 1,
+}
+SHAPES = (shape(np.float32, 4, 5), shape(np.int32, 7, 1), shape(np.float32, 7, 5))
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("must have rank", {"update_window_dims": [0, 1]}),
+        ("update_window_dims names dimension 2", {"update_window_dims": [2]}),
+        ("inserted_window_dims names dimension 2", {"inserted_window_dims": [2]}),
+        ("do not cover", {"inserted_window_dims": []}),
+        ("scatter_dims_to_operand_dims has 2", {"scatter_dims_to_operand_dims": [0, 1]}),
+        ("scatter_dims_to_operand_dims names dimension 3", {"scatter_dims_to_operand_dims": [3]}),
+        ("index_vector_dim 4", {"index_vector_dim": 4}),
+        ("pair up", {"input_batching_dims": [0], "inserted_window_dims": []}),
+        ("more than the 4", {"inserted_window_dims": [1]}),
+    ],
+)
+def test_rules(words, change):
+    refused(words, scatter(xla.add, **{**ROWS, **change}), *SHAPES)
+
+
+def test_rules_of_shapes_and_types():
+    refused("scatter_indices has 7", scatter(xla.add, **ROWS), *SHAPES[:2], shape(np.float32, 8, 5))
+    refused("integers", scatter(xla.add, **ROWS), SHAPES[0], shape(np.float32, 7, 1), SHAPES[2])
+    refused("computation", scatter(xla.lt, **ROWS), *SHAPES)
+    refused("2 operands have 1 updates", lambda o, i, u: xla.scatter([o, o], i, u, xla.add, **ROWS), *SHAPES)
+    assert infer(scatter(xla.add, **ROWS), *SHAPES) == "f32[4,5]"

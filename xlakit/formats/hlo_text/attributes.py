@@ -1,0 +1,404 @@
+"""The attributes of operations in HLO text: for each Kind, how it is read and how it is printed.
+
+The computations that an operation calls are read by ``reader``, since they may stand further down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlakit.errors import ShapeError
+from xlakit.formats.hlo_text.lexer import Lexer, quote
+from xlakit.formats.hlo_text.literals import parse_typed_literal, print_literal
+from xlakit.formats.hlo_text.metadata import parse_number, parse_shape_index, print_number, print_shape_index
+from xlakit.formats.hlo_text.shapes import list_of, parse_shape
+from xlakit.formats.hlo_text.sharding import (
+    parse_replica_groups,
+    parse_sharding,
+    print_replica_groups,
+    print_sharding,
+)
+from xlakit.ir.attributes import (
+    ConvolutionDimensionNumbers,
+    OutputOperandAliasing,
+    PaddingDimension,
+    ResultAccuracy,
+    SliceDimension,
+    SparsityConfig,
+    SparsitySide,
+    Window,
+    WindowDimension,
+)
+from xlakit.ir.enums import HloEnum, Precision
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Attribute, Kind
+
+
+class Codec(NamedTuple):
+    """How one kind of attribute is read and printed."""
+
+    parse: Callable[[Lexer, Attribute], Any]
+    print: Callable[[Any], str]
+
+
+def _simple(parse: Callable[[Lexer], Any], show: Callable[[Any], str]) -> Codec:
+    return Codec(lambda lexer, _: parse(lexer), show)
+
+
+def _join(values: Sequence[object]) -> str:
+    return ",".join(map(str, values))
+
+
+# -- numbers, words and lists ------------------------------------------------------------------------
+
+
+def _float32(lexer: Lexer) -> float:
+    start = lexer.start
+    value = parse_number(lexer)
+    with np.errstate(over="ignore"):
+        narrow = float(np.float32(value))
+    if np.isinf(narrow):
+        raise lexer.error(f"{value} is out of f32's range", start)
+    return narrow
+
+
+def _print_float32(value: float) -> str:
+    short = f"{value:.6g}"
+    return short if np.float32(short) == np.float32(value) else f"{value:.9g}"
+
+
+def _numbers(lexer: Lexer) -> tuple[int, ...]:
+    return tuple(list_of(lexer, "{", "}", Lexer.expect_integer, "between numbers"))
+
+
+def _number_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
+    return tuple(list_of(lexer, "{", "}", _numbers, "between lists"))
+
+
+def _print_number_lists(lists: Sequence[Sequence[int]]) -> str:
+    return "{" + ",".join("{" + _join(numbers) + "}" for numbers in lists) + "}"
+
+
+def _single(lexer: Lexer) -> int:
+    start = lexer.start
+    numbers = _numbers(lexer)
+    if len(numbers) != 1:
+        raise lexer.error(f"expected one dimension in braces, got {len(numbers)}", start)
+    return numbers[0]
+
+
+def _pair(lexer: Lexer) -> tuple[int, int]:
+    start = lexer.start
+    numbers = _numbers(lexer)
+    if len(numbers) != 2:
+        raise lexer.error(f"expected a pair such as {{0,1}}, got {len(numbers)} numbers", start)
+    return numbers[0], numbers[1]
+
+
+def _enum(lexer: Lexer, kind: type[HloEnum]) -> HloEnum:
+    if lexer.kind != "name":
+        raise lexer.expected("one of " + ", ".join(member.text for member in kind))
+    try:
+        member = kind.of(lexer.text)
+    except ShapeError as fault:
+        raise lexer.error(f"unknown {kind.__name__} '{lexer.text}'", hint=fault.hint) from None
+    lexer.advance()
+    return member
+
+
+def _print_enum(member: HloEnum) -> str:
+    return member.text
+
+
+def _precisions(lexer: Lexer) -> tuple[Precision, ...]:
+    return tuple(list_of(lexer, "{", "}", lambda lexer: _enum(lexer, Precision), "between precisions"))  # pyright: ignore
+
+
+# -- windows, paddings and slices --------------------------------------------------------------------
+
+_SIZES = re.compile(r"\d+(?:x\d+)*(?![\w.])")
+_PAIRS = re.compile(r"-?\d+_-?\d+(?:x-?\d+_-?\d+)*(?![\w.])")
+_PADDING = re.compile(r"-?\d+_-?\d+(?:_\d+)?(?:x-?\d+_-?\d+(?:_\d+)?)*(?![\w.])")
+# The fields of a window: its name in text, the fields of WindowDimension, the values that need not be printed.
+_WINDOW_FIELDS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
+    ("size", ("size",), ()),
+    ("stride", ("stride",), (1,)),
+    ("pad", ("padding_low", "padding_high"), (0, 0)),
+    ("lhs_dilate", ("base_dilation",), (1,)),
+    ("rhs_dilate", ("window_dilation",), (1,)),
+    ("rhs_reversal", ("window_reversal",), (0,)),
+)
+
+
+def _window(lexer: Lexer) -> Window:
+    known = {name: fields for name, fields, _ in _WINDOW_FIELDS}
+    seen: dict[str, list[list[int]]] = {}
+    start = lexer.start
+    lexer.expect("{", "before a window")
+    while lexer.text != "}":
+        lexer.accept(",")
+        name = lexer.text
+        if name not in known or name in seen:
+            raise lexer.expected("one of " + ", ".join(f"{n}=" for n in known if n not in seen) + " or '}'")
+        lexer.advance()
+        lexer.expect("=", f"after '{name}'")
+        if name == "pad":
+            text = lexer.take(_PAIRS, "paddings such as 0_1x1_0")
+        else:
+            text = lexer.take(_SIZES, "sizes such as 3x3")
+        seen[name] = [[_in_int64(lexer, part) for part in dimension.split("_")] for dimension in text.split("x")]
+    lexer.advance()
+    sizes = seen.get("size", [])
+    for name, values in seen.items():
+        if len(values) != len(sizes):
+            raise lexer.error(f"{name}= has {len(values)} dimensions, size= has {len(sizes)}", start)
+    dimensions: list[WindowDimension] = []
+    for i in range(len(sizes)):
+        fields = {f: v for name, values in seen.items() for f, v in zip(known[name], values[i], strict=True)}
+        reversal = bool(fields.pop("window_reversal", 0))
+        dimensions.append(WindowDimension(**fields, window_reversal=reversal))
+    return Window(tuple(dimensions))
+
+
+def _in_int64(lexer: Lexer, text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**63:
+        raise lexer.error(f"{text[:40]} does not fit a 64-bit integer")
+    return value
+
+
+def print_window(window: Window) -> str:
+    """A window in braces."""
+    parts: list[str] = []
+    for name, fields, default in _WINDOW_FIELDS:
+        rows = [tuple(int(getattr(d, field)) for field in fields) for d in window.dimensions]
+        if any(row != default for row in rows):
+            parts.append(f"{name}=" + "x".join("_".join(map(str, row)) for row in rows))
+    return "{" + " ".join(parts) + "}"
+
+
+def _padding(lexer: Lexer) -> tuple[PaddingDimension, ...]:
+    # A scalar has no dimensions to pad, and nothing stands after the '='.
+    if lexer.text in (",", ")", "}") or lexer.kind == "name":
+        return ()
+    text = lexer.take(_PADDING, "a padding such as 0_1_0x1_1_2")
+    return tuple(PaddingDimension(*(_in_int64(lexer, n) for n in part.split("_"))) for part in text.split("x"))
+
+
+def _print_padding(padding: Sequence[PaddingDimension]) -> str:
+    interior = any(d.interior_padding for d in padding)
+    return "x".join(
+        f"{d.edge_padding_low}_{d.edge_padding_high}" + (f"_{d.interior_padding}" if interior else "") for d in padding
+    )
+
+
+def _slice(lexer: Lexer) -> SliceDimension:
+    lexer.expect("[", "before a slice")
+    start = lexer.expect_integer("where the slice starts")
+    lexer.expect(":", "after a slice's start")
+    limit = lexer.expect_integer("where the slice ends")
+    stride = lexer.expect_integer("a stride") if lexer.accept(":") else 1
+    lexer.expect("]", "after a slice")
+    return SliceDimension(start, limit, stride)
+
+
+def _print_slices(slices: Sequence[SliceDimension]) -> str:
+    strides = any(s.stride != 1 for s in slices)
+    return "{" + ", ".join(f"[{s.start}:{s.limit}" + (f":{s.stride}]" if strides else "]") for s in slices) + "}"
+
+
+# -- convolutions ------------------------------------------------------------------------------------
+
+_LABELS = re.compile(r"[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,}")
+
+
+def _dim_labels(lexer: Lexer) -> ConvolutionDimensionNumbers:
+    start = lexer.start
+    text = lexer.take(_LABELS, "dimension labels such as b01f_01io->b01f")
+    left, _, output = text.partition("->")
+    input_, _, kernel = left.partition("_")
+    numbers: list[Any] = []
+    spatial: list[int] = []
+    for labels, first, second in ((input_, "b", "f"), (kernel, "i", "o"), (output, "b", "f")):
+        places = {label: i for i, label in enumerate(labels) if label != "?"}
+        digits = sorted(label for label in places if label.isdigit())
+        if len(places) + labels.count("?") != len(labels):
+            raise lexer.error(f"a label stands twice in '{labels}'", start)
+        if first not in places or second not in places:
+            raise lexer.error(f"'{labels}' needs the labels {first} and {second}", start)
+        if digits != [str(i) for i in range(len(digits))]:
+            raise lexer.error(f"spatial dimensions in '{labels}' must be 0 .. {len(digits) - 1}", start)
+        numbers += [places[first], places[second], tuple(places[d] for d in digits)]
+        spatial.append(len(digits))
+    if len(set(spatial)) > 1:
+        raise lexer.error(f"input, kernel and output have {_join(spatial)} spatial dimensions", start)
+    return ConvolutionDimensionNumbers(*numbers)
+
+
+def _print_dim_labels(numbers: ConvolutionDimensionNumbers) -> str:
+    def labels(first: str, a: int, second: str, b: int, spatial: Sequence[int]) -> str:
+        places = {a: first, b: second} | {place: str(i) for i, place in enumerate(spatial)}
+        return "".join(places.get(i, "?") for i in range(max(places) + 1))
+
+    n = numbers
+    return (
+        labels("b", n.input_batch_dimension, "f", n.input_feature_dimension, n.input_spatial_dimensions)
+        + "_"
+        + labels("i", n.kernel_input_feature_dimension, "o", n.kernel_output_feature_dimension, n.kernel_spatial_dimensions)
+        + "->"
+        + labels("b", n.output_batch_dimension, "f", n.output_feature_dimension, n.output_spatial_dimensions)
+    )
+
+
+def _sparsity(lexer: Lexer) -> SparsityConfig:
+    sides: dict[str, SparsitySide] = {}
+    lexer.expect("{", "before a sparsity config")
+    while lexer.text != "}":
+        lexer.accept(",")
+        side = lexer.text
+        if side not in ("lhs", "rhs"):
+            raise lexer.expected("lhs= or rhs=")
+        lexer.advance()
+        lexer.expect("=", f"after '{side}'")
+        sides[side] = _sparsity_side(lexer)
+    lexer.advance()
+    return SparsityConfig(**sides)
+
+
+def _sparsity_side(lexer: Lexer) -> SparsitySide:
+    fields: dict[str, int] = {}
+    lexer.expect("{", "before one side's sparsity")
+    while lexer.text != "}":
+        lexer.accept(",")
+        name = lexer.text
+        if name not in ("sparsity", "dimension", "stride", "idx"):
+            raise lexer.expected("one of sparsity=, dimension=, stride=, idx=")
+        lexer.advance()
+        lexer.expect("=", f"after '{name}'")
+        if name == "sparsity":
+            values = lexer.take(_SIZES, "a sparsity such as 2x4").split("x")
+            if len(values) != 2:
+                raise lexer.error("a sparsity has two numbers, such as 2x4")
+            fields["num_non_zero"], fields["block_size"] = (_in_int64(lexer, v) for v in values)
+        else:
+            fields[name] = lexer.expect_integer()
+    lexer.advance()
+    return SparsitySide(**fields)
+
+
+def _print_sparsity(config: SparsityConfig) -> str:
+    sides = [(name, side) for name, side in (("lhs", config.lhs), ("rhs", config.rhs)) if side is not None]
+    parts = [
+        f"{name}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension} stride={s.stride} idx={s.idx}}}"
+        for name, s in sides
+    ]
+    return "{" + " ".join(parts) + "}"
+
+
+# -- aliasing, accuracy ------------------------------------------------------------------------------
+
+
+def _aliasing(lexer: Lexer) -> OutputOperandAliasing:
+    output = parse_shape_index(lexer)
+    lexer.expect(":", "after an output's index")
+    lexer.expect("(", "before an operand's number and index")
+    number = lexer.expect_integer("an operand's number")
+    lexer.expect(",", "after an operand's number")
+    index = parse_shape_index(lexer)
+    lexer.expect(")", "after an operand's index")
+    return OutputOperandAliasing(output, number, index)
+
+
+def _print_aliasing(entries: Sequence[OutputOperandAliasing]) -> str:
+    return "{" + ", ".join(
+        f"{print_shape_index(e.output_index)}: ({e.operand_number}, {print_shape_index(e.operand_index)})"
+        for e in entries
+    ) + "}"  # fmt: skip
+
+
+def _accuracy(lexer: Lexer) -> ResultAccuracy:
+    lexer.expect("{", "before a result accuracy")
+    word = lexer.text
+    if word not in ("mode", "tolerance"):
+        raise lexer.expected("mode= or tolerance=")
+    lexer.advance()
+    lexer.expect("=", f"after '{word}'")
+    if word == "mode":
+        start = lexer.start
+        mode = lexer.expect_name("default or highest").upper()
+        if mode not in ("DEFAULT", "HIGHEST"):
+            raise lexer.error(f"unknown mode '{mode.lower()}'", start, hint="known: default, highest")
+        result = ResultAccuracy(mode)
+    else:
+        given = dict(list_of(lexer, "{", "}", _tolerance, "between tolerances"))
+        result = ResultAccuracy(tolerance=(given.get("atol", 0.0), given.get("rtol", 0.0), int(given.get("ulps", 0))))
+    lexer.expect("}", "after a result accuracy")
+    return result
+
+
+def _tolerance(lexer: Lexer) -> tuple[str, float]:
+    name = lexer.text
+    if name not in ("atol", "rtol", "ulps"):
+        raise lexer.expected("one of atol=, rtol=, ulps=")
+    lexer.advance()
+    lexer.expect("=", f"after '{name}'")
+    start = lexer.start
+    value = parse_number(lexer)
+    if name == "ulps" and not value.is_integer():
+        raise lexer.error("ulps is an integer", start)
+    return name, value
+
+
+def _print_accuracy(accuracy: ResultAccuracy) -> str:
+    if accuracy.tolerance is None:
+        return f"{{mode={accuracy.mode.lower()}}}"
+    atol, rtol, ulps = accuracy.tolerance
+    return f"{{tolerance={{atol={print_number(atol)},rtol={print_number(rtol)},ulps={ulps}}}}}"
+
+
+# -- computations ------------------------------------------------------------------------------------
+
+
+def _print_callee(computation: Computation) -> str:
+    return "%" + computation.name
+
+
+def _print_callees(computations: Sequence[Computation]) -> str:
+    return "{" + ", ".join("%" + c.name for c in computations) + "}"
+
+
+CODECS: dict[Kind, Codec] = {
+    Kind.BOOL: _simple(Lexer.expect_bool, lambda v: "true" if v else "false"),
+    Kind.INT64: _simple(Lexer.expect_integer, str),
+    Kind.FLOAT: _simple(_float32, _print_float32),
+    Kind.STRING: _simple(Lexer.expect_string, quote),
+    Kind.INT64_LIST: _simple(_numbers, lambda v: "{" + _join(v) + "}"),
+    Kind.INT64_LIST_LIST: _simple(_number_lists, _print_number_lists),
+    Kind.SINGLE_DIMENSION: _simple(_single, lambda v: f"{{{v}}}"),
+    Kind.LITERAL: _simple(parse_typed_literal, lambda v: print_literal(v, with_shape=True)),
+    Kind.COMPUTATION: _simple(Lexer.expect_name, _print_callee),
+    Kind.COMPUTATION_LIST: _simple(Lexer.expect_name, _print_callees),
+    Kind.ENUM: Codec(lambda lexer, spec: _enum(lexer, spec.enum), _print_enum),  # type: ignore[arg-type]  # pyright: ignore
+    Kind.PRECISION_LIST: _simple(_precisions, lambda v: "{" + ",".join(p.text for p in v) + "}"),
+    Kind.WINDOW: _simple(_window, print_window),
+    Kind.CONVOLUTION_DIMENSION_NUMBERS: _simple(_dim_labels, _print_dim_labels),
+    Kind.PADDING_CONFIG: _simple(_padding, _print_padding),
+    Kind.SLICE_RANGES: _simple(lambda lexer: tuple(list_of(lexer, "{", "}", _slice, "between slices")), _print_slices),
+    Kind.REPLICA_GROUPS: _simple(parse_replica_groups, print_replica_groups),
+    Kind.SOURCE_TARGET_PAIRS: _simple(
+        lambda lexer: tuple(list_of(lexer, "{", "}", _pair, "between pairs")), _print_number_lists
+    ),
+    Kind.SHAPE: _simple(parse_shape, str),
+    Kind.SHAPE_LIST: _simple(
+        lambda lexer: tuple(list_of(lexer, "{", "}", parse_shape, "between shapes")), lambda v: "{" + ", ".join(map(str, v)) + "}"
+    ),
+    Kind.DOMAIN: _simple(parse_sharding, print_sharding),
+    Kind.OUTPUT_OPERAND_ALIASING: _simple(
+        lambda lexer: tuple(list_of(lexer, "{", "}", _aliasing, "between aliases")), _print_aliasing
+    ),
+    Kind.RESULT_ACCURACY: _simple(_accuracy, _print_accuracy),
+    Kind.SPARSITY_CONFIG: _simple(_sparsity, _print_sparsity),
+}

@@ -1,0 +1,130 @@
+"""From records to instructions: computations are looked up by name and made callees first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ParseError, XlakitError
+from xlakit.formats.hlo_text.lexer import Lexer
+from xlakit.formats.hlo_text.reader import unknown
+from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record
+from xlakit.ir.instruction import Computation, Instruction, infer_shape
+from xlakit.ir.operation import Kind, Op
+
+
+@dataclass(slots=True)
+class Linker:
+    """Makes the computations of a text."""
+
+    lexer: Lexer
+    bodies: dict[str, Body]
+
+    def link(self) -> dict[str, Computation]:
+        """All computations by their names. Raises ParseError, ShapeError."""
+        made: dict[str, Computation] = {}
+        open_bodies: set[str] = set()
+        for first in self.bodies.values():
+            stack = [(first, False)]
+            while stack:
+                body, ready = stack.pop()
+                if ready:
+                    open_bodies.discard(body.name)
+                    made[body.name] = self._make(body, made)
+                    continue
+                if body.name in made:
+                    continue
+                open_bodies.add(body.name)
+                stack.append((body, True))
+                stack += [(self._find(c, open_bodies), False) for c in reversed(body.callees) if c.name not in made]
+        return made
+
+    def _find(self, callee: Callee, open_bodies: set[str]) -> Body:
+        if callee.name in open_bodies:
+            raise self.lexer.error(f"computation '{callee.name}' calls itself", callee.offset)
+        found = self.bodies.get(callee.name)
+        if found is None:
+            rule, hint = unknown(callee.name, list(self.bodies), "computation")
+            raise self.lexer.error(rule, callee.offset, hint=hint)
+        return found
+
+    def _make(self, body: Body, made: dict[str, Computation]) -> Computation:
+        instructions: list[Instruction] = []
+        for record in body.records:
+            operands = [operand.made for operand in record.operands]
+            op = self._op(record, made)
+            shape = record.shape
+            if record.operand_shapes:
+                self._check_operand_shapes(record)
+            if shape is None:
+                shape = self._inferred(record, op)
+            record.made = Instruction(
+                op,
+                operands,  # type: ignore[arg-type]  # pyright: ignore
+                shape,
+                record.name,
+                control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # type: ignore[misc]  # pyright: ignore
+                annotations=record.annotations,
+            )
+            instructions.append(record.made)
+        root = (body.root or body.records[-1]).made
+        assert root is not None  # noqa: S101 - all records were just made
+        computation = Computation(body.name, tuple(instructions), root, body.thread)
+        if body.result is not None and not body.result[0].compatible(root.shape):
+            raise self.lexer.error(
+                f"computation {body.name} is said to give {body.result[0].to_string(with_layout=False)}, its root "
+                f"'{root.name}' is {root.shape.to_string(with_layout=False)}",
+                body.result[1],
+            )
+        return computation
+
+    def _op(self, record: Record, made: dict[str, Computation]) -> Op:
+        values = record.values
+        if not values:
+            return _without_attributes(record.cls)
+        for spec in record.cls.attributes:
+            if spec.kind not in CALLING:
+                continue
+            value = values.get(spec.name)
+            if spec.kind is Kind.COMPUTATION and isinstance(value, Callee):
+                values[spec.name] = made[value.name]
+            elif spec.kind is Kind.COMPUTATION_LIST and value is not None:
+                if None in value:
+                    raise self.lexer.error(f"{record.cls.opcode} lacks one of its branches", record.offset)
+                values[spec.name] = tuple(made[c.name] for c in value)
+        try:
+            return record.cls(**values)
+        except XlakitError as error:
+            raise self._placed(error, record) from None
+
+    def _inferred(self, record: Record, op: Op) -> Shape:
+        shapes: list[Any] = [operand.made.shape for operand in record.operands]  # type: ignore[union-attr]  # pyright: ignore
+        try:
+            return infer_shape(op, shapes, None, name=record.name).with_default_layout()
+        except XlakitError as error:
+            raise self._placed(error, record) from None
+
+    def _check_operand_shapes(self, record: Record) -> None:
+        for number, shape, offset in record.operand_shapes:
+            operand = record.operands[number].made
+            if operand is not None and not shape.compatible(operand.shape):
+                raise self.lexer.error(
+                    f"operand '{operand.name}' is said to be {shape.to_string(with_layout=False)}, it is "
+                    f"{operand.shape.to_string(with_layout=False)}",
+                    offset,
+                )
+
+    def _placed(self, error: XlakitError, record: Record) -> XlakitError:
+        if isinstance(error, ParseError):
+            return error
+        return error.at(
+            operation=f"{record.cls.opcode} '{record.name}'",
+            location=self.lexer.error("", record.offset).location,
+        )
+
+
+@cache
+def _without_attributes(cls: type[Op]) -> Op:
+    return cls()

@@ -1,0 +1,86 @@
+"""What the text says, before names of computations are looked up: records of instructions, in bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Attribute, Kind, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A computation by its name, and where the name stands."""
+
+    name: str
+    offset: int
+
+
+class Record:
+    """One instruction as written. ``made`` is what it became."""
+
+    __slots__ = (
+        "annotations", "cls", "made", "name", "offset", "operand_shapes", "operands", "predecessors", "shape", "values",
+    )  # fmt: skip
+
+    def __init__(self, name: str, cls: type[Op], offset: int, shape: Shape | None) -> None:
+        self.name = name
+        self.cls = cls
+        self.offset = offset
+        self.shape = shape
+        self.operands: list[Record] = []
+        # (operand number, declared shape, where it stands)
+        self.operand_shapes: list[tuple[int, Shape, int]] = []
+        self.values: dict[str, Any] = {}
+        self.annotations: Annotations = NO_ANNOTATIONS
+        self.predecessors: list[Record] = []
+        self.made: Instruction | None = None
+
+
+@dataclass(slots=True)
+class Body:
+    """One computation as written."""
+
+    name: str
+    offset: int
+    records: list[Record] = field(default_factory=list)
+    names: dict[str, Record] = field(default_factory=dict)
+    root: Record | None = None
+    callees: list[Callee] = field(default_factory=list)
+    thread: str = "main"
+    # The result shape in the signature and where it stands.
+    result: tuple[Shape, int] | None = None
+    # Whether operands that are not defined become parameters, as in a list of instructions without a computation.
+    is_open: bool = False
+
+    def unused_name(self, stem: str) -> str:
+        """A name that no instruction so far has."""
+        name, number = stem, 0
+        while name in self.names:
+            number += 1
+            name = f"{stem}.{number}"
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The attributes of an operation by their names in text."""
+
+    inline: Attribute | None
+    by_text: dict[str, Attribute]
+    required: tuple[Attribute, ...]
+
+
+@cache
+def table_of(cls: type[Op]) -> Table:
+    """The attributes of an operation's class."""
+    inline = next((spec for spec in cls.attributes if not spec.text), None)
+    named = {spec.text: spec for spec in cls.attributes if spec.text}
+    return Table(inline, named, tuple(spec for spec in named.values() if spec.required))
+
+
+CALLING = frozenset({Kind.COMPUTATION, Kind.COMPUTATION_LIST})

@@ -1,0 +1,213 @@
+"""Operations in two halves around a computation or a copy: start, any number of updates, done.
+
+Source: the opcodes of the same names of today's HLO. The interpreter does the work as soon as all arguments are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import ShapeError, VerificationError
+from xlakit.ir.attributes import OutputOperandAliasing
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.calling import Calling, agree, check_aliasing, zero_value
+from xlakit.ops.data import need_declared
+from xlakit.ops.handle import Builder, ComputationLike, OperandLike, XlaOp, as_op, building, emit
+
+
+def _check_state(shape: Shape) -> tuple[Shape, ...]:
+    """The parts of an asynchronous value: ((arguments...), result, contexts...); raises ShapeError."""
+    parts = shape.tuple_shapes
+    if len(parts) < 2 or not parts[0].is_tuple:
+        raise ShapeError(f"the shape is ((arguments...), result, contexts...), not {shape}")
+    return parts
+
+
+def _check_prefix(parts: Sequence[Shape], computation: Computation, arguments: Sequence[Shape]) -> None:
+    """Raise ShapeError unless the first parameters are the arguments and the result is the computation's."""
+    program = computation.program_shape
+    if len(arguments) > len(program.parameters):
+        raise ShapeError(f"{computation.name} takes {len(program.parameters)} arguments, got {len(arguments)}")
+    for number, (argument, parameter) in enumerate(zip(arguments, program.parameters, strict=False)):
+        if not agree(argument, parameter):
+            raise ShapeError(f"{computation.name} takes {parameter} as parameter {number}, got {argument}")
+    if len(parts[0].tuple_shapes) != len(arguments):
+        raise ShapeError(f"the shape says {len(parts[0].tuple_shapes)} arguments, there are {len(arguments)}")
+    if len(arguments) == len(program.parameters) and not agree(parts[1], program.result):
+        raise ShapeError(f"{computation.name} gives {program.result}, the shape says {parts[1]}")
+
+
+def _state(computation: Computation, context: Evaluation, arguments: Sequence[Value]) -> Value:
+    """The asynchronous value: with the result where all arguments are there, else with room for it."""
+    parts = context.shape.tuple_shapes
+    complete = len(arguments) == len(computation.parameters)
+    result = context.call(computation, *arguments) if complete else zero_value(parts[1])
+    return (tuple(arguments), result, *(zero_value(s) for s in parts[2:]))
+
+
+@operation("async-start")
+class AsyncStart(Calling):
+    """Begin to run ``calls``; the arguments may be given here, or later by async-update."""
+
+    async_execution_thread: str = attribute(Kind.STRING, default="main")
+    output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
+        Kind.OUTPUT_OPERAND_ALIASING, default=(), proto="output_operand_aliasing"
+    )
+    calls: Computation = attribute(Kind.COMPUTATION)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if declared is None:
+            declared = make_tuple_shape([make_tuple_shape(operands), self.calls.root.shape, Shape(PrimitiveType.U32)])
+        parts = _check_state(declared)
+        _check_prefix(parts, self.calls, operands)
+        check_aliasing(self.output_to_operand_aliasing, operands, parts[1])
+        arguments = make_tuple_shape([o.without_layout() for o in operands])
+        return make_tuple_shape([arguments, *(p.without_layout() for p in parts[1:])])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return _state(self.calls, context, operands)
+
+
+class _Following(Calling):
+    """The base of updates and done: their computation is that of the start, whether or not they name it."""
+
+    __slots__ = ()
+
+    calls: Computation | None
+
+    def computation(self, instruction: Instruction) -> Computation:
+        """The computation that runs; raises VerificationError where neither this nor the start names it."""
+        if self.calls is not None:
+            return self.calls
+        start = instruction.operands[0]
+        while start.operands and not isinstance(start.op, AsyncStart):
+            start = start.operands[0]
+        return start.op_as(AsyncStart).calls
+
+
+@operation("async-update")
+class AsyncUpdate(_Following):
+    """Go on with an asynchronous operation, and give it more arguments."""
+
+    output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
+        Kind.OUTPUT_OPERAND_ALIASING, default=(), proto="output_operand_aliasing"
+    )
+    calls: Computation | None = attribute(Kind.COMPUTATION, default=None)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if not operands:
+            raise ShapeError("takes an asynchronous value and further arguments")
+        state, *more = operands
+        parts = _check_state(state)
+        arguments = [*parts[0].tuple_shapes, *more]
+        result = _check_state(need_declared(declared)) if more else parts
+        if self.calls is not None:
+            _check_prefix(result, self.calls, arguments)
+        return make_tuple_shape([make_tuple_shape(arguments), *result[1:]]).without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        state, *more = operands
+        # Without new arguments there is nothing to do; with them this may be the first time that all are there.
+        return _state(self.computation(context.instruction), context, [*state[0], *more]) if more else state
+
+
+@operation("async-done", arity=1)
+class AsyncDone(_Following):
+    """The result of an asynchronous operation."""
+
+    calls: Computation | None = attribute(Kind.COMPUTATION, default=None)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        parts = _check_state(operands[0])
+        if self.calls is not None:
+            _check_prefix(parts, self.calls, parts[0].tuple_shapes)
+            if len(parts[0].tuple_shapes) < len(self.calls.parameters):
+                raise ShapeError(f"{self.calls.name} has not got all its arguments yet")
+        return parts[1].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        arguments, result, *_ = operands[0]
+        computation = self._known(context.instruction)
+        if computation is not None and len(arguments) < len(computation.parameters):
+            raise VerificationError(f"{computation.name} has not got all its arguments yet")
+        return result
+
+    def _known(self, instruction: Instruction) -> Computation | None:
+        try:
+            return self.computation(instruction)
+        except VerificationError:
+            # The start is out of sight, beyond a parameter; it was checked where it stands.
+            return None
+
+
+@building
+def async_start(
+    builder: Builder, computation: ComputationLike, operands: Sequence[OperandLike], execution_thread: str = "main"
+) -> XlaOp:
+    """Begin to run a computation; gives ((operands...), result, u32[]) for async_update and async_done.
+
+    Raises ShapeError. Source: Operation semantics, Async.
+    """
+    ops = [as_op(builder, o) for o in operands]
+    called = builder.subcomputation(computation, [o.shape for o in ops])
+    return builder.append(AsyncStart(async_execution_thread=execution_thread, calls=called), ops)
+
+
+@building
+def async_update(operand: XlaOp) -> XlaOp:
+    """Go on with what async_start began; gives the same. Source: Operation semantics, Async."""
+    return emit(AsyncUpdate(), operand)
+
+
+@building
+def async_done(operand: XlaOp) -> XlaOp:
+    """Wait for what async_start began and give its result. Source: Operation semantics, Async."""
+    return emit(AsyncDone(), operand)
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+@operation("copy-start", arity=1)
+class CopyStart(Op):
+    """Begin to copy, possibly to another memory; gives (copy, operand, u32[])."""
+
+    cross_program_prefetch_index: int | None = attribute(Kind.INT64, default=None)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        own = operands[0].without_layout()
+        return make_tuple_shape([own, own, Shape(PrimitiveType.U32)])
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return (operands[0], operands[0], np.zeros((), np.uint32))
+
+
+@operation("copy-done", arity=1)
+class CopyDone(Op):
+    """The copy that a copy-start began."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        parts = operands[0].tuple_shapes
+        if len(parts) != 3 or not agree(parts[0], parts[1]):
+            raise ShapeError(f"takes (copy, operand, u32[]) of copy-start, got {operands[0]}")
+        return parts[0].without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return operands[0][0]
+
+
+@building
+def copy_start(operand: XlaOp) -> XlaOp:
+    """Begin to copy a value; gives (copy, operand, u32[]) for copy_done. Source: Operation semantics, Copy."""
+    return emit(CopyStart(), operand)
+
+
+@building
+def copy_done(operand: XlaOp) -> XlaOp:
+    """The copy that copy_start began. Source: Operation semantics, Copy."""
+    return emit(CopyDone(), operand)

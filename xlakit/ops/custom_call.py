@@ -1,0 +1,128 @@
+"""Custom calls: functions from outside the language, by name.
+
+Source: seed document "Operation semantics", section CustomCall, and XlaBuilder's forms of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, ShapeError
+from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAliasing, Window
+from xlakit.ir.enums import CustomCallApiVersion, CustomCallSchedule, PaddingType, Precision
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Evaluation, Kind, Value, attribute, operation
+from xlakit.ops.calling import Calling, agree, as_argument, check_aliasing
+from xlakit.ops.data import need_declared
+from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
+
+if TYPE_CHECKING:
+    from xlakit.ops.calling import ArgumentLike
+
+
+@operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))
+class CustomCall(Calling):
+    """Call the function registered as ``custom_call_target``; the declared shape is that of its result."""
+
+    window: Window | None = attribute(Kind.WINDOW, default=None)
+    dim_labels: ConvolutionDimensionNumbers | None = attribute(
+        Kind.CONVOLUTION_DIMENSION_NUMBERS, default=None, proto="convolution_dimension_numbers"
+    )
+    feature_group_count: int = attribute(Kind.INT64, default=1)
+    batch_group_count: int = attribute(Kind.INT64, default=1)
+    operand_precision: tuple[Precision, ...] = attribute(
+        Kind.PRECISION_LIST, default=(), proto="precision_config.operand_precision"
+    )
+    padding_type: PaddingType = attribute(Kind.ENUM, enum=PaddingType, default=PaddingType.PADDING_INVALID)
+    custom_call_target: str = attribute(Kind.STRING)
+    operand_layout_constraints: tuple[Shape, ...] | None = attribute(
+        Kind.SHAPE_LIST, default=None, proto="operand_shapes_with_layout"
+    )
+    custom_call_has_side_effect: bool = attribute(Kind.BOOL, default=False)
+    literal: Literal | None = attribute(Kind.LITERAL, default=None)
+    output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
+        Kind.OUTPUT_OPERAND_ALIASING, default=(), proto="output_operand_aliasing"
+    )
+    schedule: CustomCallSchedule = attribute(
+        Kind.ENUM, enum=CustomCallSchedule, default=CustomCallSchedule.SCHEDULE_NONE, proto="custom_call_schedule"
+    )
+    api_version: CustomCallApiVersion = attribute(
+        Kind.ENUM,
+        enum=CustomCallApiVersion,
+        default=CustomCallApiVersion.API_VERSION_ORIGINAL,
+        proto="custom_call_api_version",
+    )
+    computations: tuple[Computation, ...] = attribute(Kind.COMPUTATION_LIST, default=(), text="called_computations")
+
+    @property
+    def has_side_effect(self) -> bool:
+        return self.custom_call_has_side_effect or any(c.has_side_effect for c in self.computations)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if not self.custom_call_target:
+            raise ShapeError("a custom call needs the name of its target")
+        result = need_declared(declared)
+        constraints = self.operand_layout_constraints
+        if constraints is not None and self.custom_call_target not in _LAYOUT_FREE:
+            if len(constraints) != len(operands):
+                raise ShapeError(f"{len(constraints)} operand_layout_constraints for {len(operands)} operands")
+            for number, (constraint, operand) in enumerate(zip(constraints, operands, strict=True)):
+                if not agree(constraint, operand):
+                    raise ShapeError(f"operand_layout_constraints say {constraint} for operand {number}, {operand}")
+                if any(leaf.is_array and leaf.layout is None for _, leaf in constraint.leaves()):
+                    raise ShapeError(f"operand_layout_constraints give no layout for operand {number}, {constraint}")
+        check_aliasing(self.output_to_operand_aliasing, operands, result)
+        return result.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        return context.custom_call(self.custom_call_target, *operands)
+
+
+# Their operand layouts are requests to the compiler, not facts about the operands.
+_LAYOUT_FREE = ("LayoutConstraint", "control_dep")
+
+
+@building
+def custom_call(
+    builder: Builder,
+    target_name: str,
+    args: Sequence[ArgumentLike],
+    shape: Shape,
+    opaque: str = "",
+    *,
+    has_side_effect: bool = False,
+    output_operand_aliasing: Sequence[OutputOperandAliasing] = (),
+    literal: Literal | None = None,
+    operand_shapes_with_layout: Sequence[Shape] | None = None,
+    computation: ComputationLike | None = None,
+    schedule: CustomCallSchedule | str = CustomCallSchedule.SCHEDULE_NONE,
+    api_version: CustomCallApiVersion | str = CustomCallApiVersion.API_VERSION_ORIGINAL,
+) -> XlaOp:
+    """Call a function that is registered under a name where the program runs.
+
+    target_name: the name. args: N operands of any type. shape: of the result.
+    opaque: text for the function. has_side_effect: whether the call must happen even if nobody uses its result.
+    operand_shapes_with_layout: the layouts in which the function wants its operands; ``shape`` has one then, too.
+    computation: what the function may call; it must exist already, a Python function has no shapes to be traced for.
+
+    Gives a value of ``shape``. Raises ShapeError. Source: Operation semantics, CustomCall.
+    """
+    operands = [as_argument(builder, a) for a in args]
+    if operand_shapes_with_layout is not None and any(s.is_array and s.layout is None for _, s in shape.leaves()):
+        raise ShapeError(f"with operand_shapes_with_layout the result needs a layout too, {shape} has none")
+    if computation is not None and getattr(computation, "computation", computation).__class__ is not Computation:
+        raise ArgumentError(f"{computation!r} is not a built computation", hint="give what XlaBuilder.build returns")
+    op = CustomCall(
+        custom_call_target=target_name,
+        custom_call_has_side_effect=has_side_effect,
+        output_to_operand_aliasing=tuple(output_operand_aliasing),
+        literal=literal,
+        operand_layout_constraints=None if operand_shapes_with_layout is None else tuple(operand_shapes_with_layout),
+        computations=() if computation is None else (builder.subcomputation(computation, []),),
+        schedule=CustomCallSchedule.of(schedule),
+        api_version=CustomCallApiVersion.of(api_version),
+    )
+    return builder.append(op, operands, shape, backend_config=opaque)

@@ -1,0 +1,423 @@
+"""Binary operations: arithmetic, logic, shifts; the comparisons of the page ``compare`` are offered here too.
+
+Source: seed document "Operation semantics", Element-wise binary arithmetic operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, cast
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import ShapeError
+from xlakit.ir.operation import Array, operation
+from xlakit.ops import complex_functions as of_complex
+from xlakit.ops.compare import (
+    compare,
+    eq,
+    eq_total_order,
+    ge,
+    ge_total_order,
+    gt,
+    gt_total_order,
+    le,
+    le_total_order,
+    lt,
+    lt_total_order,
+    ne,
+    ne_total_order,
+)
+from xlakit.ops.elementwise import (
+    ANY,
+    FLOATING,
+    FLOATING_OR_COMPLEX,
+    INTEGRAL,
+    NUMERIC,
+    ORDERED,
+    PRED_OR_INTEGRAL,
+    REAL_NUMERIC,
+    Binary,
+    Types,
+    emit_binary,
+)
+from xlakit.ops.handle import OperandLike, XlaOp, building
+from xlakit.ops.numerics import (
+    element_type,
+    exactly,
+    greater,
+    lesser,
+    of_doubles,
+    of_integers,
+    of_wider_complex,
+    to_bits,
+    to_integer,
+    to_signed,
+    wrap,
+)
+
+__all__ = [
+    "add",
+    "and_",
+    "atan",
+    "atan2",
+    "compare",
+    "complex",
+    "div",
+    "eq",
+    "eq_total_order",
+    "ge",
+    "ge_total_order",
+    "gt",
+    "gt_total_order",
+    "le",
+    "le_total_order",
+    "logical_and",
+    "logical_or",
+    "lt",
+    "lt_total_order",
+    "max",
+    "min",
+    "mul",
+    "mulhi",
+    "ne",
+    "ne_total_order",
+    "or_",
+    "pow",
+    "rem",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sub",
+    "xor",
+]
+
+Function = Callable[[Array, Array], Array]
+
+
+class Arithmetic(Binary):
+    """An operation that is told by a function for each kind of number that it takes."""
+
+    __slots__ = ()
+
+    pred: ClassVar[Function | None]
+    integer: ClassVar[Function | None]
+    real: ClassVar[Function | None]
+    complex: ClassVar[Function | None]
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        kind = element_type(lhs)
+        if kind is PrimitiveType.PRED:
+            return _known(self.pred)(lhs, rhs)
+        if kind.is_complex:
+            return _known(self.complex)(lhs, rhs)
+        if kind.is_floating:
+            return _known(self.real)(lhs, rhs)
+        return of_integers(_known(self.integer))(lhs, rhs)
+
+
+def _known(function: Function | None) -> Function:
+    if function is None:
+        raise ShapeError("the operation is not defined for this element type")
+    return function
+
+
+class BinaryFunction(Protocol):
+    """What a person calls: a function of two arrays' elements."""
+
+    def __call__(self, lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
+        """Add the operation, and the broadcasts that it needs, to the operands' builder."""
+        ...
+
+
+def _function(made: type[Binary], name: str, meaning: str) -> BinaryFunction:
+    def function(lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
+        return emit_binary(made(), lhs, rhs, broadcast_dimensions)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{meaning}, for every pair of elements.
+
+    lhs, rhs: arrays of one {made.takes.words} element type; a number takes the type of the other operand.
+    broadcast_dimensions: for operands of different ranks, which dimension of the higher-rank one each dimension of
+        the other matches.
+
+    Gives an array of the dimensions that both are broadcast to. Raises ShapeError.
+    Source: Operation semantics, Element-wise binary arithmetic operations.
+    """
+    return building(function)
+
+
+def _arithmetic(
+    opcode: str,
+    name: str,
+    meaning: str,
+    takes: Types,
+    *,
+    pred: Function | None = None,
+    integer: Function | None = None,
+    real: Function | None = None,
+    complex: Function | None = None,
+    documents: Sequence[str] = (),
+) -> BinaryFunction:
+    """Declare an operation, and give the function that a person calls."""
+    functions = {"pred": pred, "integer": integer, "real": real, "complex": complex}
+    members = {"__doc__": f"{meaning}.", "takes": takes} | {
+        key: None if function is None else staticmethod(function) for key, function in functions.items()
+    }
+    base = cast("type[Arithmetic]", type(name.strip("_").capitalize(), (Arithmetic,), members))
+    return _function(operation(opcode, arity=2, pointwise=True, documents=documents)(base), name, meaning)
+
+
+# -- how numbers do it ---------------------------------------------------------------------------
+
+
+def _divide_integers(lhs: Array, rhs: Array) -> Array:
+    """Towards zero; x / 0 is all ones, and the least integer divided by -1 is itself."""
+    zero = rhs == 0
+    safe = np.where(zero, rhs.dtype.type(1), rhs)
+    # What is left is a multiple of the divisor, so that floor_divide has nothing to round.
+    quotient = np.floor_divide(lhs - np.fmod(lhs, safe), safe)
+    return np.where(zero, np.invert(rhs.dtype.type(0)), quotient)
+
+
+def _remainder_of_integers(lhs: Array, rhs: Array) -> Array:
+    """With the sign of the dividend; x % 0 is x."""
+    zero = rhs == 0
+    return np.where(zero, lhs, np.fmod(lhs, np.where(zero, rhs.dtype.type(1), rhs)))
+
+
+def _power_of_integers(base: Array, exponent: Array) -> Array:
+    """By squaring, wrapping; a negative power is 0, except of 1 and -1."""
+    one = base.dtype.type(1)
+    negative = exponent < 0
+    # Modulo 2: all that matters where the base is 1 or -1.
+    rest = np.where(negative, exponent & one, exponent)
+    base = np.where(negative & (base != one) & (base != np.invert(one - one)), base.dtype.type(0), base)
+    rest = np.where(negative & (base == 0), one, rest)
+    result = np.ones(np.broadcast_shapes(base.shape, rest.shape), dtype=base.dtype)
+    while np.any(rest):
+        result = np.where(rest & one, result * base, result)
+        base = base * base
+        rest = rest >> one
+    return result
+
+
+# -- arithmetic and logic ------------------------------------------------------------------------
+
+add = _arithmetic(
+    "add",
+    "add",
+    "lhs + rhs; or of PRED",
+    ANY,
+    pred=np.logical_or,
+    integer=np.add,
+    real=exactly(np.add),
+    complex=np.add,
+    documents=["Add"],
+)
+sub = _arithmetic(
+    "subtract",
+    "sub",
+    "lhs - rhs",
+    NUMERIC,
+    integer=np.subtract,
+    real=exactly(np.subtract),
+    complex=np.subtract,
+    documents=["Sub"],
+)
+mul = _arithmetic(
+    "multiply",
+    "mul",
+    "lhs * rhs; and of PRED",
+    ANY,
+    pred=np.logical_and,
+    integer=np.multiply,
+    real=exactly(np.multiply),
+    complex=of_wider_complex(of_complex.multiply),
+    documents=["Mul"],
+)
+div = _arithmetic(
+    "divide",
+    "div",
+    "lhs / rhs, for integers towards zero, x / 0 being -1 (all ones)",
+    NUMERIC,
+    integer=_divide_integers,
+    real=exactly(np.divide),
+    complex=of_wider_complex(of_complex.divide),
+    documents=["Div"],
+)
+rem = _arithmetic(
+    "remainder",
+    "rem",
+    "The remainder of lhs / rhs with the sign of lhs, for integers x % 0 being x",
+    REAL_NUMERIC,
+    integer=_remainder_of_integers,
+    real=exactly(np.fmod),
+    documents=["Rem"],
+)
+max = _arithmetic(
+    "maximum",
+    "max",
+    "The greater of lhs and rhs, NaN if either is",
+    ORDERED,
+    pred=greater,
+    integer=greater,
+    real=greater,
+    documents=["Max"],
+)
+min = _arithmetic(
+    "minimum",
+    "min",
+    "The lesser of lhs and rhs, NaN if either is",
+    ORDERED,
+    pred=lesser,
+    integer=lesser,
+    real=lesser,
+    documents=["Min"],
+)
+pow = _arithmetic(
+    "power",
+    "pow",
+    "lhs to the power of rhs, 1 wherever lhs is 1 or rhs is 0",
+    NUMERIC,
+    integer=_power_of_integers,
+    real=of_doubles(np.power),
+    complex=of_wider_complex(of_complex.power),
+)
+atan2 = _arithmetic(
+    "atan2",
+    "atan2",
+    "The angle of the point (rhs, lhs)",
+    FLOATING_OR_COMPLEX,
+    real=of_doubles(np.arctan2),
+    complex=of_wider_complex(of_complex.atan2),
+)
+and_ = _arithmetic(
+    "and",
+    "and_",
+    "lhs and rhs, bit by bit",
+    PRED_OR_INTEGRAL,
+    pred=np.logical_and,
+    integer=np.bitwise_and,
+    documents=["LogicalAnd"],
+)
+or_ = _arithmetic(
+    "or",
+    "or_",
+    "lhs or rhs, bit by bit",
+    PRED_OR_INTEGRAL,
+    pred=np.logical_or,
+    integer=np.bitwise_or,
+    documents=["LogicalOr"],
+)
+xor = _arithmetic(
+    "xor",
+    "xor",
+    "lhs or rhs but not both, bit by bit",
+    PRED_OR_INTEGRAL,
+    pred=np.logical_xor,
+    integer=np.bitwise_xor,
+)
+logical_and, logical_or = and_, or_
+
+
+# -- what needs the width of its type ------------------------------------------------------------
+
+
+def _shift_count(count: Array) -> tuple[Array, Array]:
+    """Shift counts that are safe to use, and which of them were out of range: negative, or at least the width."""
+    bits = to_bits(count)
+    over = bits >= np.uint64(element_type(count).bit_width)
+    return np.where(over, np.uint64(0), bits), over
+
+
+@operation("shift-left", arity=2, pointwise=True)
+class ShiftLeft(Binary):
+    """lhs shifted left; 0 where rhs is negative or not less than the width."""
+
+    takes = INTEGRAL
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        count, over = _shift_count(rhs)
+        return wrap(np.where(over, np.uint64(0), to_bits(lhs) << count), lhs.dtype)
+
+
+@operation("shift-right-logical", arity=2, pointwise=True)
+class ShiftRightLogical(Binary):
+    """lhs shifted right, zeros coming in; 0 where rhs is negative or not less than the width."""
+
+    takes = INTEGRAL
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        count, over = _shift_count(rhs)
+        return wrap(np.where(over, np.uint64(0), to_bits(lhs) >> count), lhs.dtype)
+
+
+@operation("shift-right-arithmetic", arity=2, pointwise=True)
+class ShiftRightArithmetic(Binary):
+    """lhs shifted right, its sign bit coming in; nothing but the sign where rhs is negative or too great."""
+
+    takes = INTEGRAL
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        count, over = _shift_count(rhs)
+        return wrap(to_signed(lhs) >> np.where(over, 63, count.view(np.int64)), lhs.dtype)
+
+
+@operation("mulhi", arity=2, pointwise=True)
+class Mulhi(Binary):
+    """The upper half of the product in twice the width."""
+
+    takes = INTEGRAL
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        kind = element_type(lhs)
+        if kind.bit_width < 64:
+            return wrap((to_integer(lhs) * to_integer(rhs)) >> np.int64(kind.bit_width), lhs.dtype)
+        half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+        a, b = to_bits(lhs), to_bits(rhs)
+        a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
+        middle = a_high * b_low + ((a_low * b_low) >> half)
+        carried = a_low * b_high + (middle & low)
+        high = a_high * b_high + (middle >> half) + (carried >> half)
+        if kind.is_signed:
+            # A negative factor was taken as 2^64 more than it is.
+            high -= np.where(lhs < 0, b, np.uint64(0)) + np.where(rhs < 0, a, np.uint64(0))
+        return high.view(lhs.dtype)
+
+
+@operation("complex", arity=2, pointwise=True)
+class Complex(Binary):
+    """The complex number of a real and an imaginary part."""
+
+    takes = FLOATING
+
+    def result_type(self, operands: PrimitiveType) -> PrimitiveType:
+        found = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}.get(operands)
+        if found is None:
+            raise ShapeError(f"complex numbers have parts of f32 or f64, not {operands.hlo_name}")
+        return found
+
+    def value(self, lhs: Array, rhs: Array) -> Array:
+        return of_complex.compose(lhs, rhs)
+
+
+shift_left = _function(ShiftLeft, "shift_left", "lhs shifted left by rhs bits, 0 where rhs is out of range")
+shift_right_logical = _function(
+    ShiftRightLogical, "shift_right_logical", "lhs shifted right by rhs bits, 0 where rhs is out of range"
+)
+shift_right_arithmetic = _function(
+    ShiftRightArithmetic, "shift_right_arithmetic", "lhs shifted right by rhs bits, the sign bit coming in"
+)
+mulhi = _function(Mulhi, "mulhi", "The upper half of lhs * rhs in twice the width")
+complex = _function(Complex, "complex", "The complex number lhs + i rhs of f32 or f64 parts")
+
+
+@building
+def atan(operand: XlaOp) -> XlaOp:
+    """The angle whose tangent is x, for floats or complex numbers; HLO has it as atan2(x, 1).
+
+    Source: Atan of XLA's client library.
+    """
+    return atan2(operand, 1)
