@@ -8,7 +8,10 @@ from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.instruction import HloModule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xlakit.interpreter.executable import InterpreterExecutable
+    from xlakit.interpreter.world import World
 
 
 class BuildsModule(Protocol):
@@ -29,6 +32,8 @@ def compile(
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     seed: int = 0,
+    custom_calls: Mapping[str, object] | None = None,
+    world: World | None = None,
 ) -> InterpreterExecutable:
     """An executable of a module or an XlaComputation.
 
@@ -36,6 +41,8 @@ def compile(
     backend: ``"interpreter"``, the reference, is the one that there is.
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions.
+    custom_calls: functions for custom calls, by name: Python's, or ctypes' C functions.
+    world: the feeds and channels that several executables share; by default each has its own.
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks.
@@ -52,4 +59,11 @@ def compile(
         raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
     from xlakit.interpreter.executable import compile_module
 
-    return compile_module(module, num_replicas=num_replicas, num_partitions=num_partitions, seed=seed)
+    return compile_module(
+        module,
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        seed=seed,
+        custom_calls=custom_calls,
+        world=world,
+    )

@@ -3,6 +3,8 @@
 ``import xlakit as xla`` gives all of them as ``xla.<name>``.
 """
 
+# pyright: reportUnusedImport=false
+
 from xlakit.api import compile
 from xlakit.builder import XlaBuilder, XlaComputation
 from xlakit.data.layout import Layout, SplitConfig, Tile
@@ -30,8 +32,55 @@ from xlakit.errors import (
     VerificationError,
     XlakitError,
 )
+from xlakit.interpreter.custom_calls import register_c_custom_call, register_custom_call
+from xlakit.interpreter.executable import run_together
+from xlakit.interpreter.world import World
 from xlakit.ir.attributes import OpMetadata, ReplicaGroups, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.asynchronous import async_done, async_start, async_update, copy_done, copy_start
+from xlakit.ops.batch_norm import batch_norm_grad, batch_norm_inference, batch_norm_training
+from xlakit.ops.collective_moves import (
+    all_to_all,
+    all_to_all_tuple,
+    collective_permute,
+    collective_permute_in_place,
+    ragged_all_to_all,
+)
+from xlakit.ops.collectives import (
+    all_gather,
+    all_reduce,
+    collective_broadcast,
+    collective_reduce,
+    cross_replica_sum,
+    partition_id,
+    reduce_scatter,
+    replica_id,
+)
+from xlakit.ops.compare import (
+    compare,
+    eq,
+    eq_total_order,
+    ge,
+    ge_total_order,
+    gt,
+    gt_total_order,
+    le,
+    le_total_order,
+    lt,
+    lt_total_order,
+    ne,
+    ne_total_order,
+)
+from xlakit.ops.control import call, composite_call, conditional, fusion, scan, while_
+from xlakit.ops.convert import convert_element_type
+from xlakit.ops.convolution import (
+    conv,
+    conv_general,
+    conv_general_dilated,
+    conv_with_general_dimensions,
+    conv_with_general_padding,
+)
+from xlakit.ops.custom_call import custom_call
 from xlakit.ops.data import (
     add_dependency,
     after_all,
@@ -44,8 +93,120 @@ from xlakit.ops.data import (
     parameter,
     tuple_,
 )
+from xlakit.ops.dot import dot, dot_general, ragged_dot, scaled_dot
+from xlakit.ops.dynamic import (
+    dynamic_reshape,
+    dynamic_slice,
+    dynamic_update_slice,
+    get_dimension_size,
+    remove_dynamic_dimension,
+    set_dimension_size,
+)
+from xlakit.ops.elementary import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atanh,
+    cbrt,
+    cos,
+    cosh,
+    erf,
+    exp,
+    expm1,
+    log,
+    log1p,
+    logistic,
+    rsqrt,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+)
+from xlakit.ops.elementwise_binary import (
+    add,
+    and_,
+    atan,
+    atan2,
+    complex,
+    div,
+    logical_and,
+    logical_or,
+    max,
+    min,
+    mul,
+    mulhi,
+    or_,
+    pow,
+    rem,
+    shift_left,
+    shift_right_arithmetic,
+    shift_right_logical,
+    sub,
+    xor,
+)
+from xlakit.ops.elementwise_unary import (
+    abs,
+    ceil,
+    clz,
+    conj,
+    floor,
+    imag,
+    is_finite,
+    logical_not,
+    neg,
+    not_,
+    population_count,
+    real,
+    round,
+    round_nearest_even,
+    sign,
+)
+from xlakit.ops.fft import fft
+from xlakit.ops.gather import gather
 from xlakit.ops.handle import XlaOp
-from xlakit.ops.reduction import map, reduce
+from xlakit.ops.linear_algebra import cholesky, triangular_solve
+from xlakit.ops.movement import (
+    broadcast,
+    broadcast_in_dim,
+    collapse,
+    concat_in_dim,
+    concatenate,
+    pad,
+    pad_in_dim,
+    reshape,
+    rev,
+    slice,
+    slice_in_dim,
+    transpose,
+)
+from xlakit.ops.random import rng_bit_generator, rng_get_and_update_state, rng_normal, rng_uniform
+from xlakit.ops.reduction import map, reduce, reduce_all
+from xlakit.ops.scatter import scatter
+from xlakit.ops.select import clamp, select
+from xlakit.ops.shuffle import shuffle_permute, shuffle_rotate
+from xlakit.ops.sort import sort, top_k
+from xlakit.ops.transfer import (
+    domain,
+    infeed,
+    infeed_with_token,
+    outfeed,
+    outfeed_with_token,
+    recv,
+    recv_from_host,
+    recv_with_token,
+    send,
+    send_to_host,
+    send_with_token,
+)
+from xlakit.ops.windows import (
+    make_padding,
+    reduce_window,
+    reduce_window_with_general_padding,
+    select_and_scatter,
+    select_and_scatter_with_general_padding,
+)
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

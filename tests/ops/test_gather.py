@@ -6,6 +6,7 @@ import pytest
 from array_programs import infer, refused, run, same, shape
 
 import xlakit as xla
+from xlakit.ops.gather import GatherDimensionNumbers
 
 TEN = np.arange(10, dtype=np.float32)
 THREES = {"offset_dims": [1], "start_index_map": [0], "index_vector_dim": 1, "slice_sizes": [3]}
@@ -25,7 +26,7 @@ THREES = {"offset_dims": [1], "start_index_map": [0], "index_vector_dim": 1, "sl
     ],
 )
 def test_slices_are_moved_inside_for_every_index_type(kind, starts, clamped):
-    result = run(lambda o, i: xla.gather(o, i, **THREES), TEN, np.array(starts).astype(kind))
+    result = run(lambda o, i: xla.gather(o, i, **THREES), TEN, np.array(starts, dtype=kind))
     same(result, np.stack([TEN[s : s + 3] for s in clamped]))
 
 
@@ -80,7 +81,7 @@ def test_no_indices_slices_of_nothing_and_scalars():
 
 
 def test_the_operand_is_not_changed_and_dimension_numbers_may_come_at_once():
-    numbers = xla.GatherDimensionNumbers(
+    numbers = GatherDimensionNumbers(
         offset_dims=(1,), collapsed_slice_dims=(), start_index_map=(0,), index_vector_dim=1
     )
     result = run(lambda o, i: xla.gather(o, i, numbers, (2,)), TEN, np.array([8, 1], np.int32))
@@ -117,7 +118,7 @@ ROWS = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0],
             "names index_vector_dim",
             {"operand_batching_dims": [0], "start_indices_batching_dims": [1], "collapsed_slice_dims": []},
         ),
-        ("repeats", {"operand_batching_dims": [0], "start_indices_batching_dims": [0]}),
+        ("repeats", {"operand_batching_dims": [0], "start_indices_batching_dims": [0], "offset_dims": []}),
     ],
 )
 def test_rules(words, change):

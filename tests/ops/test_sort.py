@@ -6,6 +6,7 @@ import pytest
 from array_programs import infer, refused, run, same, shape
 
 import xlakit as xla
+from xlakit.builder.xla_builder import trace
 
 ODD = np.array([3, np.nan, 1, -np.nan, 0.0, -0.0, np.inf, np.nan, -1, -np.inf], np.float32)
 IN_ORDER = np.array([-np.nan, -np.inf, -1, -0.0, 0.0, 1, 3, np.inf, np.nan, np.nan], np.float32)
@@ -91,7 +92,7 @@ def test_rules_of_sort():
     refused("out of range", lambda a: xla.sort(a, dimension=2), matrix)
     refused("scalar", xla.sort, shape(xla.F32))
     refused("must give pred", lambda a: xla.sort(a, xla.add), vector)
-    comparator = xla.trace(xla.lt, [shape(xla.S32), shape(xla.S32)])
+    comparator = trace(xla.lt, [shape(xla.S32), shape(xla.S32)])
     refused("not a f32 scalar", lambda a: xla.sort(a, comparator), vector)
     refused("4 are needed", lambda a, b: xla.sort([a, b], comparator), vector, vector)
 

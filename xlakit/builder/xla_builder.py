@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any, cast
 
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
-from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Parameter, parameter, tuple_
 from xlakit.ops.handle import ComputationLike, XlaOp, as_op, caller_location
@@ -43,7 +44,7 @@ class XlaComputation:
         """The module whose entry this computation is."""
         return HloModule(
             self.name,
-            self.computation,
+            _named_apart(self.computation),
             replica_count=replica_count,
             num_partitions=num_partitions,
             input_output_alias=self._aliases,
@@ -245,6 +246,30 @@ _NOT_CONSTANT = frozenset(
     {"parameter", "rng", "rng-get-and-update-state", "replica-id", "partition-id", "infeed", "recv", "custom-call"}
     | {"all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
 )
+
+
+def _named_apart(entry: Computation) -> Computation:
+    """The same computation, where all computations that it calls have different names."""
+    taken = {entry.name}
+    made: dict[Computation, Computation] = {}
+    for computation in computations_callees_first([entry]):
+        calls_changed = any(made[c] is not c for i in computation.instructions for c in i.op.called_computations)
+        new = computation
+        if calls_changed:
+            new = computation.rebuild(lambda i, operands: i.replace(op=_calling(i, made), operands=operands))
+        if computation is not entry:
+            names = chain([computation.name], (f"{computation.name}.{n}" for n in count(1)))
+            name = next(n for n in names if n not in taken)
+            taken.add(name)
+            if name != computation.name:
+                new = Computation(name, new.instructions, new.root, new.execution_thread)
+        made[computation] = new
+    return made[entry]
+
+
+def _calling(instruction: Instruction, made: Mapping[Computation, Computation]) -> Op:
+    op = instruction.op
+    return op.map_computations(lambda c: made[c]) if op.called_computations else op
 
 
 def trace(function: Callable[..., Any], parameters: Sequence[Shape], name: str = "") -> XlaComputation:

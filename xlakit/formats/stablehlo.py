@@ -15,7 +15,7 @@ from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = b"ML\xefR"
 
-_ERROR = re.compile(r"^(?:-|<unknown>|loc\(.*?\)):(\d+):(\d+): error: (.*)$", re.MULTILINE)
+_ERROR = re.compile(r"(?:-|<unknown>):(\d+):(\d+): error: (.*)")
 _COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
 
 
@@ -33,12 +33,10 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
             raise FormatError(f"neither MLIR text nor MLIR bytecode: {error}", location=Location(name, 1)) from None
     try:
         computation = mlir.mlir_module_to_xla_computation(program, use_tuple_args=False, return_tuple=False)
-        module = read_module(computation.as_serialized_hlo_module_proto())
+        counts = _text_counts(program) if isinstance(program, str) else _bytecode_counts(program)
     except (RuntimeError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
         raise _as_format_error(error, name) from None
-    counts = _text_counts(program) if isinstance(program, str) else _bytecode_counts(program)
+    module = read_module(computation.as_serialized_hlo_module_proto())
     return module.replace(
         replica_count=counts.get("replicas", module.replica_count),
         num_partitions=counts.get("partitions", module.num_partitions),
@@ -81,9 +79,10 @@ def _bytecode_counts(program: bytes) -> dict[str, int]:
     stablehlo.register_dialect(context)
     sdy.register_dialect(context)
     try:
-        attributes: Any = ir.Module.parse(program, context).operation.attributes
+        module: Any = ir.Module.parse(program, context)
     except ir.MLIRError:
-        # A dialect that only the conversion knows. Such a module is for one device unless a caller says otherwise.
-        return {}
+        # Portable artifacts are in a dialect of their own.
+        module = stablehlo.deserialize_portable_artifact(context, program)
+    attributes: Any = module.operation.attributes
     names = {kind: f"mhlo.num_{kind}" for kind in ("replicas", "partitions")}
     return {kind: int(attributes[name].value) for kind, name in names.items() if name in attributes}

@@ -6,7 +6,7 @@ been there, so that a collective in a loop meets itself only in the same iterati
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,14 @@ from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import Message, Wait, World
 from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Value
+from xlakit.ir.operation import Array, Value
 from xlakit.ops.calling import zero_value
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
+
+# Where XLA's CPU backend begins.
+_FIRST_RNG_STATE = 0x7012395
 
 
 class Program:
@@ -35,6 +38,8 @@ class Program:
         self.num_partitions = num_partitions
         self.custom_calls = custom_calls
         self._plans: dict[Computation, Plan] = {}
+        # The random state of each device, which moves on from one execution to the next.
+        self.rng_states: defaultdict[int, int] = defaultdict(lambda: _FIRST_RNG_STATE)
 
     def plan(self, computation: Computation) -> Plan:
         """The plan of a computation, made when it is first needed."""
@@ -104,6 +109,12 @@ class Device:
 
     def __str__(self) -> str:
         return _name(self.program, self.index)
+
+    def advance_rng_state(self, delta: int) -> Array:
+        """The 128-bit random state, low half first; then ``delta`` is added to it."""
+        state = self.program.rng_states[self.index]
+        self.program.rng_states[self.index] = (state + delta) % 2**128
+        return np.array([state % 2**64, state >> 64], dtype=np.uint64)
 
     # -- collectives -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,11 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.world import Device
+    from xlakit.interpreter.device import Device
     from xlakit.ir.attributes import ReplicaGroups
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One instruction: which slots hold its operands, and which are not needed after it."""
 
     instruction: Instruction
@@ -71,7 +70,7 @@ def make_plan(computation: Computation) -> Plan:
         )
         for slot, instruction in enumerate(order)
     )
-    return Plan(steps, root, all(i.op.pointwise or i.opcode == "parameter" for i in order))
+    return Plan(steps, root, all(i.op.is_pointwise for i in order))
 
 
 class Context:
@@ -101,12 +100,12 @@ class Context:
     @property
     def num_replicas(self) -> int:
         """How many replicas run the program."""
-        return self.device.world.num_replicas
+        return self.device.program.num_replicas
 
     @property
     def num_partitions(self) -> int:
         """How many partitions run the program."""
-        return self.device.world.num_partitions
+        return self.device.program.num_partitions
 
     @property
     def rng(self) -> np.random.Generator:
@@ -124,7 +123,7 @@ class Context:
     def apply(self, computation: Computation, *arrays: Array) -> tuple[Array, ...]:
         """Run a computation on scalars for every element of arrays that broadcast against each other."""
         dimensions = np.broadcast_shapes(*(a.shape for a in arrays))
-        plan = self.device.world.plan(computation)
+        plan = self.device.program.plan(computation)
         if plan.is_pointwise:
             result = run_plan(self.device, plan, arrays)
             leaves: Sequence[Array] = result if isinstance(result, tuple) else (result,)  # pyright: ignore
@@ -145,16 +144,21 @@ class Context:
         return outputs
 
     def exchange(
-        self, groups: ReplicaGroups, payload: Value, *, has_channel: bool = False, use_global_device_ids: bool = False
+        self,
+        groups: ReplicaGroups,
+        payload: Value,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
         """Meet the other members of this device's group."""
-        return self.device.exchange(
-            self.instruction, groups, payload, has_channel=has_channel, use_global_device_ids=use_global_device_ids
-        )
+        return self.device.exchange(self.instruction, groups, payload, channel_id, use_global_device_ids)
 
-    def permute(self, pairs: Sequence[tuple[int, int]], payload: Value, *, has_channel: bool = False) -> Value | None:
-        """Send a value along source-target pairs; what arrived, or None."""
-        return self.device.permute(self.instruction, pairs, payload, has_channel=has_channel)
+    def permute(
+        self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
+    ) -> dict[int, Value]:
+        """Send values along source-target pairs; what arrived, by the number of its pair."""
+        return self.device.permute(self.instruction, pairs, payloads, channel_id)
 
     def infeed(self, shape: Shape) -> Value:
         """The next value of this device's infeed queue."""
@@ -162,46 +166,52 @@ class Context:
 
     def outfeed(self, value: Value) -> None:
         """Append to this device's outfeed queue."""
-        self.device.outfeed(self.instruction, value)
+        self.device.outfeed(value)
 
-    def send(self, channel_id: int, value: Value, *, is_host_transfer: bool) -> None:
+    def send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> None:
         """Put a value into a channel."""
         self.device.send(self.instruction, channel_id, value, is_host_transfer=is_host_transfer)
 
-    def recv(self, channel_id: int, *, is_host_transfer: bool) -> Value:
-        """Take a value out of a channel, waiting for it."""
-        return self.device.recv(self.instruction, channel_id, is_host_transfer=is_host_transfer)
+    def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
+        """Ask for the next value of a channel; the number of the request."""
+        return self.device.start_recv(self.instruction, channel_id, shape, is_host_transfer=is_host_transfer)
 
-    def custom_call(self, target: str) -> Callable[..., Value]:
-        """The Python function registered under a name."""
-        return self.device.world.custom_call(target)
+    def finish_recv(self, request: int) -> Value:
+        """Wait for the value of a request."""
+        return self.device.finish_recv(request)
+
+    def custom_call(self, target: str, *operands: Value) -> Value:
+        """The result of the function registered under a name."""
+        return self.device.program.custom_calls.call(self, target, operands)
 
 
 def run(device: Device, computation: Computation, arguments: Sequence[Value]) -> Value:
-    """The result of a computation on a device."""
-    return run_plan(device, device.world.plan(computation), arguments)
+    """The result of a computation on a device; raises Stopped where another device has failed."""
+    device.run.check()
+    return run_plan(device, device.program.plan(computation), arguments)
 
 
 def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
     """The result of a plan; an error says which instruction it came from."""
     values: list[Any] = [None] * len(plan.steps)
     context = Context(device, plan.steps[plan.root].instruction)
-    step = plan.steps[0]
+    slot = 0
     try:
-        for slot, step in enumerate(plan.steps):
-            if step.parameter >= 0:
-                values[slot] = arguments[step.parameter]
+        for slot, (instruction, evaluate, operands, release, parameter) in enumerate(plan.steps):
+            if parameter >= 0:
+                values[slot] = arguments[parameter]
                 continue
-            context.instruction = step.instruction
-            values[slot] = step.evaluate(context, *[values[i] for i in step.operands])
-            for dead in step.release:
+            context.instruction = instruction
+            values[slot] = evaluate(context, *[values[i] for i in operands])
+            for dead in release:
                 values[dead] = None
     except XlakitError as error:
-        raise _placed(error, step.instruction) from error.__cause__
+        raise _placed(error, plan.steps[slot].instruction) from error.__cause__
     except MemoryError:
-        raise _placed(ResourceError("not enough memory for the result"), step.instruction) from None
+        raise _placed(ResourceError("not enough memory for the result"), plan.steps[slot].instruction) from None
     except RecursionError:
-        raise _placed(ExecutionError("computations call each other too deeply"), step.instruction) from None
+        rule = "computations call each other too deeply"
+        raise _placed(ExecutionError(rule), plan.steps[slot].instruction) from None
     return values[plan.root]
 
 

@@ -177,14 +177,14 @@ class World:
     def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Any:
         """The next value of a device's infeed; waits for it."""
         queue = self._queues.infeed[device.index]
-        return self._receive(queue, Wait(device, instruction, lambda: f"an infeed of {shape}", lambda: bool(queue), True))
+        return self._receive(
+            queue, Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: bool(queue), True)
+        )
 
     def next_from_host(self, device: Device, instruction: Instruction, channel_id: int) -> Any:
         """The next value that the host sends on a channel; waits for it."""
         queue = self._queues.from_host[device.index, channel_id]
-        wait = Wait(
-            device, instruction, lambda: f"the host to send on channel {channel_id}", lambda: bool(queue), True
-        )
+        wait = Wait(device, instruction, lambda: f"the host to send on channel {channel_id}", lambda: bool(queue), True)
         return self._receive(queue, wait)
 
     def _receive(self, queue: deque[Any], wait: Wait) -> Any:

@@ -13,6 +13,7 @@ from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
+from xlakit.ops.numerics import from_double, to_double
 
 
 class _BatchNorm(Op):
@@ -44,7 +45,7 @@ class _BatchNorm(Op):
         """A number for each feature in double precision, to broadcast against the operand."""
         shape = [1] * rank
         shape[self.feature_index] = -1
-        return feature.astype(np.float64).reshape(shape)
+        return to_double(feature).reshape(shape)
 
     def _others(self, rank: int) -> tuple[int, ...]:
         return tuple(d for d in range(rank) if d != self.feature_index)
@@ -69,7 +70,7 @@ class BatchNormTraining(_BatchNorm):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         operand: Array = operands[0]
-        x = operand.astype(np.float64)
+        x = to_double(operand)
         scale, offset = (self._column(o, x.ndim) for o in operands[1:])
         others = self._others(x.ndim)
         with np.errstate(all="ignore"):
@@ -77,7 +78,7 @@ class BatchNormTraining(_BatchNorm):
             mean = x.sum(axis=others, keepdims=True) / count
             variance = np.square(x - mean).sum(axis=others, keepdims=True) / count
             result = scale * (x - mean) / np.sqrt(variance + self._epsilon) + offset
-            return tuple(v.astype(operand.dtype) for v in (result, mean.reshape(-1), variance.reshape(-1)))
+            return tuple(from_double(v, operand.dtype) for v in (result, mean.reshape(-1), variance.reshape(-1)))
 
 
 @operation("batch-norm-inference", arity=5, documents=("BatchNormInference",))
@@ -94,11 +95,11 @@ class BatchNormInference(_BatchNorm):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         operand: Array = operands[0]
-        x = operand.astype(np.float64)
+        x = to_double(operand)
         scale, offset, mean, variance = (self._column(o, x.ndim) for o in operands[1:])
         with np.errstate(all="ignore"):
             result = scale * (x - mean) / np.sqrt(variance + self._epsilon) + offset
-            return result.astype(operand.dtype)
+            return from_double(result, operand.dtype)
 
 
 @operation("batch-norm-grad", arity=5, documents=("BatchNormGrad",))
@@ -122,7 +123,7 @@ class BatchNormGrad(_BatchNorm):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         operand: Array = operands[0]
-        x, grad = operand.astype(np.float64), operands[4].astype(np.float64)
+        x, grad = to_double(operand), to_double(operands[4])
         scale, mean, variance = (self._column(o, x.ndim) for o in operands[1:4])
         others = self._others(x.ndim)
         with np.errstate(all="ignore"):
@@ -135,7 +136,7 @@ class BatchNormGrad(_BatchNorm):
             grad_operand = scale / root * (grad - grad_offset / count - c * shifted)
             grad_scale = products / root
             results = (grad_operand, grad_scale.reshape(-1), grad_offset.reshape(-1))
-            return tuple(v.astype(operand.dtype) for v in results)
+            return tuple(from_double(v, operand.dtype) for v in results)
 
 
 @building

@@ -102,7 +102,10 @@ def all_to_all(
     from xlakit.ops.movement import reshape, transpose
 
     shape = operand.shape
-    split, concat = shape.dimension_number(split_dimension), shape.dimension_number(concat_dimension)
+    split, concat = split_dimension, concat_dimension
+    for dimension in (split, concat):
+        if not 0 <= dimension < shape.rank:
+            raise ShapeError(f"dimension {dimension} is out of range for {shape}")
     if split_count < 1 or shape.dimensions[split] % split_count:
         raise ShapeError(f"dimension {split} of {shape} does not divide by split_count {split_count}")
     groups = as_groups(replica_groups) if replica_groups else as_groups([range(split_count)])

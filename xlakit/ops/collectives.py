@@ -98,7 +98,7 @@ class AllGather(Collective):
 @building
 def all_gather(
     operand: OperandsLike,
-    all_gather_dimension: int,
+    all_gather_dim: int,
     shard_count: int,
     replica_groups: GroupsLike = (),
     channel_id: int | None = None,
@@ -107,7 +107,7 @@ def all_gather(
 ) -> XlaOp:
     """Concatenate across replicas.
 
-    operand: an array, or a tuple of arrays. all_gather_dimension: the dimension that grows ``shard_count`` times.
+    operand: an array, or a tuple of arrays. all_gather_dim: the dimension that grows ``shard_count`` times.
     shard_count: the size of each group. replica_groups: lists of ids in the order of concatenation; empty for all.
     channel_id: with ``use_global_device_ids`` it says what the ids are, see CollectiveOpGroupMode.
 
@@ -116,14 +116,14 @@ def all_gather(
     if shard_count < 1:
         raise ShapeError(f"shard_count {shard_count} must be at least 1")
     op = AllGather(
-        all_gather_dimension=all_gather_dimension,
+        all_gather_dimension=all_gather_dim,
         replica_groups=as_groups(replica_groups),
         channel_id=channel_id,
         use_global_device_ids=use_global_device_ids,
     )
 
     def grown(shape: Shape) -> Shape:
-        dimension = shape.dimension_number(all_gather_dimension)
+        dimension = shape.dimension_number(all_gather_dim)
         return _resized(shape, dimension, shape.dimensions[dimension] * shard_count)
 
     builder, operands, is_tuple = unpack(operand)
@@ -353,6 +353,29 @@ class CollectiveReduce(Collective):
         roots = _roots(data, self.has_dynamic_root, everybody)
         totals = reduce_everybody(context, self.to_apply, [arrays[: len(data)] for arrays in everybody])
         return bundle([t if root == place else np.zeros_like(t) for t, root in zip(totals, roots, strict=True)])
+
+
+@building
+def collective_reduce(
+    operand: OperandsLike,
+    computation: ComputationLike,
+    replica_groups: GroupsLike = (),
+    channel_id: int | None = None,
+    *,
+    use_global_device_ids: bool = False,
+) -> XlaOp:
+    """Combine an array, or each of several, across replicas, for the first replica of each group only.
+
+    computation: (T, T) -> T on scalars. Gives zeros on the other replicas. Raises ShapeError.
+    """
+    builder, operands, is_tuple = unpack(operand)
+    op = CollectiveReduce(
+        to_apply=builder.subcomputation(computation, scalar_shapes(operands[:1]) * 2),
+        replica_groups=as_groups(replica_groups),
+        channel_id=channel_id,
+        use_global_device_ids=use_global_device_ids,
+    )
+    return repack(builder, builder.append(op, operands), is_tuple, len(operands))
 
 
 # -- who am I --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def rsqrt(z: Array) -> Array:
 
 
 def sign(z: Array) -> Array:
-    """z / |z|, and 0 of 0."""
+    """The direction z / |z|, and 0 of 0."""
     size = np.abs(z)
     zero = size == 0
     size = np.where(zero, 1, size)
@@ -100,7 +100,7 @@ def _direction(z: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """a to the power of b; 1 wherever b is 0 or a is 1."""
+    """The power a^b, which is 1 wherever b is 0 or a is 1."""
     out = np.power(a, b)
     real_exponent = b.imag == 0
     out = _where((a == 0) & real_exponent & (b.real > 0), 0.0, 0.0, out)

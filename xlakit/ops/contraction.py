@@ -46,7 +46,7 @@ def contract(
         right.reshape(math.prod(batches), depth, math.prod(columns)),
         result,
     )
-    return product.reshape(*batches, *rows, *columns)
+    return product.reshape([*batches, *rows, *columns])
 
 
 def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:

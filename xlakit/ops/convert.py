@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlakit.data import index_util
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape
+from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops import numerics
@@ -102,25 +103,214 @@ class BitcastConvert(Op):
         return _bitcast_shape(operands[0], _declared_type(declared))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        return _bitcast(np.asarray(operands[0]), context.shape.element_type)
+        x = np.asarray(operands[0])
+        kind = context.shape.element_type
+        old, new = numerics.element_type(x).bit_width, kind.bit_width
+        sizes = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
+        return _from_memory(_to_memory(x, packed=True), kind, packed=True).reshape(sizes)
 
 
-def _bitcast(x: Array, kind: PrimitiveType) -> Array:
-    source = numerics.element_type(x)
-    old, new = source.bit_width, kind.bit_width
-    if old == new:
-        result = _from_storage(_storage(x).reshape(-1), kind)
-        return result.reshape(x.shape)
-    result = _unpack(_pack(_storage(x).reshape(-1), old), new)
-    sizes = (*x.shape, old // new) if old > new else x.shape[:-1]
-    return _from_storage(result, kind).reshape(sizes)
-
-
-def _storage(x: Array) -> Array:
-    """The elements as unsigned integers (complex numbers as bytes), their unused bits zero."""
-    x = np.ascontiguousarray(x).reshape(x.shape)
-    if x.dtype.itemsize > 8:
-        return x.reshape(*x.shape, 1).view(np.uint64)
-    bits = x.view(f"u{x.dtype.itemsize}")
+def _to_memory(x: Array, *, packed: bool) -> Array:
+    """The bytes of all elements in order; those narrower than a byte share bytes, lowest bits first, if ``packed``."""
+    raw = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
     width = numerics.element_type(x).bit_width
-    return bits & np.uint8((1 << width) - 1) if width < 8 else bits
+    if width >= 8 or not packed:
+        return raw.reshape(-1)
+    return np.packbits(np.unpackbits(raw, axis=1, bitorder="little")[:, :width], bitorder="little")
+
+
+def _from_memory(memory: Array, kind: PrimitiveType, *, packed: bool, count: int = -1) -> Array:
+    """The elements in bytes that :func:`_to_memory` gave; ``count`` of them where the last byte is not full."""
+    width = kind.bit_width
+    if width < 8:
+        bits = np.unpackbits(memory, bitorder="little").reshape(-1, width if packed else 8)[:, :width]
+        memory = np.packbits(bits, axis=1, bitorder="little").reshape(-1)[: count if count >= 0 else None]
+    return memory != 0 if kind is PrimitiveType.PRED else memory.view(kind.dtype)
+
+
+@building
+def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveType | object) -> XlaOp:
+    """Read the bits of an array as elements of another type.
+
+    operand: an array; where the new type is wider, its last dimension is the ratio of the widths, and goes.
+    new_element_type: a PrimitiveType, or what NumPy takes as a dtype; where it is narrower, the result has a new
+        last dimension of the ratio of the widths, lowest bits first.
+
+    Raises ShapeError. Source: Operation semantics, BitcastConvertType.
+    """
+    kind = _element_type(new_element_type)
+    return emit(BitcastConvert(), operand, shape=_bitcast_shape(operand.shape, kind))
+
+
+@operation("bitcast", arity=1)
+class Bitcast(Op):
+    """The memory of the operand, in its layout, read as another shape in that shape's layout."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        result, operand = need_declared(declared), operands[0]
+        check_array(operand)
+        check_array(result, "the result")
+        if UNBOUNDED not in (*operand.dimensions, *result.dimensions) and _bytes(operand) != _bytes(result):
+            raise ShapeError(f"{operand} takes {_bytes(operand)} bytes of memory and {result} {_bytes(result)}")
+        return result.without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        array, result = np.asarray(operands[0]), context.shape
+        shape = context.instruction.operands[0].shape
+        if array.shape != shape.dimensions:
+            raise UnsupportedError(f"the memory of an array of dynamic size {list(array.shape)} has no fixed layout")
+        memory = _to_memory(Literal(shape, array).to_linear(), packed=_is_packed(shape))
+        count = index_util.linear_size(result)
+        linear = _from_memory(memory, result.element_type, packed=_is_packed(result), count=count)
+        return Literal.from_linear(result, linear).array
+
+
+def _is_packed(shape: Shape) -> bool:
+    """Whether elements narrower than a byte share bytes: a layout says so by the width that it gives them."""
+    return 0 < shape.layout_or_default.element_size_in_bits < 8
+
+
+def _bytes(shape: Shape) -> int:
+    kind, count = shape.element_type, index_util.linear_size(shape)
+    return (count * kind.bit_width + 7) // 8 if _is_packed(shape) else count * kind.byte_width
+
+
+@building
+def bitcast(operand: XlaOp, shape: Shape) -> XlaOp:
+    """Read the memory of an array as another shape, of as many bytes, in that shape's layout.
+
+    Raises ShapeError. Source: XlaBuilder's use of HLO's bitcast.
+    """
+    return emit(Bitcast(), operand, shape=shape)
+
+
+# -- reduce-precision ----------------------------------------------------------------------------
+
+
+@operation("reduce-precision", arity=1, pointwise=True, documents=("ReducePrecision",))
+class ReducePrecision(Unary):
+    """Round to a format with fewer bits of exponent and mantissa, and come back."""
+
+    takes = FLOATING
+
+    exponent_bits: int = attribute(Kind.INT64)
+    mantissa_bits: int = attribute(Kind.INT64)
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if self.exponent_bits < 1:
+            raise ShapeError(
+                f"exponent_bits must be at least 1, is {self.exponent_bits}",
+                hint="with none, zero could not be told from infinity",
+            )
+        if self.mantissa_bits < 0:
+            raise ShapeError(f"mantissa_bits must not be negative, is {self.mantissa_bits}")
+        return Unary.result_shape(self, operands, declared)
+
+    def value(self, x: Array) -> Array:
+        kind = numerics.element_type(x)
+        if kind.bit_width >= 16:
+            return self._reduced(x, _MANTISSA_BITS[kind])
+        # XLA goes through f16, which has all that is narrower but for f8e8m0fnu's range.
+        via = PrimitiveType.BF16 if kind is PrimitiveType.F8E8M0FNU else PrimitiveType.F16
+        return numerics.convert(self._reduced(numerics.convert(x, via), _MANTISSA_BITS[via]), kind)
+
+    def _reduced(self, x: Array, mantissa: int) -> Array:
+        bits = numerics.raw_bits(x)
+        word, width = bits.dtype.type, 8 * x.dtype.itemsize
+        exponent = width - 1 - mantissa
+        sign = bits & word(1 << (width - 1))
+        size = bits ^ sign
+        infinity = word(((1 << exponent) - 1) << mantissa)
+        is_nan = size > infinity
+        dropped = mantissa - self.mantissa_bits
+        if dropped > 0:
+            # Half to even: what is added is just under a half, and one more where the last bit kept is odd. The carry
+            # out of the mantissa makes the exponent one greater, as it should.
+            last = (size >> word(dropped)) & word(1)
+            size = (size + word((1 << (dropped - 1)) - 1) + last) >> word(dropped) << word(dropped)
+        if self.exponent_bits < exponent:
+            bias, reduced_bias = (1 << (exponent - 1)) - 1, (1 << (self.exponent_bits - 1)) - 1
+            field = size & infinity
+            # The narrow format has no denormal numbers here: they become zero.
+            size = np.where(field > word((bias + reduced_bias) << mantissa), infinity, size)
+            size = np.where(field <= word((bias - reduced_bias) << mantissa), word(0), size)
+        return np.where(is_nan, x, (sign | size).view(x.dtype))
+
+
+_MANTISSA_BITS = {
+    PrimitiveType.BF16: 7,
+    PrimitiveType.F16: 10,
+    PrimitiveType.F32: 23,
+    PrimitiveType.F64: 52,
+}
+
+
+@building
+def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
+    """Model the loss of a narrower format: round half to even, overflow to infinity, and come back.
+
+    operand: an array of a floating point type.
+    exponent_bits, mantissa_bits: of the narrower format, at least 1 and 0; more than the type has changes nothing.
+
+    Gives an array of the operand's shape; NaN stay NaN. Raises ShapeError.
+    Source: Operation semantics, ReducePrecision.
+    """
+    return emit(ReducePrecision(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits), operand)
+
+
+# -- stochastic-convert --------------------------------------------------------------------------
+
+
+@operation("stochastic-convert", arity=2, pointwise=True)
+class StochasticConvert(Op):
+    """Floats to signed integers, up or down at random; the second operand has the random bits."""
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        operand, random = operands
+        FLOATING.check(operand)
+        check_array(random, "random")
+        if not random.element_type.is_unsigned:
+            raise ShapeError(f"random numbers must be unsigned integers, are {random.element_type.hlo_name}")
+        if random.element_type.bit_width != operand.element_type.bit_width:
+            raise ShapeError(
+                f"random numbers must be as wide as the operand's elements: {random.element_type.hlo_name} for "
+                f"{operand.element_type.hlo_name}"
+            )
+        if random.dimensions != operand.dimensions or random.dynamic_dimensions != operand.dynamic_dimensions:
+            raise ShapeError("operand and random numbers must have the same dimensions")
+        return operand.without_layout().with_element_type(_declared_type(declared))
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        kind = context.shape.element_type
+        if not kind.is_signed:
+            raise UnsupportedError(
+                f"stochastic-convert to {kind.hlo_name} has no agreed meaning", hint="convert to a signed integer type"
+            )
+        x, random = numerics.to_double(operands[0]), numerics.to_bits(np.asarray(operands[1]))
+        width = numerics.element_type(np.asarray(operands[1])).bit_width
+        size = np.abs(x)
+        whole = np.floor(size)
+        with np.errstate(all="ignore"):
+            # The fraction, as a number of as many bits as the random one.
+            fraction = np.ldexp(np.where(np.isfinite(x), size - whole, 0), width).astype(np.uint64)
+        rounded = np.copysign(whole + (random < fraction), x)
+        return numerics.from_double_to_integer(rounded, kind)
+
+
+@building
+def stochastic_convert_type(
+    operand: OperandLike, random: OperandLike, new_element_type: PrimitiveType | object
+) -> XlaOp:
+    """Convert floats to integers, rounding up with the probability that their fraction is.
+
+    operand: an array of a floating point type.
+    random: unsigned integers of as many bits, one for each element; one goes up (away from zero) where it is less
+        than the fraction times 2^bits.
+    new_element_type: a signed integer type. Values beyond its range become its limits, NaN becomes 0.
+
+    Gives an array of the operand's dimensions. Raises ShapeError. Source: XlaBuilder's StochasticConvertType.
+    """
+    builder = common_builder([operand, random])
+    value = as_op(builder, operand)
+    shape = _with_type(value.shape, _element_type(new_element_type))
+    return emit(StochasticConvert(), value, as_op(builder, random), shape=shape)

@@ -225,7 +225,7 @@ def _grouped_input(lhs: Array, features: int, batches: int) -> Array:
 
 def _grouped_kernel(rhs: Array, window: Sequence[WindowDimension], groups: int) -> Array:
     """The kernel as group, output feature, input feature, spatial, turned around where the window is reversed."""
-    rhs = np.flip(rhs, [axis + 2 for axis, d in enumerate(window) if d.window_reversal])
+    rhs = np.flip(rhs, tuple(axis + 2 for axis, d in enumerate(window) if d.window_reversal))
     return rhs.reshape(groups, rhs.shape[0] // groups, *rhs.shape[1:])
 
 

@@ -91,17 +91,17 @@ class DynamicSlice(Op):
 
 
 @building
-def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, slice_sizes: Sequence[int]) -> XlaOp:
+def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, size_indices: Sequence[int]) -> XlaOp:
     """A part of an array that starts at places computed by the program.
 
     operand: an array of T of rank N.
     start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
         0 .. size - slice size, so that the part always lies inside.
-    slice_sizes: N sizes, from 0 to the dimension's.
+    size_indices: N sizes, from 0 to the dimension's.
 
-    Gives T[slice_sizes]. Raises ShapeError. Source: Operation semantics, DynamicSlice.
+    Gives T[size_indices]. Raises ShapeError. Source: Operation semantics, DynamicSlice.
     """
-    return emit(DynamicSlice(dynamic_slice_sizes=tuple(slice_sizes)), operand, *_index_ops(operand, start_indices))
+    return emit(DynamicSlice(dynamic_slice_sizes=tuple(size_indices)), operand, *_index_ops(operand, start_indices))
 
 
 def _index_ops(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp) -> list[XlaOp]:
@@ -240,15 +240,15 @@ class SetDimensionSize(Op):
 
 
 @building
-def set_dimension_size(operand: XlaOp, val: OperandLike, dimension: int) -> XlaOp:
+def set_dimension_size(operand: XlaOp, size: OperandLike, dimension: int) -> XlaOp:
     """Mark a dimension as dynamic and say how many elements of it count.
 
-    operand: an array. val: an S32 scalar from 0 to the dimension's bound. dimension: a number from 0 to rank - 1.
+    operand: an array. size: an S32 scalar from 0 to the dimension's bound. dimension: a number from 0 to rank - 1.
 
     Gives the operand's shape with the dimension dynamic; operations that follow see only the elements that count.
     Raises ShapeError. Source: Operation semantics, SetDimensionSize.
     """
-    return emit(SetDimensionSize(dimension=dimension), operand, as_op(operand.builder, val, PrimitiveType.S32))
+    return emit(SetDimensionSize(dimension=dimension), operand, as_op(operand.builder, size, PrimitiveType.S32))
 
 
 @building

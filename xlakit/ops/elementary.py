@@ -31,7 +31,8 @@ class Elementary(Unary):
     real: ClassVar[Function]
     complex: ClassVar[Function | None]
 
-    result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)
+    # The call makes a dataclass field.
+    result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)  # noqa: RUF009
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         accuracy = self.result_accuracy

@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -259,6 +259,15 @@ def caller_location() -> Location | None:
     return Location(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 
 
+def _handles(values: Sequence[object]) -> list[XlaOp]:
+    """The handles among arguments, those in lists and tuples too."""
+    found: list[XlaOp] = []
+    for value in values:
+        inside = cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else (value,)
+        found.extend(v for v in inside if isinstance(v, XlaOp))
+    return found
+
+
 def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Mark a function that a person calls: its errors name it, the operands' shapes and the person's line."""
 
@@ -267,7 +276,7 @@ def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except XlakitError as error:
-            shapes = [a.shape for a in args if isinstance(a, XlaOp)]
+            shapes = [a.shape for a in _handles((*args, *kwargs.values()))]
             raise error.at(operation=function.__name__, shapes=shapes, location=caller_location()) from None
 
     return call

@@ -14,6 +14,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.enums import Transpose
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
+from xlakit.ops.numerics import from_double
 
 
 def _check_square(name: str, matrix: Shape) -> None:
@@ -25,6 +26,14 @@ def _check_square(name: str, matrix: Shape) -> None:
     rows, columns = matrix.dimensions[-2:]
     if UNBOUNDED not in (rows, columns) and rows != columns:
         raise ShapeError(f"the last two dimensions of {name} must be equal, got {rows} and {columns}")
+
+
+def _narrow(array: Array, dtype: np.dtype[np.generic]) -> Array:
+    """Values in double precision rounded to a type, real or complex."""
+    if array.dtype.kind != "c":
+        return from_double(array, dtype)
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
 
 
 def _wide(array: Array) -> Array:
@@ -51,8 +60,7 @@ class Cholesky(Op):
         factors = _cholesky(matrices)
         if not self.lower:
             factors = factors.swapaxes(-1, -2).conj()
-        with np.errstate(all="ignore"):
-            return factors.astype(operand.dtype)
+        return _narrow(factors, operand.dtype)
 
 
 def _cholesky(matrices: Array) -> Array:
@@ -127,8 +135,7 @@ class TriangularSolve(Op):
             # x op(a) = b is op(a)^T x^T = b^T.
             a, b, lower = a.swapaxes(-1, -2), b.swapaxes(-1, -2), not lower
         x = _substitute(a, b, lower, self.unit_diagonal)
-        with np.errstate(all="ignore"):
-            return (x if self.left_side else x.swapaxes(-1, -2)).astype(operands[1].dtype)
+        return _narrow(x if self.left_side else x.swapaxes(-1, -2), operands[1].dtype)
 
 
 def _substitute(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:

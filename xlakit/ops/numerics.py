@@ -36,6 +36,8 @@ def from_double(x: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         if dtype in _NATIVE_FLOATS:
             return np.asarray(x.astype(dtype))
+        if PrimitiveType.from_dtype(dtype).bit_width < 8:
+            x = np.where(np.isnan(x), np.nan, x)  # those formats have no NaN: it becomes -0, whatever its sign
         return np.asarray(_odd_float32(x).astype(dtype))
 
 
@@ -262,4 +264,8 @@ def total_order_key(x: Array) -> Array:
     word = bits.dtype.type
     sign = word(1 << (kind.bit_width - 1))
     ones = word((1 << kind.bit_width) - 1)
-    return np.where(bits & sign, bits ^ ones, bits | sign)
+    negative = bits ^ ones
+    if kind.name.endswith("FNUZ"):
+        # Their one NaN has the bits that are -0 elsewhere, so its sign is negative.
+        negative = np.where(bits == sign, word(0), negative + word(1))
+    return np.where(bits & sign, negative, bits | sign)

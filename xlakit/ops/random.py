@@ -16,6 +16,7 @@ from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.numerics import from_double
 from xlakit.ops.random_bits import philox_bits, threefry_bits
 
 
@@ -52,7 +53,7 @@ class Rng(Op):
         if self.distribution is RandomDistribution.RNG_NORMAL:
             with np.errstate(all="ignore"):
                 values = np.float64(first) + np.float64(second) * context.rng.standard_normal(size)
-                return np.asarray(values).astype(kind.dtype)
+                return from_double(np.asarray(values), kind.dtype)
         if kind is PrimitiveType.PRED:
             # [false, true) would be no choice at all: a coin decides between the two bounds.
             return np.where(context.rng.integers(0, 2, size=size) == 1, second, first)
@@ -74,7 +75,7 @@ def uniform_floats(
     """Numbers of [low, high), rounded once to the type."""
     with np.errstate(all="ignore"):
         values = np.asarray(low + (high - low) * rng.random(tuple(size)))
-        rounded = values.astype(kind.dtype)
+        rounded = from_double(values, kind.dtype)
         if not low < high:
             return rounded
         # Rounding may reach the bound that is excluded: use the number below it.

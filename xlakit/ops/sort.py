@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ops.compare import Compare, lt_total_order
 from xlakit.ops.handle import (
     ComputationLike,
     OperandLike,
@@ -27,6 +28,7 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
+from xlakit.ops.numerics import to_double, total_order_key
 
 
 @operation("sort", documents=("Sort",))
@@ -71,7 +73,7 @@ class Sort(Op):
             np.moveaxis(np.take_along_axis(r, order, axis=-1).reshape(m.shape), -1, self.dimension)
             for r, m in zip(rows, moved, strict=True)
         )
-        return results if len(results) > 1 else results[0]
+        return results if context.shape.is_tuple else results[0]
 
 
 # Whether the elements at (row, position) of the first pair go before those of the second.
@@ -156,10 +158,10 @@ def _sort_keys(context: Evaluation, comparator: Computation, columns: Sequence[A
 def _key_function(comparator: Computation) -> tuple[Computation, bool, bool] | None:
     """The function, whether its values are in total order, and whether the greater goes first; None if not so."""
     root = comparator.root
-    if root.opcode != "compare" or not _mirrored(*root.operands):
+    compare = root.op
+    if not isinstance(compare, Compare) or compare.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
         return None
-    compare: Any = root.op
-    if compare.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
+    if not _mirrored(*root.operands):
         return None
     first = root.operands[0]
     numbers = [i.op.number for i in post_order([first]) if i.opcode == "parameter"]  # pyright: ignore
@@ -202,14 +204,9 @@ def comparison_keys(values: Array, total: bool, *, descending: bool = False) -> 
     elif kind.is_integral:
         keys = values.astype(np.int8 if kind.is_signed else np.uint8) if kind.bit_width < 8 else values
     elif total:
-        if kind.bit_width < 8 or kind is PrimitiveType.F8E8M0FNU:
-            values, kind = values.astype(np.float32), PrimitiveType.F32  # the sign is not the topmost bit of these
-        signed = np.dtype(f"int{kind.bit_width}")
-        bits = np.ascontiguousarray(values).view(signed)
-        # Turning the magnitude of negative values around makes two's complement of sign and magnitude.
-        keys = np.where(bits < 0, bits ^ np.iinfo(signed).max, bits)
+        keys = total_order_key(values)
     else:
-        keys = values if kind is PrimitiveType.F64 else values.astype(np.float64)
+        keys = to_double(values)
         if np.isnan(keys).any():
             return None
         return -keys if descending else keys
@@ -245,10 +242,7 @@ def sort(
 
 
 def _less_than(first: XlaOp, second: XlaOp, *rest: XlaOp) -> XlaOp:
-    from xlakit.ops import elementwise_binary
-
-    kind = first.shape.element_type
-    return (elementwise_binary.lt_total_order if kind.is_floating else elementwise_binary.lt)(first, second)
+    return lt_total_order(first, second)
 
 
 @operation("topk", arity=1, documents=("TopK",))

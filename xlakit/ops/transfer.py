@@ -154,7 +154,7 @@ class Send(_Transfer):
 
 def _check_context(shape: Shape) -> None:
     parts = shape.tuple_shapes
-    if len(parts) != 3 or parts[1] != _REQUEST or not parts[2].is_token:
+    if len(parts) != 3 or not agree(parts[1], _REQUEST) or not parts[2].is_token:
         raise ShapeError(f"takes the context (value, u32[], token[]) that send or recv gives, got {shape}")
 
 
@@ -209,12 +209,12 @@ class RecvDone(_Transfer):
 
 
 @building
-def send(operand: XlaOp, channel_id: int) -> XlaOp:
+def send(operand: XlaOp, channel_handle: int) -> XlaOp:
     """Send a value to a recv with the same channel, which must be one of its kind.
 
     Gives a token, when the value is sent. Raises ShapeError. Source: Operation semantics, Send.
     """
-    return send_with_token(operand, create_token(operand.builder), channel_id)
+    return send_with_token(operand, create_token(operand.builder), channel_handle)
 
 
 @building
@@ -224,12 +224,12 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
 
 
 @building
-def recv(builder: Builder, shape: Shape, channel_id: int) -> XlaOp:
+def recv(builder: Builder, shape: Shape, channel_handle: int) -> XlaOp:
     """Wait for the value of ``shape`` that a send with the same channel sends, and give it.
 
     Raises ShapeError. Source: Operation semantics, Recv.
     """
-    return get_tuple_element(recv_with_token(create_token(builder), shape, channel_id), 0)
+    return get_tuple_element(recv_with_token(create_token(builder), shape, channel_handle), 0)
 
 
 @building

@@ -131,6 +131,9 @@ def reduce_window(
     window_dimensions: Sequence[int],
     window_strides: Sequence[int],
     padding: Padding | str | Sequence[tuple[int, int]],
+    *,
+    base_dilations: Sequence[int] = (),
+    window_dilations: Sequence[int] = (),
 ) -> XlaOp:
     """Reduce the elements under each placement of a window.
 
@@ -139,6 +142,8 @@ def reduce_window(
     computation: (T_0, .., T_{N-1}, T_0, .., T_{N-1}) -> T_0 for N = 1, or a tuple of N; or a Python function.
     window_dimensions, window_strides: one size and one step, at least 1, for each dimension.
     padding: "SAME", "VALID", or a pair (low, high) for each dimension.
+    base_dilations, window_dilations: d puts d - 1 holes between the elements of arrays or window; 1 by default. Padding
+        by name is that of the arrays and the window with their holes.
 
     Gives one element for each placement, or a tuple of N such arrays. Raises ShapeError.
     Source: Operation semantics, ReduceWindow.
@@ -146,10 +151,18 @@ def reduce_window(
     if isinstance(padding, (Padding, str)):
         arrays = as_sequence(operands)
         first = as_op(common_builder(arrays), arrays[0])
-        padding = make_padding(need_array(first.shape).dimensions, window_dimensions, window_strides, padding)
+        base = _with_holes(need_array(first.shape).dimensions, base_dilations)
+        padding = make_padding(base, _with_holes(window_dimensions, window_dilations), window_strides, padding)
     return reduce_window_with_general_padding(
-        operands, init_values, computation, window_dimensions, window_strides, (), (), padding
+        operands, init_values, computation, window_dimensions, window_strides, base_dilations, window_dilations, padding
     )
+
+
+def _with_holes(sizes: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    if dilations and len(dilations) != len(sizes):
+        raise ShapeError(f"{len(dilations)} dilations are given for {len(sizes)} dimensions")
+    known = zip(sizes, dilations or [1] * len(sizes), strict=True)
+    return [(size - 1) * dilation + 1 if size > 0 else size for size, dilation in known]
 
 
 @building

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.message import Error as ProtobufError
 
 from xlakit.errors import FormatError
 from xlakit.formats.hlo_proto import schema
@@ -42,9 +43,10 @@ def read_module(data: bytes) -> HloModule:
 
 def write_module(module: HloModule) -> bytes:
     """A serialized HloModuleProto. Raises FormatError, UnsupportedError."""
+    message = module_to_message(module)
     try:
-        return module_to_message(module).SerializeToString(deterministic=True)
-    except ValueError as error:
+        return message.SerializeToString(deterministic=True)
+    except (ValueError, ProtobufError) as error:
         raise FormatError(f"cannot be written as a proto: {error}", operation=f"module '{module.name}'") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from xlakit.data.layout import Layout, SplitConfig, Tile
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import FormatError, UnsupportedError
+from xlakit.formats.hlo_proto import schema
 
 _PRIMITIVES = {member.value: member for member in PrimitiveType}
 
@@ -28,13 +30,38 @@ def read_primitive(number: int) -> PrimitiveType:
     return found
 
 
+# A module has few shapes and uses each often.
+_CACHE = 1024
+
+
 def read_shape(proto: Any) -> Shape:
     """A Shape from a ShapeProto. Raises FormatError, ShapeError."""
+    return _shape_of(proto.SerializeToString())
+
+
+def write_shape(shape: Shape, proto: Any) -> None:
+    """Fill a ShapeProto; an array without layout gets the default, as HLO text gives it one."""
+    proto.MergeFromString(_bytes_of(shape))
+
+
+@lru_cache(_CACHE)
+def _shape_of(data: bytes) -> Shape:
+    return _read_shape(schema.parse("ShapeProto", data))
+
+
+@lru_cache(_CACHE)
+def _bytes_of(shape: Shape) -> bytes:
+    proto = schema.new("ShapeProto")
+    _write_shape(shape, proto)
+    return proto.SerializeToString()
+
+
+def _read_shape(proto: Any) -> Shape:
     kind = read_primitive(proto.element_type)
     if not kind.is_array:
         if proto.dimensions or proto.HasField("layout"):
             raise FormatError(f"a shape of type {kind.hlo_name} has no dimensions and no layout")
-        return Shape(kind, tuple_shapes=tuple(read_shape(s) for s in proto.tuple_shapes))
+        return Shape(kind, tuple_shapes=tuple(_read_shape(s) for s in proto.tuple_shapes))
     dimensions, dynamic = tuple(proto.dimensions), tuple(proto.is_dynamic_dimension)
     if dynamic and len(dynamic) != len(dimensions):
         raise FormatError(f"is_dynamic_dimension has {len(dynamic)} entries for {len(dimensions)} dimensions")
@@ -42,13 +69,11 @@ def read_shape(proto: Any) -> Shape:
     return Shape(kind, dimensions, layout, dynamic)
 
 
-def write_shape(shape: Shape, proto: Any) -> None:
-    """Fill a ShapeProto; an array without layout gets the default, as HLO text gives it one."""
+def _write_shape(shape: Shape, proto: Any) -> None:
     proto.element_type = shape.element_type.value
     if not shape.is_array:
         for element in shape.tuple_shapes:
-            write_shape(element, proto.tuple_shapes.add())
-        proto.SetInParent()
+            _write_shape(element, proto.tuple_shapes.add())
         return
     proto.dimensions.extend(shape.dimensions)
     proto.is_dynamic_dimension.extend(shape.dynamic_dimensions)

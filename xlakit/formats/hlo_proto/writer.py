@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from google.protobuf.message import Error as ProtobufError
+
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.errors import FormatError, XlakitError
@@ -27,8 +29,8 @@ def module_to_message(module: HloModule) -> Any:
     try:
         proto.name = module.name
         write_module_fields(module, proto)
-    except (ValueError, TypeError) as error:
-        raise _unwritable(error, f"module '{module.name}'") from None
+    except _REFUSALS as error:
+        raise _explained(error, f"module '{module.name}'") from None
     writing = _Writing(module)
     for computation in module.computations:
         writing.computation(computation, proto.computations.add())
@@ -94,10 +96,8 @@ class _Writing:
                 op = Constant(literal=relaid(op.literal, instruction.shape))
             write_annotations(instruction.annotations, proto)
             write_operation(op, proto)
-        except XlakitError as error:
-            raise error.at(operation=label) from None
-        except (ValueError, TypeError) as error:
-            raise _unwritable(error, label) from None
+        except _REFUSALS as error:
+            raise _explained(error, label) from None
 
     def local(self, needed: Iterable[Instruction]) -> list[int]:
         missing = [i.name for i in needed if i not in self.instruction_ids]
@@ -139,5 +139,11 @@ def relaid(literal: Literal, shape: Shape) -> Literal:
     return literal
 
 
-def _unwritable(error: Exception, place: str) -> FormatError:
+# How protobuf says that a value does not fit its field: out of range, of another type, not UTF-8, nested too deep.
+_REFUSALS = (ValueError, TypeError, ProtobufError, XlakitError)
+
+
+def _explained(error: Exception, place: str) -> XlakitError:
+    if isinstance(error, XlakitError):
+        return error.at(operation=place)
     return FormatError(f"cannot be written as a proto: {error}", operation=place)

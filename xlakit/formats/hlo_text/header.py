@@ -26,6 +26,7 @@ def parse_header(lexer: Lexer) -> dict[str, Any]:
     """The fields of HloModule that stand on its line. Raises ParseError."""
     lexer.expect("HloModule")
     fields: dict[str, Any] = {"name": lexer.expect_name("the module's name")}
+    lexer.accept(":")  # which texts of long ago have
     others: list[tuple[str, str]] = []
     seen: set[str] = set()
     while lexer.accept(","):

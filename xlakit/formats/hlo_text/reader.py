@@ -100,7 +100,7 @@ class Reader:
         start = lexer.start
         if lexer.text == "{":
             lexer.enter()
-            inner = Body(self.unused_name("anonymous"), start)
+            inner = Body(self.unused_name("_"), start)
             self._read_instructions(inner)
             self.add(inner)
             lexer.leave()

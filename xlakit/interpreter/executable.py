@@ -1,0 +1,248 @@
+"""InterpreterExecutable: a program that can be called, on one device or on many."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
+from xlakit.interpreter.custom_calls import CustomCalls
+from xlakit.interpreter.device import Device, Program, Run, Stopped
+from xlakit.interpreter.evaluate import run
+from xlakit.interpreter.values import to_device, to_host
+from xlakit.interpreter.world import World
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.operation import Value
+from xlakit.ops.custom_call import CustomCall
+
+
+def compile_module(
+    module: HloModule,
+    *,
+    num_replicas: int | None = None,
+    num_partitions: int | None = None,
+    seed: int = 0,
+    custom_calls: Mapping[str, object] | None = None,
+    world: World | None = None,
+) -> InterpreterExecutable:
+    """An executable of a module on the interpreter.
+
+    num_replicas, num_partitions: how many devices run the program; by default what the module says.
+    seed: of the random numbers of rng instructions; a device's numbers go on from call to call.
+    custom_calls: functions by name (Python's, or ctypes' C functions), before those that are registered for all.
+    world: feeds and channels that several executables share; by default the executable has its own.
+
+    Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
+    ResourceError where a value needs more memory than the environment variable ``XLAKIT_MEMORY_LIMIT`` allows (in
+    bytes; by default what the machine has).
+    """
+    module.verify()
+    replicas = module.replica_count if num_replicas is None else num_replicas
+    partitions = module.num_partitions if num_partitions is None else num_partitions
+    if replicas < 1 or partitions < 1:
+        raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
+    calls = CustomCalls(custom_calls)
+    _check_instructions(module, calls)
+    return InterpreterExecutable(module, Program(replicas, partitions, calls), seed, world)
+
+
+def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
+    limit = memory_limit()
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            try:
+                needed = _bytes_of(instruction.shape)
+                if needed > limit:
+                    raise ResourceError(
+                        f"needs {needed:,} bytes, the limit is {limit:,}",
+                        hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
+                    )
+                if isinstance(instruction.op, CustomCall):
+                    calls.check(instruction.op.custom_call_target)
+            except (ResourceError, UnsupportedError) as error:
+                raise _placed(error, module, instruction) from None
+
+
+def _placed(error: ResourceError | UnsupportedError, module: HloModule, instruction: Instruction) -> Exception:
+    metadata = instruction.annotations.metadata
+    return error.at(
+        operation=f"{instruction.opcode} '{instruction.name}'",
+        shapes=[o.shape for o in instruction.operands],
+        location=module.location_of(metadata) if metadata is not None else None,
+    )
+
+
+def _bytes_of(shape: Shape) -> int:
+    if shape.is_array:
+        # Sizes that are not known now count as one.
+        sizes = [max(size, 1) if size < 0 else size for size in shape.dimensions]
+        return int(np.prod([shape.element_type.byte_width, *sizes], dtype=object))
+    return sum(_bytes_of(s) for s in shape.tuple_shapes)
+
+
+def memory_limit() -> int:
+    """How many bytes one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
+    text = os.environ.get("XLAKIT_MEMORY_LIMIT")
+    if text is not None:
+        try:
+            return int(text)
+        except ValueError:
+            raise ArgumentError(f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes") from None
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        # This system does not tell.
+        return sys.maxsize
+
+
+class InterpreterExecutable:
+    """A program ready to run. Call it with one value for each parameter.
+
+    ``world`` has the infeeds, outfeeds and channels of its devices. Device numbers are
+    ``replica * num_partitions + partition``.
+    """
+
+    def __init__(self, module: HloModule, program: Program, seed: int, world: World | None) -> None:
+        self.module = module
+        self.world = world if world is not None else World()
+        self._shares_world = world is not None
+        self._program = program
+        self._parameters = module.entry.parameters
+        self._rngs = [np.random.default_rng([seed, device]) for device in range(self.num_devices)]
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas run the program."""
+        return self._program.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions run the program."""
+        return self._program.num_partitions
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices run the program: replicas times partitions."""
+        return self.num_replicas * self.num_partitions
+
+    def __call__(self, *arguments: object) -> Any:
+        """Run the program with one argument for each parameter.
+
+        Arguments are NumPy arrays of just the parameter's type and dimensions (any size up to the bound for a bounded
+        dynamic dimension), Python numbers and lists that fit the type, Literals, tuples for tuple parameters.
+
+        Gives fresh arrays, tuples of them for tuples, None for tokens. Where several devices run the program all get
+        these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
+        Raises ArgumentError, and what the program raises.
+        """
+        if self.num_devices == 1:
+            return self._execute([self._to_device(arguments, "")])[0]
+        return self.execute_replicated([arguments] * self.num_devices)
+
+    def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
+        """Run the program on all devices at once, each on its own thread, with arguments for each.
+
+        arguments: for each device, ``replica * num_partitions + partition``, a sequence of its arguments.
+
+        Gives the list of their results. An error on one device stops all, and is raised here.
+        """
+        if len(arguments) != self.num_devices:
+            raise ArgumentError(
+                f"{self.num_devices} devices run the program, got arguments for {len(arguments)}",
+                hint="give a list with a sequence of arguments for each device",
+            )
+        return self._execute([self._to_device(given, f" of device {i}") for i, given in enumerate(arguments)])
+
+    def _to_device(self, arguments: Sequence[object], owner: str) -> list[Value]:
+        if len(arguments) != len(self._parameters):
+            program = self.module.entry.program_shape.to_string(with_layout=False)
+            raise ArgumentError(
+                f"{self.module.name} takes {len(self._parameters)} arguments, got {len(arguments)}{owner}",
+                hint=f"the program is {program}",
+            )
+        return [
+            to_device(argument, parameter.shape, f"parameter {number} '{parameter.name}'{owner}")
+            for number, (parameter, argument) in enumerate(zip(self._parameters, arguments, strict=True))
+        ]
+
+    def _execute(self, arguments: Sequence[Sequence[Value]]) -> list[Any]:
+        execution = Run(self._program, self.world, shares_world=self._shares_world)
+        devices = [Device(execution, number, rng) for number, rng in enumerate(self._rngs)]
+        results: list[Any] = [None] * len(devices)
+
+        def work(number: int) -> None:
+            device = devices[number]
+            try:
+                with self.world.bound():
+                    results[number] = to_host(run(device, self.module.entry, arguments[number]))
+            except BaseException as error:
+                if len(devices) > 1 and not isinstance(error, Stopped):
+                    error.add_note(f"raised on device {number} ({device})")
+                execution.fail(error)
+            finally:
+                self.world.leave([device])
+
+        self.world.enter(devices)
+        threads = [
+            threading.Thread(target=work, args=(number,), name=f"xlakit-device-{number}", daemon=True)
+            for number in range(1, len(devices))
+        ]
+        for thread in threads:
+            thread.start()
+        work(0)
+        with self.world.bound():
+            _join(threads, execution)
+        if execution.failure is not None:
+            raise execution.failure
+        return results
+
+    def __repr__(self) -> str:
+        devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
+        return f"<InterpreterExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        # Ctrl-C while the others still run: tell them, and do not wait for what they compute just now.
+        execution.fail(error)
+        raise
+
+
+def run_together(*calls: tuple[InterpreterExecutable, Sequence[object]]) -> list[Any]:
+    """Run several executables at once, each on its own thread: those that talk over channels of a shared world.
+
+    calls: pairs of an executable and its arguments.
+
+    Gives the list of their results. Raises the first error; the others then stop where they wait.
+    """
+    results: list[Any] = [None] * len(calls)
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        executable, arguments = calls[number]
+        try:
+            results[number] = executable(*arguments)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    with ExitStack() as stack:
+        for world in {executable.world for executable, _ in calls}:
+            stack.enter_context(world.bound())
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return results
