@@ -72,7 +72,13 @@ from xlakit.ops.compare import (
     ne_total_order,
 )
 from xlakit.ops.control import call, composite_call, conditional, fusion, scan, while_
-from xlakit.ops.convert import convert_element_type
+from xlakit.ops.convert import (
+    bitcast,
+    bitcast_convert_type,
+    convert_element_type,
+    reduce_precision,
+    stochastic_convert_type,
+)
 from xlakit.ops.convolution import (
     conv,
     conv_general,
@@ -93,7 +99,15 @@ from xlakit.ops.data import (
     parameter,
     tuple_,
 )
-from xlakit.ops.dot import dot, dot_general, ragged_dot, scaled_dot
+from xlakit.ops.dot import (
+    DotDimensionNumbers,
+    PrecisionConfig,
+    RaggedDotDimensionNumbers,
+    dot,
+    dot_general,
+    ragged_dot,
+    scaled_dot,
+)
 from xlakit.ops.dynamic import (
     dynamic_reshape,
     dynamic_slice,
@@ -181,6 +195,7 @@ from xlakit.ops.movement import (
     slice_in_dim,
     transpose,
 )
+from xlakit.ops.padding import Padding, make_padding
 from xlakit.ops.random import rng_bit_generator, rng_get_and_update_state, rng_normal, rng_uniform
 from xlakit.ops.reduction import map, reduce, reduce_all
 from xlakit.ops.scatter import scatter
@@ -201,7 +216,6 @@ from xlakit.ops.transfer import (
     send_with_token,
 )
 from xlakit.ops.windows import (
-    make_padding,
     reduce_window,
     reduce_window_with_general_padding,
     select_and_scatter,

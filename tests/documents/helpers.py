@@ -98,7 +98,7 @@ def close(actual, expected, rtol=1e-5, atol=1e-6):
     )
 
 
-def refused(function, *shapes, match=""):
+def refused(function, *shapes, match=None):
     """Assert that building raises ShapeError that says the operation, the operands and a line of the test."""
     with pytest.raises(xla.ShapeError, match=match) as caught:
         build(function, *shapes)

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from helpers import close, evaluate, f32, infer, refused, s32, same
+from helpers import close, evaluate, f32, infer, refused, same
 
 import xlakit as xla
 from xlakit.ir.attributes import ConvolutionDimensionNumbers
+
+DEFAULT = ConvolutionDimensionNumbers.default(1)
 
 
 def pseudo_code(input, kernel, stride, pad_low, pad_high):
@@ -190,13 +192,13 @@ def test_dilation_puts_holes_of_zeros_between_the_elements():
     holes = np.zeros((1, 1, 5), np.float32)
     holes[..., ::2] = rhs
     same(
-        evaluate(lambda x, k: xla.conv_general_dilated(x, k, (1,), [(1, 1)], (1,), (2,)), lhs, rhs),
+        evaluate(lambda x, k: xla.conv_general_dilated(x, k, (1,), [(1, 1)], (1,), (2,), DEFAULT), lhs, rhs),
         evaluate(lambda x, k: xla.conv_with_general_padding(x, k, (1,), [(1, 1)]), lhs, holes),
     )
     stretched = np.zeros((1, 1, 19), np.float32)
     stretched[..., ::3] = lhs
     same(
-        evaluate(lambda x, k: xla.conv_general_dilated(x, k, (1,), [(1, 1)], (3,), (1,)), lhs, rhs),
+        evaluate(lambda x, k: xla.conv_general_dilated(x, k, (1,), [(1, 1)], (3,), (1,), DEFAULT), lhs, rhs),
         evaluate(lambda x, k: xla.conv_with_general_padding(x, k, (1,), [(1, 1)]), stretched, rhs),
     )
 
@@ -257,7 +259,6 @@ def test_the_result_has_batch_output_feature_and_spatial_dimensions():
     [
         (LHS, f32(6, 3, 3, 3), {}),  # features differ
         (LHS, f32(6, 4, 3), {}),  # ranks differ
-        (LHS, s32(6, 4, 3, 3), {}),  # types differ
         (LHS, RHS, {"feature_group_count": 2}),  # the kernel sees all features
         (LHS, f32(5, 2, 3, 3), {"feature_group_count": 2}),  # output features do not divide
         (f32(6, 5, 8, 8), f32(6, 2, 3, 3), {"feature_group_count": 2}),  # input features do not divide
@@ -277,7 +278,12 @@ def test_convolution_has_rules(lhs, rhs, options):
 
 @pytest.mark.parametrize(("lhs_dilation", "rhs_dilation"), [((0, 1), (1, 1)), ((1, 1), (1, 0)), ((1,), (1, 1))])
 def test_dilations_are_at_least_1_and_one_for_each_dimension(lhs_dilation, rhs_dilation):
-    refused(lambda x, k: xla.conv_general_dilated(x, k, (1, 1), [(0, 0), (0, 0)], lhs_dilation, rhs_dilation), LHS, RHS)
+    numbers = ConvolutionDimensionNumbers.default(2)
+
+    def program(x, k):
+        return xla.conv_general_dilated(x, k, (1, 1), [(0, 0), (0, 0)], lhs_dilation, rhs_dilation, numbers)
+
+    refused(program, LHS, RHS)
 
 
 def test_dimension_numbers_name_every_dimension_once():

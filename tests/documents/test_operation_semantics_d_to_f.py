@@ -9,6 +9,7 @@ import pytest
 from helpers import c64, close, evaluate, f32, floats, infer, ints, pred, refused, s32, same
 
 import xlakit as xla
+from xlakit.ops.dot import DotDimensionNumbers
 
 # -- Dot ------------------------------------------------------------------------------------------
 
@@ -28,16 +29,15 @@ def test_dot_contracted_dimensions_have_the_same_size():
     refused(xla.dot, f32(5), f32(4))
 
 
-def test_dot_takes_vectors_and_matrices_of_one_type():
+def test_dot_takes_vectors_and_matrices():
     refused(xla.dot, f32(), f32(4))
-    refused(xla.dot, f32(2, 3), s32(3, 2))
 
 
 # -- DotGeneral -----------------------------------------------------------------------------------
 
 
 def dimension_numbers(lhs_contracting=(), rhs_contracting=(), lhs_batch=(), rhs_batch=()):
-    return xla.DotDimensionNumbers(
+    return DotDimensionNumbers(
         lhs_contracting_dimensions=tuple(lhs_contracting),
         rhs_contracting_dimensions=tuple(rhs_contracting),
         lhs_batch_dimensions=tuple(lhs_batch),
@@ -409,9 +409,9 @@ def test_fft_transforms_the_innermost_axes(lengths):
     expected = signal
     for axis in range(-len(lengths), 0):
         expected = naive_dft(expected, axis, -1)
-    close(evaluate(lambda x: xla.fft(x, "FFT", lengths), signal).view(float), expected.view(float))
+    close(evaluate(lambda x: xla.fft(x, "FFT", lengths), signal), expected)
     back = evaluate(lambda x: xla.fft(xla.fft(x, "FFT", lengths), "IFFT", lengths), signal)
-    close(back.view(float), signal.view(float))
+    close(back, signal)
 
 
 @pytest.mark.parametrize("n", [16, 17])
@@ -419,7 +419,7 @@ def test_rfft_keeps_half_of_the_innermost_axis(n):
     signal = np.random.default_rng(4).normal(size=(3, n))
     assert infer(lambda x: xla.fft(x, "RFFT", (n,)), f32(3, n)).dimensions == (3, 9)
     result = evaluate(lambda x: xla.fft(x, "RFFT", (n,)), signal)
-    close(result.view(float), np.ascontiguousarray(naive_dft(signal, -1, -1)[:, : n // 2 + 1]).view(float))
+    close(result, naive_dft(signal, -1, -1)[:, : n // 2 + 1])
 
 
 @pytest.mark.parametrize("n", [16, 17])
@@ -434,7 +434,7 @@ def test_rfft_in_several_dimensions_does_the_innermost_first():
     signal = np.random.default_rng(6).normal(size=(2, 4, 6))
     expected = naive_dft(naive_dft(naive_dft(signal, 2, -1)[..., :4], 1, -1), 0, -1)
     result = evaluate(lambda x: xla.fft(x, "RFFT", (2, 4, 6)), signal)
-    close(result.view(float), np.ascontiguousarray(expected).view(float))
+    close(result, expected)
     close(evaluate(lambda x: xla.fft(x, "IRFFT", (2, 4, 6)), result), signal)
 
 

@@ -7,24 +7,29 @@ C99's Annex G, or XLA where it says something else.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 
 from xlakit.ir.operation import Array
 
+Complex: TypeAlias = npt.NDArray[np.complexfloating[Any]]
 
-def compose(real: Array, imag: Array) -> Array:
+
+def compose(real: Array, imag: Array) -> Complex:
     """Complex numbers of their parts, as they are: ``real + 1j * imag`` would spoil infinities and signed zeros."""
     real, imag = np.broadcast_arrays(real, imag)
-    out = np.empty(real.shape, dtype=np.result_type(real.dtype, np.complex64))
+    out: Complex = np.empty(real.shape, dtype=np.result_type(real.dtype, np.complex64))
     out.real, out.imag = real, imag
     return out
 
 
-def _where(condition: Array, real: Array | float, imag: Array | float, otherwise: Array) -> Array:
+def _where(condition: Array, real: Array | float, imag: Array | float, otherwise: Complex) -> Complex:
     return compose(np.where(condition, real, otherwise.real), np.where(condition, imag, otherwise.imag))
 
 
-def log1p(z: Array) -> Array:
+def log1p(z: Complex) -> Complex:
     """log(1 + z), accurate near 0."""
     x, y = z.real, z.imag
     near = np.hypot(x, y) < 0.5
@@ -34,28 +39,29 @@ def log1p(z: Array) -> Array:
     return compose(np.where(near, np.log1p(excess) / 2, far), np.arctan2(y, 1 + x))
 
 
-def expm1(z: Array) -> Array:
+def expm1(z: Complex) -> Complex:
     """exp(z) - 1, accurate near 0."""
     x, y = z.real, z.imag
-    e = np.exp(z)
+    e: Complex = np.exp(z)
     half = np.sin(y / 2)
     real = np.where(np.isfinite(x) & (np.abs(x) < 1), np.expm1(x) * np.cos(y) - 2 * half * half, e.real - 1)
     return compose(real, np.where(y == 0, y, e.imag))
 
 
-def logistic(z: Array) -> Array:
+def logistic(z: Complex) -> Complex:
     """1 / (1 + exp(-z)), accurate also near its poles, the odd multiples of i*pi."""
     x, y = z.real, z.imag
     inner = np.clip(x, -50, 50)
     # |1 + exp(-z)|^2 exp(x) / 4, as a sum of two squares
     size = np.sinh(inner / 2) ** 2 + np.cos(y / 2) ** 2
     out = compose((np.expm1(inner) + 2 * np.cos(y / 2) ** 2) / (4 * size), np.sin(y) / (4 * size))
-    left, right = np.exp(z), np.exp(-z)
+    left: Complex = np.exp(z)
+    right: Complex = np.exp(-z)
     out = _where(x > 50, 1 - right.real, -right.imag, out)
     return _where(x < -50, left.real, left.imag, out)
 
 
-def rsqrt(z: Array) -> Array:
+def rsqrt(z: Complex) -> Complex:
     """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
     root = np.sqrt(z)
     out = divide(np.ones_like(z), root)
@@ -64,7 +70,7 @@ def rsqrt(z: Array) -> Array:
     return _where(z == 0, np.inf, np.nan, out)
 
 
-def sign(z: Array) -> Array:
+def sign(z: Complex) -> Complex:
     """The direction z / |z|, and 0 of 0."""
     size = np.abs(z)
     zero = size == 0
@@ -72,14 +78,14 @@ def sign(z: Array) -> Array:
     return compose(z.real / size, z.imag / size)
 
 
-def multiply(a: Array, b: Array) -> Array:
+def multiply(a: Complex, b: Complex) -> Complex:
     """The product by its plain formula, which XLA does not repair where parts are infinite."""
     return compose(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
 
 
-def divide(a: Array, b: Array) -> Array:
+def divide(a: Complex, b: Complex) -> Complex:
     """The quotient, with what XLA makes of zero denominators and infinite operands."""
-    out = np.divide(a, b)
+    out: Complex = np.divide(a, b)
     zero = b == 0
     signed = np.copysign(np.inf, b.real)
     out = _where(zero, signed * a.real, signed * a.imag, out)
@@ -95,13 +101,13 @@ def divide(a: Array, b: Array) -> Array:
     return _where(lost & a_finite & b_infinite, 0 * towards.real, 0 * towards.imag, out)
 
 
-def _direction(z: Array) -> Array:
+def _direction(z: Complex) -> Complex:
     return compose(np.copysign(np.isinf(z.real), z.real), np.copysign(np.isinf(z.imag), z.imag))
 
 
-def power(a: Array, b: Array) -> Array:
+def power(a: Complex, b: Complex) -> Complex:
     """The power a^b, which is 1 wherever b is 0 or a is 1."""
-    out = np.power(a, b)
+    out: Complex = np.power(a, b)
     real_exponent = b.imag == 0
     out = _where((a == 0) & real_exponent & (b.real > 0), 0.0, 0.0, out)
     infinite = (a.real == np.inf) & (a.imag == 0) & real_exponent
@@ -110,14 +116,14 @@ def power(a: Array, b: Array) -> Array:
     return _where((b == 0) | (a == 1), 1.0, 0.0, out)
 
 
-def atan2(y: Array, x: Array) -> Array:
+def atan2(y: Complex, x: Complex) -> Complex:
     """-i log((x + iy) / sqrt(x^2 + y^2))."""
     # That is arctan(y / x), or a quarter turn less arctan(x / y), up to half a turn: the square root is x (or y)
     # times sqrt(1 + t^2), up to its sign.
     flat = np.abs(y) < np.abs(x)
     low, high = np.where(flat, y, x), np.where(flat, x, y)
     t = divide(low, high)
-    angle = np.arctan(t)
+    angle: Complex = np.arctan(t)
     root = multiply(high, np.sqrt(1 + multiply(t, t)))
     forwards = (root.real > 0) | ((root.real == 0) & (root.imag >= 0))
     half_turn = 2 * np.arctan2(np.ones_like(angle.real), 0)

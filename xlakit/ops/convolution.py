@@ -413,7 +413,7 @@ def conv_general_dilated(
     padding: Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
-    dimension_numbers: ConvolutionDimensionNumbers,
+    dimension_numbers: ConvolutionDimensionNumbers | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None,
@@ -427,7 +427,7 @@ def conv_general_dilated(
     padding: n pairs (low, high) of zeros around the input; negative ones cut.
     lhs_dilation, rhs_dilation: n factors d, at least 1: d - 1 holes between the elements of input and kernel.
         Empty for none.
-    dimension_numbers: which dimensions are batch, features and spatial.
+    dimension_numbers: which dimensions are batch, features and spatial; by default those of ``conv``.
     feature_group_count, batch_group_count: groups of features, or of batches, that are convolved apart.
     precision_config: how exactly backends should multiply.
     preferred_element_type: the element type of the result, by default that of the operands.
@@ -438,11 +438,12 @@ def conv_general_dilated(
     """
     builder = common_builder([lhs, rhs])
     ops = [as_op(builder, lhs), as_op(builder, rhs)]
-    sizes = _sizes(ops[1].shape, dimension_numbers.kernel_spatial_dimensions)
+    numbers = dimension_numbers or ConvolutionDimensionNumbers.default(len(window_strides))
+    sizes = _sizes(ops[1].shape, numbers.kernel_spatial_dimensions)
     config = precision_config or PrecisionConfig()
     op = Convolution(
         window=make_window(sizes, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal),
-        dim_labels=dimension_numbers,
+        dim_labels=numbers,
         feature_group_count=feature_group_count,
         batch_group_count=batch_group_count,
         operand_precision=config.precisions,

@@ -114,7 +114,16 @@ def result_type(lhs: Shape, rhs: Shape, declared: Shape | None) -> PrimitiveType
 
 
 def emit_product(op: Op, operands: Sequence[XlaOp], preferred_element_type: PrimitiveType | None) -> XlaOp:
-    """Add a dot or a convolution whose result has the preferred element type where one is given."""
+    """Add a dot or a convolution whose result has the preferred element type where one is given.
+
+    HLO lets any types meet; here integers and floats do not, as the document has one T. Raises ShapeError.
+    """
+    lhs, rhs = (need_array(o.shape).element_type for o in operands[:2])
+    if (lhs.is_floating, lhs.is_integral, lhs.is_complex) != (rhs.is_floating, rhs.is_integral, rhs.is_complex):
+        raise ShapeError(
+            f"the operands have types {lhs.hlo_name} and {rhs.hlo_name}",
+            hint="convert one of them, with convert_element_type",
+        )
     if preferred_element_type is None:
         return emit(op, *operands)
     inferred = op.result_shape([o.shape for o in operands], None)

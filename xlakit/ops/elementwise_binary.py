@@ -109,12 +109,12 @@ class Arithmetic(Binary):
     def value(self, lhs: Array, rhs: Array) -> Array:
         kind = element_type(lhs)
         if kind is PrimitiveType.PRED:
-            return _known(self.pred)(lhs, rhs)
+            return _known(type(self).pred)(lhs, rhs)
         if kind.is_complex:
-            return _known(self.complex)(lhs, rhs)
+            return _known(type(self).complex)(lhs, rhs)
         if kind.is_floating:
-            return _known(self.real)(lhs, rhs)
-        return of_integers(_known(self.integer))(lhs, rhs)
+            return _known(type(self).real)(lhs, rhs)
+        return of_integers(_known(type(self).integer))(lhs, rhs)
 
 
 def _known(function: Function | None) -> Function:

@@ -101,7 +101,7 @@ class Abs(Unary):
         kind = element_type(x)
         if kind.is_complex:
             # Not in a wider type: C's hypot is right, and the parts of c64 have room in f64.
-            return np.hypot(to_double(x.real), to_double(x.imag)).astype(kind.real_part.dtype)
+            return np.hypot(to_double(np.real(x)), to_double(np.imag(x))).astype(kind.real_part.dtype)
         return of_integers(np.abs)(x) if kind.is_integral else np.abs(x)
 
 
@@ -192,7 +192,7 @@ class Real(Unary):
         return operand.real_part
 
     def value(self, x: Array) -> Array:
-        return x.real.copy() if element_type(x).is_complex else x
+        return np.real(x).copy() if element_type(x).is_complex else x
 
 
 @operation("imag", arity=1, pointwise=True, documents=("Imag",))
@@ -205,7 +205,7 @@ class Imag(Unary):
         return operand.real_part
 
     def value(self, x: Array) -> Array:
-        return x.imag.copy() if element_type(x).is_complex else np.zeros_like(x)
+        return np.imag(x).copy() if element_type(x).is_complex else np.zeros_like(x)
 
 
 @operation("is-finite", arity=1, pointwise=True, documents=("IsFinite",))

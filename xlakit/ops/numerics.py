@@ -15,6 +15,8 @@ from xlakit.ir.operation import Array
 
 # Types that NumPy itself rounds to correctly from float64.
 _NATIVE_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
+# Types in which NumPy computes as IEEE 754 says, without a detour.
+_EXACT_FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))
 
 
 def element_type(x: Array) -> PrimitiveType:
@@ -89,7 +91,7 @@ def exactly(function: Callable[..., Array]) -> Callable[..., Array]:
     in_double = of_doubles(function)
 
     def chosen(*operands: Array) -> Array:
-        native = operands[0].dtype in (np.float32, np.float64)
+        native = operands[0].dtype in _EXACT_FLOATS
         return function(*operands) if native else in_double(*operands)
 
     return chosen
@@ -190,7 +192,7 @@ def convert(x: Array, kind: PrimitiveType) -> Array:
             parts = x if source.is_complex else convert(x, kind.real_part)
             return np.asarray(parts.astype(kind.dtype))
         if source.is_complex:
-            return convert(x.real, kind)
+            return convert(np.real(x), kind)
         if source is PrimitiveType.PRED:
             return convert(x.astype(np.uint8), kind)
         if source.is_floating:

@@ -134,8 +134,9 @@ def _limits() -> tuple[tuple[str, str], ...]:
 
 def _limits_of(path: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UnsupportedError"
-        if called and node.args:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        if node.func.id == "UnsupportedError" and node.args:
             yield str(path.relative_to(_PACKAGE.parent)), _text_of(node.args[0]).replace("|", "\\|")
 
 

@@ -17,7 +17,7 @@ from xlakit.formats.hlo_proto.reader import module_from_message
 from xlakit.formats.hlo_proto.writer import module_to_message
 from xlakit.ir.instruction import HloModule
 
-__all__ = ["is_module", "module_from_json", "module_to_json", "read_module", "write_module"]
+__all__ = ["module_from_json", "module_to_json", "read_module", "write_module"]
 
 _MODULE = "HloModuleProto"
 # Messages that hold a module, and where. HloProto and HloUnoptimizedSnapshot hold it where the first of these does.
@@ -48,15 +48,6 @@ def write_module(module: HloModule) -> bytes:
         return message.SerializeToString(deterministic=True)
     except (ValueError, ProtobufError) as error:
         raise FormatError(f"cannot be written as a proto: {error}", operation=f"module '{module.name}'") from None
-
-
-def is_module(data: bytes) -> bool:
-    """Whether :func:`read_module` would find a module in ``data``."""
-    try:
-        _find(data)
-    except FormatError:
-        return False
-    return True
 
 
 def module_to_json(module: HloModule) -> str:

@@ -40,7 +40,7 @@ from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Attribute, Kind, Op
 
 # What a reader gives where the proto says nothing.
-_UNSAID = object()
+_UNSAID: Any = object()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ _MUST_ALIAS, _MAY_ALIAS = 2, 1
 
 # Fields that HloModule has no place for. They are kept as they are and written back.
 _KEPT = (
-    "pjrt_id",
     "cross_program_prefetches",
     "is_dynamic",
     "use_auto_spmd_partitioning",

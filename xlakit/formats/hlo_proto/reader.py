@@ -125,8 +125,7 @@ class _Reading:
             called = [self.called(number) for number in proto.called_computation_ids]
             where = ""
             op = read_operation(cls, proto, [operand.shape for operand in operands], called)
-            keeps_config = any(spec.proto == "backend_config" for spec in cls.attributes)
-            annotations = read_annotations(proto, self.payloads, with_backend_config=not keeps_config)
+            annotations = read_annotations(proto, self.payloads)
             name = sanitized(proto.name)
             return Instruction(op, operands, shape, name, control_predecessors=predecessors, annotations=annotations)
         except XlakitError as error:
@@ -153,13 +152,14 @@ class _Instructions:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Instruction] = {}
-        self._by_local_id: dict[int, Instruction] = {}
+        self._by_local_id: dict[int, Instruction | None] = {}
 
     def add(self, number: int, instruction: Instruction) -> None:
         if number in self.by_id:
             raise FormatError(f"id {number} is that of '{self.by_id[number].name}' and of '{instruction.name}'")
         self.by_id[number] = instruction
-        self._by_local_id.setdefault(number & _LOCAL, instruction)
+        local = number & _LOCAL
+        self._by_local_id[local] = None if local in self._by_local_id else instruction
 
     def find(self, number: int) -> Instruction | None:
         return self.by_id.get(number) or self._by_local_id.get(number & _LOCAL)
@@ -193,7 +193,7 @@ def _upgrade(proto: Any, payloads: Sequence[bytes]) -> None:
         proto.backend_config = bytes_of(read_payload(proto.backend_config_payload, payloads))
 
 
-def read_annotations(proto: Any, payloads: Sequence[bytes], *, with_backend_config: bool) -> Annotations:
+def read_annotations(proto: Any, payloads: Sequence[bytes]) -> Annotations:
     """What a HloInstructionProto carries beside its operation. Raises FormatError, ShapeError."""
     made: dict[str, Any] = {}
     where = ""
@@ -213,7 +213,7 @@ def read_annotations(proto: Any, payloads: Sequence[bytes], *, with_backend_conf
         raise
     if proto.frontend_attributes.map:
         made["frontend_attributes"] = tuple(sorted(proto.frontend_attributes.map.items()))
-    if with_backend_config and proto.backend_config:
+    if proto.backend_config:
         made["backend_config"] = text_of(proto.backend_config)
     if proto.statistics_viz.ByteSize():
         made["statistics"] = tuple((s.stat_name, s.stat_val) for s in proto.statistics_viz.statistics)

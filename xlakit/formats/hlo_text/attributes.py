@@ -27,6 +27,7 @@ from xlakit.ir.attributes import (
     OutputOperandAliasing,
     PaddingDimension,
     ResultAccuracy,
+    Sharding,
     SliceDimension,
     SparsityConfig,
     SparsitySide,
@@ -247,7 +248,9 @@ def _print_dim_labels(numbers: ConvolutionDimensionNumbers) -> str:
     return (
         labels("b", n.input_batch_dimension, "f", n.input_feature_dimension, n.input_spatial_dimensions)
         + "_"
-        + labels("i", n.kernel_input_feature_dimension, "o", n.kernel_output_feature_dimension, n.kernel_spatial_dimensions)
+        + labels(
+            "i", n.kernel_input_feature_dimension, "o", n.kernel_output_feature_dimension, n.kernel_spatial_dimensions
+        )
         + "->"
         + labels("b", n.output_batch_dimension, "f", n.output_feature_dimension, n.output_spatial_dimensions)
     )
@@ -319,7 +322,7 @@ def _print_aliasing(entries: Sequence[OutputOperandAliasing]) -> str:
     ) + "}"  # fmt: skip
 
 
-def _accuracy(lexer: Lexer) -> ResultAccuracy:
+def _accuracy(lexer: Lexer, spec: Attribute) -> Any:
     lexer.expect("{", "before a result accuracy")
     word = lexer.text
     if word not in ("mode", "tolerance"):
@@ -336,7 +339,8 @@ def _accuracy(lexer: Lexer) -> ResultAccuracy:
         given = dict(list_of(lexer, "{", "}", _tolerance, "between tolerances"))
         result = ResultAccuracy(tolerance=(given.get("atol", 0.0), given.get("rtol", 0.0), int(given.get("ulps", 0))))
     lexer.expect("}", "after a result accuracy")
-    return result
+    # The default accuracy is what nothing said means too.
+    return spec.default if result == ResultAccuracy() else result
 
 
 def _tolerance(lexer: Lexer) -> tuple[str, float]:
@@ -357,6 +361,37 @@ def _print_accuracy(accuracy: ResultAccuracy) -> str:
         return f"{{mode={accuracy.mode.lower()}}}"
     atol, rtol, ulps = accuracy.tolerance
     return f"{{tolerance={{atol={print_number(atol)},rtol={print_number(rtol)},ulps={ulps}}}}}"
+
+
+# -- domains -----------------------------------------------------------------------------------------
+
+
+def _domain(lexer: Lexer) -> tuple[Sharding | None, Sharding | None]:
+    """The shardings of the users' side and of the operand's; ``{}`` is none."""
+    sides: dict[str, Sharding | None] = {"entry": None, "exit": None}
+    lexer.expect("{", "before a domain")
+    while lexer.text != "}":
+        lexer.accept(",")
+        start = lexer.start
+        word = lexer.expect_name("kind=, entry= or exit=")
+        lexer.expect("=", f"after '{word}'")
+        if word == "kind":
+            start = lexer.start
+            kind = lexer.expect_string()
+            if kind != "sharding":
+                raise lexer.error(f"unknown kind of domain '{kind}'", start, hint="known: sharding")
+        elif word in sides:
+            sharding = parse_sharding(lexer)
+            sides[word] = None if sharding == Sharding("TUPLE") else sharding
+        else:
+            raise lexer.error(f"unknown field '{word}' of a domain", start, hint="known: kind, entry, exit")
+    lexer.advance()
+    return sides["entry"], sides["exit"]
+
+
+def _print_domain(domain: tuple[Sharding | None, Sharding | None]) -> str:
+    entry, exit_ = ("{}" if side is None else print_sharding(side) for side in domain)
+    return f'{{kind="sharding", entry={entry}, exit={exit_}}}'
 
 
 # -- computations ------------------------------------------------------------------------------------
@@ -393,12 +428,13 @@ CODECS: dict[Kind, Codec] = {
     ),
     Kind.SHAPE: _simple(parse_shape, str),
     Kind.SHAPE_LIST: _simple(
-        lambda lexer: tuple(list_of(lexer, "{", "}", parse_shape, "between shapes")), lambda v: "{" + ", ".join(map(str, v)) + "}"
+        lambda lexer: tuple(list_of(lexer, "{", "}", parse_shape, "between shapes")),
+        lambda v: "{" + ", ".join(map(str, v)) + "}",
     ),
-    Kind.DOMAIN: _simple(parse_sharding, print_sharding),
+    Kind.DOMAIN: _simple(_domain, _print_domain),
     Kind.OUTPUT_OPERAND_ALIASING: _simple(
         lambda lexer: tuple(list_of(lexer, "{", "}", _aliasing, "between aliases")), _print_aliasing
     ),
-    Kind.RESULT_ACCURACY: _simple(_accuracy, _print_accuracy),
+    Kind.RESULT_ACCURACY: Codec(_accuracy, _print_accuracy),
     Kind.SPARSITY_CONFIG: _simple(_sparsity, _print_sparsity),
 }

@@ -185,7 +185,9 @@ def print_header(module: HloModule) -> str:
         )
         parts.append(f"input_output_alias={{ {entries} }}")
     if module.buffer_donor:
-        donors = ", ".join(f"({d.parameter_number}, {print_shape_index(d.parameter_index)})" for d in module.buffer_donor)
+        donors = ", ".join(
+            f"({d.parameter_number}, {print_shape_index(d.parameter_index)})" for d in module.buffer_donor
+        )
         parts.append(f"buffer_donor={{ {donors} }}")
     if "alias_passthrough_params" in others:
         parts.append(f"alias_passthrough_params={others.pop('alias_passthrough_params')}")

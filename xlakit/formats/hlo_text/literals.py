@@ -173,7 +173,9 @@ class _Reader:
             raise self.lexer.error(_ELIDED, start, hint=_ELIDED_HINT)
         if self.depth < len(self.sizes):
             rank = len(self.sizes)
-            raise self.lexer.error(f"expected '{{': a literal of rank {rank} nests {rank} deep, not {self.depth}", start)
+            raise self.lexer.error(
+                f"expected '{{': a literal of rank {rank} nests {rank} deep, not {self.depth}", start
+            )
         self._count(start)
         self.items.append(text)
 
@@ -398,9 +400,7 @@ def _element_texts(array: Array, kind: PrimitiveType) -> list[str]:
     if kind.is_integral:
         return [str(value) for value in flat.astype(np.int64 if kind.is_signed else np.uint64).tolist()]
     if kind.is_complex:
-        parts = zip(
-            _float_texts(flat.real, kind.real_part), _float_texts(flat.imag, kind.real_part), strict=True
-        )
+        parts = zip(_float_texts(flat.real, kind.real_part), _float_texts(flat.imag, kind.real_part), strict=True)
         return [f"({real}, {imaginary})" for real, imaginary in parts]
     return _float_texts(flat, kind)
 

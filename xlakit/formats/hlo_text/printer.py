@@ -76,9 +76,7 @@ class _Printer:
         return text
 
     def computation(self, computation: Computation, *, is_entry: bool) -> str:
-        parameters = ", ".join(
-            f"{p.name}: {p.shape.to_string(with_layout=False)}" for p in computation.parameters
-        )
+        parameters = ", ".join(f"{p.name}: {p.shape.to_string(with_layout=False)}" for p in computation.parameters)
         result = computation.root.shape.to_string(with_layout=False)
         lines = [f"{'ENTRY ' if is_entry else ''}%{computation.name} ({parameters}) -> {result} {{"]
         root = computation.root
@@ -173,7 +171,6 @@ def _plan(cls: type[Op]) -> _Plan:
 
 
 def _attributes(parts: list[str], entries: tuple[_Entry, ...] | list[_Entry], op: Op, instruction: Instruction) -> None:
-    domains: dict[str, str] = {}
     for entry in entries:
         value = getattr(op, entry.name)
         if value is None or (not entry.always and value == entry.default):
@@ -182,12 +179,8 @@ def _attributes(parts: list[str], entries: tuple[_Entry, ...] | list[_Entry], op
             continue
         if entry.kind is Kind.COMPUTATION_LIST and op.opcode == "conditional" and _on_predicate(instruction):
             parts.append(f"true_computation=%{value[0].name}, false_computation=%{value[1].name}")
-        elif entry.kind is Kind.DOMAIN:
-            domains[entry.name] = entry.show(value)
         else:
             parts.append(f"{entry.text}={entry.show(value)}")
-    if domains:
-        parts.append(f'domain={{kind="sharding", entry={domains["entry"]}, exit={domains["exit"]}}}')
 
 
 def _on_predicate(instruction: Instruction) -> bool:

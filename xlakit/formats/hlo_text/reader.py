@@ -278,7 +278,9 @@ class Reader:
             name = f"{name}#{index}"
             found = body.names.get(name)
             if found is None:
-                found = Record(body.unused_name(name.replace("#", "_")), OPERATIONS["get-tuple-element"], operand.offset, None)
+                found = Record(
+                    body.unused_name(name.replace("#", "_")), OPERATIONS["get-tuple-element"], operand.offset, None
+                )
                 found.operands.append(operand)
                 found.values["index"] = index
                 body.records.append(found)
@@ -311,7 +313,9 @@ class Reader:
             elif name in _SHARED:
                 _SHARED[name](lexer, shared)
             elif name == "control-predecessors":
-                record.predecessors = list_of(lexer, "{", "}", lambda _: self._predecessor(body), "between predecessors")
+                record.predecessors = list_of(
+                    lexer, "{", "}", lambda _: self._predecessor(body), "between predecessors"
+                )
             elif (opcode, name) in _ODD:
                 _ODD[opcode, name](self, body, record.values)
             else:
@@ -345,24 +349,6 @@ class Reader:
         branches[number] = self._callee(body)
         values["branch_computations"] = tuple(branches)
 
-    def _domain(self, body: Body, values: dict[str, Any]) -> None:
-        lexer = self.lexer
-        lexer.expect("{", "before a domain")
-        while lexer.text != "}":
-            lexer.accept(",")
-            word = lexer.expect_name("kind=, entry= or exit=")
-            lexer.expect("=", f"after '{word}'")
-            if word == "kind":
-                start = lexer.start
-                kind = lexer.expect_string()
-                if kind != "sharding":
-                    raise lexer.error(f"unknown kind of domain '{kind}'", start, hint="known: sharding")
-            elif word in ("entry", "exit"):
-                values[word] = parse_sharding(lexer)
-            else:
-                raise lexer.error(f"unknown field '{word}' in a domain", hint="known: kind, entry, exit")
-        lexer.advance()
-
     def _called_alone(self, body: Body, values: dict[str, Any]) -> None:
         values["called_computations"] = (self._callee(body),)
 
@@ -377,7 +363,6 @@ def _parameter_count(body: Body) -> int:
 _ODD: dict[tuple[str, str], Callable[[Reader, Body, dict[str, Any]], None]] = {
     ("conditional", "true_computation"): lambda reader, body, values: reader._branch(body, values, 0),  # pyright: ignore[reportPrivateUsage]
     ("conditional", "false_computation"): lambda reader, body, values: reader._branch(body, values, 1),  # pyright: ignore[reportPrivateUsage]
-    ("domain", "domain"): Reader._domain,  # pyright: ignore[reportPrivateUsage]
     ("custom-call", "to_apply"): Reader._called_alone,  # pyright: ignore[reportPrivateUsage]
     # Texts of a few months of 2025 have it; it means nothing.
     ("all-reduce", "mode"): Reader._ignored_word,  # pyright: ignore[reportPrivateUsage]

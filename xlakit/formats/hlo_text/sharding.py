@@ -48,7 +48,10 @@ def _single(lexer: Lexer) -> Sharding:
         elif word == "last_tile_dim_replicate":
             fields["replicate_on_last_tile_dim"] = True
         elif word in ("shard_as", "shard_like"):
-            fields["shard_group"] = (word.removeprefix("shard_").upper(), lexer.expect_integer("a shard group's number"))
+            fields["shard_group"] = (
+                word.removeprefix("shard_").upper(),
+                lexer.expect_integer("a shard group's number"),
+            )
         elif word in ("device", "devices", "last_tile_dims", "metadata"):
             lexer.expect("=", f"after '{word}'")
             _field(lexer, word, fields)

@@ -76,11 +76,11 @@ def _callees(value: object) -> list[Callee]:
     return [c for c in value if isinstance(c, Callee)] if isinstance(value, tuple) else []  # pyright: ignore
 
 
-def _check_follower(
-    reader: Reader, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int
-) -> None:
+def _check_follower(reader: Reader, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
     if not record.operands:
-        raise reader.lexer.error(f"{wrapped.opcode}{record.cls.opcode.removeprefix('async')} takes what a start gave", offset)
+        raise reader.lexer.error(
+            f"{wrapped.opcode}{record.cls.opcode.removeprefix('async')} takes what a start gave", offset
+        )
     # Old texts repeat the attributes of the start. They say nothing new.
     values.clear()
     start = record.operands[0]

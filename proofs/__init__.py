@@ -1,0 +1,1 @@
+"""Commands that test the package against what stands outside it: jaxlib's results, and damaged input."""

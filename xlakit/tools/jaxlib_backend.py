@@ -1,0 +1,128 @@
+"""Runs programs on jaxlib's CPU backend, to compare with.
+
+jaxlib is optional: nothing else in the package needs it. A program travels as HLO to StableHLO, which is what
+jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see UnsupportedError's text).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.literal import Array
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import TOKEN
+
+
+class JaxlibBackend:
+    """jaxlib's CPU client. Make one and keep it: a client takes a while to start."""
+
+    def __init__(self, device_count: int = 1) -> None:
+        """Start a client with so many devices; raises UnsupportedError where jaxlib is not installed."""
+        # Read when jaxlib is loaded: leave out its notes on how it starts.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        try:
+            # Loaded by name, since the extension modules of jaxlib have no typing.
+            self._hlo: Any = importlib.import_module("jaxlib._hlo")
+            self._jax: Any = importlib.import_module("jaxlib._jax")
+            self._client_module: Any = importlib.import_module("jaxlib.xla_client")
+        except ImportError as error:
+            raise UnsupportedError(
+                f"jaxlib cannot be imported: {error}", hint="pip install 'xlakit[jax]' brings it"
+            ) from None
+        self._client = self._client_module.make_cpu_client(num_devices=device_count)
+
+    def run(self, module: HloModule | str | bytes, arguments: Sequence[Any]) -> Any:
+        """The result of a module for one device, as the interpreter gives it.
+
+        module: an HloModule, HLO text, or a serialized HloModuleProto.
+        arguments: one NumPy array for each parameter, or a nested tuple of them for a parameter that is a tuple.
+
+        Gives an array or a nested tuple of arrays. Raises UnsupportedError where jaxlib refuses the program.
+        """
+        return self.run_replicas(module, [arguments])[0]
+
+    def run_replicas(self, module: HloModule | str | bytes, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """The result of each replica of a module, each given its own arguments. Raises UnsupportedError."""
+        count = len(arguments)
+        devices = self._client.local_devices()[:count]
+        if count == 0 or len(devices) < count:
+            raise ArgumentError(f"{count} devices are needed, the client has {len(devices)}")
+        try:
+            hlo = self._read(module)
+            executable = self._compile(hlo, devices)
+            placed = self._place([list(_leaves(values)) for values in arguments], devices)
+            outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
+            result = self._hlo.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
+            return [self._gather(result, iter(outputs), device) for device in range(count)]
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UnsupportedError(f"jaxlib does not run this program: {message.strip()}") from None
+
+    def _read(self, module: HloModule | str | bytes) -> Any:
+        if isinstance(module, str):
+            return self._hlo.hlo_module_from_text(module)
+        data = module.to_proto() if isinstance(module, HloModule) else module
+        return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
+
+    def _compile(self, hlo: Any, devices: Sequence[Any]) -> Any:
+        computation = self._hlo.XlaComputation(hlo.as_serialized_hlo_module_proto())
+        mlir = self._jax.mlir.xla_computation_to_mlir_module(computation)
+        options = self._client_module.CompileOptions()
+        options.num_replicas = len(devices)
+        numbers = np.arange(len(devices)).reshape(-1, 1)
+        options.device_assignment = self._client_module.DeviceAssignment.create(numbers)
+        options.executable_build_options.debug_options.xla_cpu_enable_fast_math = False
+        return self._client.compile_and_load(mlir, self._client_module.DeviceList(tuple(devices)), options)
+
+    def _place(self, values: Sequence[Sequence[Array]], devices: Sequence[Any]) -> list[Any]:
+        """One array of jaxlib for each parameter, holding each device's value."""
+        sharding = self._sharding(devices)
+        return [
+            self._jax.batched_device_put(_Aval(shards[0]), sharding, list(shards), list(devices), enable_x64=True)
+            for shards in zip(*values, strict=True)
+        ]
+
+    def _sharding(self, devices: Sequence[Any]) -> Any:
+        hlo, base = self._hlo, self._jax.GSPMDSharding
+
+        class Everywhere(base):
+            """A whole value on each device; jaxlib asks these two things of the sharding classes of JAX."""
+
+            memory_kind = None
+
+            def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
+                return hlo.HloSharding.replicate()
+
+        return Everywhere(self._client_module.DeviceList(tuple(devices)), hlo.HloSharding.replicate())
+
+    def _gather(self, shape: Any, outputs: Iterator[Any], device: int) -> Any:
+        """The value of a shape, from the flat list of outputs."""
+        if shape.is_tuple():
+            return tuple(self._gather(element, outputs, device) for element in shape.tuple_shapes())
+        output = next(outputs)[device]
+        if not shape.is_array():
+            return TOKEN
+        array, _ = output._single_device_array_to_np_array_did_copy()  # pyright: ignore[reportPrivateUsage]
+        return array
+
+
+class _Aval:
+    """What jaxlib asks about an array that is put on devices."""
+
+    def __init__(self, array: Array) -> None:
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+        self.weak_type = False
+
+
+def _leaves(value: Any) -> Iterator[Array]:
+    if isinstance(value, (tuple, list)):
+        for element in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _leaves(element)
+    else:
+        yield np.array(value, order="C")
