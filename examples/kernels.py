@@ -121,7 +121,9 @@ def while_():
         i, z, _ = state
         return (i < 60) & jnp.any(jnp.abs(z) <= 2)
 
-    return lax.while_loop(go_on, step, (0, jnp.zeros_like(c), jnp.zeros(c.shape, jnp.int32)))
+    # The points themselves are left out of the result: where they end is chaotic.
+    steps, _, counts = lax.while_loop(go_on, step, (0, jnp.zeros_like(c), jnp.zeros(c.shape, jnp.int32)))
+    return steps, counts
 
 
 @program(f32(2, 9, 9, 3), f32(4, 11))

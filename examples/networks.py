@@ -6,6 +6,12 @@ import jax
 import jax.numpy as jnp
 from registry import bf16, f32, program, s32
 
+
+def dense(x, w):
+    """A matrix product scaled by the size of its sums, so that weights of variance 1 keep values near 1."""
+    return x @ w * w.shape[0] ** -0.5
+
+
 # -- a perceptron --------------------------------------------------------------------------------
 
 MLP = [{"w": f32(64, 128), "b": f32(128)}, {"w": f32(128, 64), "b": f32(64)}, {"w": f32(64, 10), "b": f32(10)}]
@@ -13,8 +19,8 @@ MLP = [{"w": f32(64, 128), "b": f32(128)}, {"w": f32(128, 64), "b": f32(64)}, {"
 
 def mlp(layers, x):
     for layer in layers[:-1]:
-        x = jax.nn.relu(x @ layer["w"] + layer["b"])
-    return x @ layers[-1]["w"] + layers[-1]["b"]
+        x = jax.nn.relu(dense(x, layer["w"]) + layer["b"])
+    return dense(x, layers[-1]["w"]) + layers[-1]["b"]
 
 
 def cross_entropy(logits, labels):
@@ -66,12 +72,12 @@ def attention(q, k, v):
 
 def transformer_block(p, x, heads=4):
     batch, time, width = x.shape
-    qkv = layer_norm(x, p["scale1"], p["shift1"]) @ p["qkv"]
+    qkv = dense(layer_norm(x, p["scale1"], p["shift1"]), p["qkv"])
     q, k, v = jnp.moveaxis(qkv.reshape(batch, time, 3, heads, width // heads), (2, 3), (0, 2))
     mixed = jnp.moveaxis(attention(q, k, v), 1, 2).reshape(batch, time, width)
-    x = x + mixed @ p["out"]
-    hidden = jax.nn.gelu(layer_norm(x, p["scale2"], p["shift2"]) @ p["up"] + p["up_bias"])
-    return x + hidden @ p["down"] + p["down_bias"]
+    x = x + dense(mixed, p["out"])
+    hidden = jax.nn.gelu(dense(layer_norm(x, p["scale2"], p["shift2"]), p["up"]) + p["up_bias"])
+    return x + dense(hidden, p["down"]) + p["down_bias"]
 
 
 @program(block_shapes(64, 256), f32(2, 32, 64))
@@ -94,7 +100,7 @@ def transformer_grad_4_layers(parameters, tokens, targets):
         x = p["embedding"][tokens] + p["positions"]
         for block in p["blocks"]:
             x = transformer_block(block, x)
-        return cross_entropy(layer_norm(x, p["scale"], p["shift"]) @ p["embedding"].T, targets)
+        return cross_entropy(dense(layer_norm(x, p["scale"], p["shift"]), p["embedding"].T), targets)
 
     return jax.value_and_grad(loss)(parameters)
 
@@ -141,7 +147,7 @@ def classify(p, images):
     x = max_pool(jax.nn.relu(convolve(images, p["conv1"])))
     x = jax.nn.relu(convolve(x, p["conv2"], stride=2))
     x = jax.nn.silu(convolve(x, p["depthwise"], groups=16))
-    return x.reshape(x.shape[0], -1) @ p["dense"] + p["bias"]
+    return dense(x.reshape(x.shape[0], -1), p["dense"]) + p["bias"]
 
 
 @program(CNN, f32(4, 16, 16, 1))
@@ -184,7 +190,7 @@ def scan(parameters, sequence):
 
     def step(p, carry, x):
         hidden, cell = carry
-        i, f, g, o = jnp.split(jnp.concatenate([x, hidden], axis=-1) @ p["w"] + p["b"], 4, axis=-1)
+        i, f, g, o = jnp.split(dense(jnp.concatenate([x, hidden], axis=-1), p["w"]) + p["b"], 4, axis=-1)
         cell = jax.nn.sigmoid(f + 1) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
         hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
         return (hidden, cell), hidden

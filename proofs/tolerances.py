@@ -37,8 +37,6 @@ class Tolerance:
 
 
 EXACT = Tolerance(Measure.EXACT)
-# One rounding, which both sides do right: one unit apart where the other side rounds an intermediate first.
-ROUNDED = Tolerance(Measure.ULPS, 0.5)
 SUMS = Tolerance(Measure.TERMS, 4)
 MATRIX = Tolerance(Measure.NORM, 256)
 

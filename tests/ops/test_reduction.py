@@ -116,6 +116,7 @@ def test_dynamic_dimensions_of_reduce():
 def test_reduce_refuses():
     refused("twice", lambda x: xla.reduce(x, 0, xla.add, [0, 0]), f32(2, 3))
     refused("out of range", lambda x: xla.reduce(x, 0, xla.add, [2]), f32(2, 3))
+    refused("2 initial values", lambda x: xla.reduce(x, [0, 0], xla.add, [0]), f32(2))
     refused("initial value", lambda x, i: xla.reduce(x, i, xla.add, [0]), f32(2), f32(1))
     refused("initial value", lambda x, i: xla.reduce(x, i, xla.add, [0]), f32(2), s32())
     refused("same dimensions", lambda x, y: xla.reduce([x, y], [0, 0], lambda a, b, c, d: (a, b), [0]), f32(2), f32(3))

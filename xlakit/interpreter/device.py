@@ -33,7 +33,8 @@ _FIRST_RNG_STATE = 0x7012395
 class Program:
     """What all executions of one program share."""
 
-    def __init__(self, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+    def __init__(self, name: str, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+        self.name = name
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self.custom_calls = custom_calls

@@ -50,7 +50,7 @@ def compile_module(
         raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
     calls = CustomCalls(custom_calls)
     _check_instructions(module, calls)
-    return InterpreterExecutable(module, Program(replicas, partitions, calls), seed, world)
+    return InterpreterExecutable(module, Program(module.name, replicas, partitions, calls), seed, world)
 
 
 def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
@@ -194,10 +194,10 @@ class InterpreterExecutable:
             threading.Thread(target=work, args=(number,), name=f"xlakit-device-{number}", daemon=True)
             for number in range(1, len(devices))
         ]
-        for thread in threads:
-            thread.start()
-        work(0)
         with self.world.bound():
+            for thread in threads:
+                thread.start()
+            work(0)
             _join(threads, execution)
         if execution.failure is not None:
             raise execution.failure

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,7 +46,8 @@ class Wait:
 
     def __str__(self) -> str:
         where = f" at {self.instruction.location}" if self.instruction.location else ""
-        return f"{self.device} waits in {self.instruction.opcode} '{self.instruction.name}'{where} for {self.what()}"
+        program = f" of {self.device.program.name}" if self.device.run.shares_world else ""
+        return f"{self.device}{program} waits in {self.instruction.opcode} '{self.instruction.name}'{where} for {self.what()}"
 
 
 @dataclass(slots=True)
@@ -83,7 +84,9 @@ class World:
         self._active: set[Device] = set()
         self._waits: dict[Device, Wait] = {}
         # Threads that run a device or wait for one: they bring nothing from outside.
-        self._bound_threads: dict[int, int] = {}
+        self._bound_threads = Counter[int]()
+        # The queues that threads of the host wait for.
+        self._host_takes: list[deque[Any]] = []
         self._last_change = time.monotonic()
 
     # -- for the host ----------------------------------------------------------------------------
@@ -110,18 +113,27 @@ class World:
         return self._take(self._queues.to_host[device, channel_id], f"channel {channel_id} of device {device}")
 
     def _take(self, queue: deque[Any], what: str) -> Any:
-        with self.bound(), self.condition:
-            since = time.monotonic()
-            while not queue:
-                self._resolve()
-                if not self._active and not self._host_threads():
-                    raise DeadlockError(f"{what} is empty, and no program runs that could fill it")
-                if self._free_devices():
-                    since = time.monotonic()
-                if time.monotonic() - max(since, self._last_change) > self.timeout:
-                    raise DeadlockError(f"nothing came from {what} for {self.timeout:g} seconds", hint=_TIMEOUT_HINT)
-                self.condition.wait(_PAUSE_SECONDS)
-            return queue.popleft()
+        with self.condition:
+            self._bind(1)
+            self._host_takes.append(queue)
+            try:
+                self._await(queue, what)
+                return queue.popleft()
+            finally:
+                self._host_takes.remove(queue)
+                self._bind(-1)
+
+    def _await(self, queue: deque[Any], what: str) -> None:
+        since = time.monotonic()
+        while not queue:
+            self._resolve()
+            if not self._active and not self._host_threads():
+                raise DeadlockError(f"{what} is empty, and no program runs that could fill it")
+            if self._free_devices():
+                since = time.monotonic()
+            if time.monotonic() - max(since, self._last_change) > self.timeout:
+                raise DeadlockError(f"nothing came from {what} for {self.timeout:g} seconds", hint=_TIMEOUT_HINT)
+            self.condition.wait(_PAUSE_SECONDS)
 
     # -- for devices -----------------------------------------------------------------------------
 
@@ -136,16 +148,19 @@ class World:
     @contextmanager
     def bound(self) -> Generator[None]:
         """Mark this thread as one that cannot bring anything from outside meanwhile."""
-        thread = threading.get_ident()
         with self.condition:
-            self._bound_threads[thread] = self._bound_threads.get(thread, 0) + 1
+            self._bind(1)
         try:
             yield
         finally:
-            with self.changing():
-                self._bound_threads[thread] -= 1
-                if not self._bound_threads[thread]:
-                    del self._bound_threads[thread]
+            with self.condition:
+                self._bind(-1)
+
+    def _bind(self, times: int) -> None:
+        thread = threading.get_ident()
+        self._bound_threads[thread] += times
+        if not self._bound_threads[thread]:
+            del self._bound_threads[thread]
 
     def enter(self, devices: list[Device]) -> None:
         """Count devices as running."""
@@ -243,7 +258,10 @@ class World:
         )
 
     def _host_threads(self) -> bool:
-        return any(thread.ident not in self._bound_threads for thread in threading.enumerate())
+        """Whether a thread of the host runs, or is about to go on, that may bring something."""
+        return any(self._host_takes) or any(
+            thread.ident not in self._bound_threads for thread in threading.enumerate()
+        )
 
     def _resolve(self) -> None:
         """Where all devices wait in vain, let one take its second choice, or fail them all."""

@@ -202,13 +202,13 @@ def convert(x: Array, kind: PrimitiveType) -> Array:
 
 def _convert_float(x: Array, kind: PrimitiveType) -> Array:
     if kind is PrimitiveType.PRED:
-        return x != 0
+        return np.asarray(x != 0)
     return from_double(x, kind.dtype) if kind.is_floating else from_double_to_integer(x, kind)
 
 
 def _convert_integer(x: Array, kind: PrimitiveType) -> Array:
     if kind is PrimitiveType.PRED:
-        return to_integer(x) != 0
+        return np.asarray(to_integer(x) != 0)
     if kind.is_integral:
         return wrap(to_integer(x), kind.dtype)
     if kind is PrimitiveType.F64:

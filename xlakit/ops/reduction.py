@@ -245,7 +245,10 @@ def reduce(
     arrays = as_sequence(operands)
     builder = common_builder(arrays)
     ops = [as_op(builder, a) for a in arrays]
-    inits = [as_op(builder, i, o.shape.element_type) for i, o in zip(as_sequence(init_values), ops, strict=True)]
+    values = as_sequence(init_values)
+    if len(values) != len(ops):
+        raise ShapeError(f"{len(ops)} arrays have {len(values)} initial values", hint="give one for each array")
+    inits = [as_op(builder, i, o.shape.element_type) for i, o in zip(values, ops, strict=True)]
     called = builder.subcomputation(computation, scalar_shapes(ops) * 2)
     return emit(Reduce(dimensions=tuple(dimensions), to_apply=called), *ops, *inits)
 

@@ -7,12 +7,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from xlakit.errors import XlakitError
 
 _EPILOG = """\
 exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is.
 """
+
+
+class _Commands(Protocol):
+    """What add_subparsers gives, of which argparse names the type only privately."""
+
+    def add_parser(self, name: str, *, help: str, description: str) -> argparse.ArgumentParser: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,9 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _common(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
-) -> argparse.ArgumentParser:  # pyright: ignore[reportPrivateUsage]
+def _common(commands: _Commands, name: str, summary: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
     command.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     return command
@@ -74,7 +79,7 @@ def _add_file(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+def _add_run(commands: _Commands) -> None:
     command = _common(commands, "run", "run a program and print its results")
     _add_file(command)
     command.add_argument(
@@ -92,13 +97,13 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     command.set_defaults(command=_run)
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+def _add_check(commands: _Commands) -> None:
     command = _common(commands, "check", "parse and verify a program")
     _add_file(command)
     command.set_defaults(command=_check)
 
 
-def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+def _add_convert(commands: _Commands) -> None:
     command = _common(commands, "convert", "write a program in another format")
     _add_file(command)
     command.add_argument(
@@ -108,7 +113,7 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     command.set_defaults(command=_convert)
 
 
-def _add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+def _add_ops(commands: _Commands) -> None:
     command = _common(commands, "ops", "list the operations and what is supported, from the op pages")
     command.add_argument("pattern", nargs="?", default="", help="only operations whose name contains this")
     command.add_argument("--markdown", choices=("operations", "support"), help="print that page of the documentation")

@@ -114,8 +114,8 @@ def support_page() -> str:
     parts = [
         "# What is supported\n",
         "Generated from the code by `xlakit ops --markdown support`.\n",
-        f"{len(OPERATIONS)} operations can be represented, parsed, printed, converted and verified; the interpreter",
-        f"runs {len(run)} of them.\n",
+        f"{len(OPERATIONS)} operations can be represented, parsed, printed, converted and verified;",
+        f"the interpreter runs {len(run)} of them.\n",
         "## Operations that are represented but not run\n",
         *([f"- `{opcode}`" for opcode in other] or ["None."]),
         "\n## Every other limit\n",

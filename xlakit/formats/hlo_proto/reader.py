@@ -73,16 +73,19 @@ class _Reading:
         if proto.id in self.computations:
             raise FormatError(f"id {proto.id} is already that of '{self.computations[proto.id].name}'", operation=place)
         instructions = _Instructions()
-        for instruction in proto.instructions:
-            instructions.add(instruction.id, self.instruction(instruction, instructions, proto.name))
-        root = instructions.find(proto.root_id)
-        if root is None:
-            raise FormatError(f"root_id {proto.root_id} is not an instruction of the computation", operation=place)
-        ordered = self.scheduled(proto, instructions, place)
+        try:
+            for instruction in proto.instructions:
+                instructions.add(instruction.id, self.instruction(instruction, instructions, proto.name))
+            root = instructions.find(proto.root_id)
+            if root is None:
+                raise FormatError(f"root_id {proto.root_id} is not an instruction of the computation")
+            ordered = self.scheduled(proto, instructions)
+        except XlakitError as error:
+            raise error.at(operation=place) from None
         thread = proto.execution_thread or "main"
         self.computations[proto.id] = Computation(sanitized(proto.name), ordered, root, thread)
 
-    def scheduled(self, proto: Any, instructions: _Instructions, place: str) -> tuple[Instruction, ...]:
+    def scheduled(self, proto: Any, instructions: _Instructions) -> tuple[Instruction, ...]:
         """The instructions in the order of the schedule, if there is one for the computation."""
         listed = tuple(instructions.by_id.values())
         sequence = self.sequences.get(proto.id)
@@ -93,13 +96,13 @@ class _Reading:
             found = instructions.find(number)
             if found is None or found in ordered:
                 problem = "names no instruction" if found is None else "appears twice"
-                raise FormatError(f"schedule: instruction id {number} {problem}", operation=place)
+                raise FormatError(f"schedule: instruction id {number} {problem}")
             for needed in (*found.operands, *found.control_predecessors):
                 if needed not in ordered:
-                    raise FormatError(f"schedule: {found.name} comes before {needed.name}", operation=place)
+                    raise FormatError(f"schedule: {found.name} comes before {needed.name}")
             ordered[found] = None
         if len(ordered) != len(listed):
-            raise FormatError(f"schedule has {len(ordered)} of {len(listed)} instructions", operation=place)
+            raise FormatError(f"schedule has {len(ordered)} of {len(listed)} instructions")
         return tuple(ordered)
 
     def instruction(self, proto: Any, instructions: _Instructions, computation: str) -> Instruction:

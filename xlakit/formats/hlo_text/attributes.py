@@ -293,12 +293,13 @@ def _sparsity_side(lexer: Lexer) -> SparsitySide:
 
 
 def _print_sparsity(config: SparsityConfig) -> str:
-    sides = [(name, side) for name, side in (("lhs", config.lhs), ("rhs", config.rhs)) if side is not None]
-    parts = [
-        f"{name}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension} stride={s.stride} idx={s.idx}}}"
-        for name, s in sides
-    ]
-    return "{" + " ".join(parts) + "}"
+    def side(name: str, s: SparsitySide) -> str:
+        # Older parsers do not know the last two.
+        rest = "".join(f" {n}={v}" for n, v in (("stride", s.stride), ("idx", s.idx)) if v)
+        return f"{name}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension}{rest}}}"
+
+    sides = (("lhs", config.lhs), ("rhs", config.rhs))
+    return "{" + " ".join(side(name, s) for name, s in sides if s is not None) + "}"
 
 
 # -- aliasing, accuracy ------------------------------------------------------------------------------

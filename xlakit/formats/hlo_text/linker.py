@@ -24,6 +24,7 @@ class Linker:
 
     def link(self) -> dict[str, Computation]:
         """All computations by their names. Raises ParseError, ShapeError."""
+        self._spread_threads()
         made: dict[str, Computation] = {}
         open_bodies: set[str] = set()
         for first in self.bodies.values():
@@ -40,6 +41,23 @@ class Linker:
                 stack.append((body, True))
                 stack += [(self._find(c, open_bodies), False) for c in reversed(body.callees) if c.name not in made]
         return made
+
+    def _spread_threads(self) -> None:
+        """What an asynchronous operation runs, runs on its thread, whether or not the computations say so."""
+        for body in self.bodies.values():
+            for record in body.records:
+                thread = record.values.get("async_execution_thread", "main")
+                callee = record.values.get("calls")
+                names = {callee.name} if thread != "main" and isinstance(callee, Callee) else set[str]()
+                while names:
+                    called = self.bodies.get(names.pop())
+                    if called is not None and called.thread in ("main", thread):
+                        called.thread = thread
+                        names |= {
+                            c.name
+                            for c in called.callees
+                            if c.name in self.bodies and self.bodies[c.name].thread == "main"
+                        }
 
     def _find(self, callee: Callee, open_bodies: set[str]) -> Body:
         if callee.name in open_bodies:
@@ -70,7 +88,7 @@ class Linker:
             )
             instructions.append(record.made)
         root = (body.root or body.records[-1]).made
-        assert root is not None  # noqa: S101 - all records were just made
+        assert root is not None  # all records were just made
         computation = Computation(body.name, tuple(instructions), root, body.thread)
         if body.result is not None and not body.result[0].compatible(root.shape):
             raise self.lexer.error(

@@ -242,6 +242,9 @@ def _integers(items: list[str], kind: PrimitiveType) -> Array:
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.is_signed else (0, (1 << bits) - 1)
     # Longer texts than any 64-bit number's are out of range; int() of a huge one would be slow.
     values = [int(text) if len(text) <= 24 else high + 1 for text in items]
+    if kind is PrimitiveType.U64:
+        # XLA reads these as 64 bits with or without a sign.
+        values = [value + (1 << 64) if -(1 << 63) <= value < 0 else value for value in values]
     if values and not low <= min(values) <= max(values) <= high:
         index = next(i for i, value in enumerate(values) if not low <= value <= high)
         raise _BadElementError(index, f"{items[index][:40]} is out of {kind.hlo_name}'s range [{low}, {high}]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
 from xlakit.formats.hlo_text.shapes import list_of
@@ -71,8 +72,31 @@ def parse_fields(lexer: Lexer, known: dict[str, tuple[str, Callable[[Lexer], obj
     return fields
 
 
+# The usual case: strings without escapes, and numbers that surely fit.
+_PLAIN = re.compile(r'\{(?:[ ,]*[a-z_]+=(?:"[^"\\]*"|\d{1,9}(?![\w.])))*+[ ]*\}')
+_PLAIN_FIELD = re.compile(r'([a-z_]+)=(?:"([^"]*)"|(\d+))')
+_STRINGS = frozenset(field for field, parse in _METADATA.values() if parse is Lexer.expect_string)
+_NUMBERS = frozenset(field for field, parse in _METADATA.values() if parse is _int32)
+
+
+def _plain_metadata(text: str) -> OpMetadata | None:
+    """Metadata at once; None where something about it is odd."""
+    fields: dict[str, Any] = {}
+    for name, string, number in _PLAIN_FIELD.findall(text):
+        field = "payload" if name == "metadata_payload" else name
+        if field in fields or field not in (_NUMBERS if number else _STRINGS):
+            return None
+        fields[field] = int(number) if number else string
+    return OpMetadata(**fields)
+
+
 def parse_metadata(lexer: Lexer) -> OpMetadata:
     """``{op_name="..." source_line=3}``. Raises ParseError."""
+    match = _PLAIN.match(lexer.source, lexer.start)
+    metadata = _plain_metadata(match.group()) if match is not None else None
+    if match is not None and metadata is not None:
+        lexer.move_to(match.end())
+        return metadata
     return OpMetadata(**parse_fields(lexer, _METADATA, "metadata"))  # type: ignore[arg-type]  # pyright: ignore
 
 

@@ -75,6 +75,7 @@ def _instructions(reader: Reader) -> Body:
     """Instructions without a computation around them."""
     lexer = reader.lexer
     body = Body("_", lexer.start, is_open=True)
+    reader.add(body)
     if lexer.kind == "end":
         raise lexer.expected("a module, a computation or an instruction")
     if lexer.kind == "shape" or lexer.text == "(":
@@ -82,5 +83,4 @@ def _instructions(reader: Reader) -> Body:
         lexer.expect_end()
     while lexer.kind != "end":
         reader.read_instruction(body)
-    reader.add(body)
     return body

@@ -101,8 +101,8 @@ class Reader:
         if lexer.text == "{":
             lexer.enter()
             inner = Body(self.unused_name("_"), start)
-            self._read_instructions(inner)
             self.add(inner)
+            self._read_instructions(inner)
             lexer.leave()
             callee = Callee(inner.name, start)
         else:

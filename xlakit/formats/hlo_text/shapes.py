@@ -181,7 +181,10 @@ def _inner_shape(lexer: Lexer) -> Shape:
 def _skip_level_types(lexer: Lexer, fields: dict[str, object]) -> None:
     # Sparse layouts are gone from XLA; old texts still say that a dimension is dense.
     def level(lexer: Lexer) -> str:
-        word = lexer.expect_name("a level type")
+        word = lexer.text
+        if word not in ("D", "C", "S", "H"):
+            raise lexer.expected("one of the level types D, C, S, H")
+        lexer.advance()
         lexer.accept("+")
         lexer.accept("~")
         return word

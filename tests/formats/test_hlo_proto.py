@@ -1,0 +1,712 @@
+"""HLO protos: what is read, what is written, and what is refused."""
+
+import json
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlakit.data.layout import Layout
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_shape, make_tuple_shape
+from xlakit.errors import FormatError, ShapeError, UnsupportedError, XlakitError
+from xlakit.formats.hlo_proto import module_from_json, module_to_json, read_module, schema, write_module
+from xlakit.formats.hlo_proto.literals import decode_varints, encode_varints, read_literal, write_literal
+from xlakit.formats.hlo_proto.names import sanitized
+from xlakit.formats.hlo_proto.shapes import read_shape, write_shape
+from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
+from xlakit.ir.attributes import (
+    Annotations,
+    AxisRef,
+    IotaTileAssignment,
+    Mesh,
+    NamedSharding,
+    OpMetadata,
+    OriginalValue,
+    ReplicaGroups,
+    Sharding,
+)
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Constant, Parameter
+
+F32 = PrimitiveType.F32
+
+SUM = """
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+"""
+
+# One program for each group of operations, in HLO text of this test's own.
+PROGRAMS = {
+    "elementwise": """HloModule m
+        ENTRY e { x = f32[3] parameter(0)
+          s = f32[3] sine(x), result_accuracy={mode=highest}
+          p = pred[3] compare(x, s), direction=LT, type=TOTALORDER
+          ROOT r = f32[3] select(p, x, s) }""",
+    "reduce": f"""HloModule m {SUM}
+        ENTRY e {{ x = f32[4,8]{{0,1}} parameter(0)
+          z = f32[] constant(0)
+          r = f32[4] reduce(x, z), dimensions={{1}}, to_apply=add
+          w = f32[4,4] reduce-window(x, z), window={{size=1x2 stride=1x2 pad=0_0x0_0}}, to_apply=add
+          ROOT t = (f32[4], f32[4,4]) tuple(r, w) }}""",
+    "convolution": """HloModule m
+        ENTRY e { x = f32[2,8,8,3] parameter(0)
+          k = f32[3,3,3,4] parameter(1)
+          ROOT c = f32[2,4,8,4] convolution(x, k), window={size=3x3 stride=2x1 pad=0_1x2_2 rhs_dilate=1x2},
+            dim_labels=b01f_01io->b01f, operand_precision={high,highest} }""",
+    "dot": """HloModule m
+        ENTRY e { x = bf16[2,3,4] parameter(0)
+          y = bf16[2,4,5] parameter(1)
+          ROOT d = f32[2,3,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+            rhs_contracting_dims={1}, algorithm=dot_bf16_bf16_f32 }""",
+    "gather": f"""HloModule m {SUM}
+        ENTRY e {{ x = f32[5,6] parameter(0)
+          i = s32[3,1] parameter(1)
+          g = f32[3,6] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+            index_vector_dim=1, slice_sizes={{1,6}}, indices_are_sorted=true
+          ROOT s = f32[5,6] scatter(x, i, g), update_window_dims={{1}}, inserted_window_dims={{0}},
+            scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add, unique_indices=true }}""",
+    "control": """HloModule m
+        cond { p = (s32[], f32[2]) parameter(0)
+          i = s32[] get-tuple-element(p), index=0
+          n = s32[] constant(3)
+          ROOT c = pred[] compare(i, n), direction=LT }
+        body { p = (s32[], f32[2]) parameter(0)
+          i = s32[] get-tuple-element(p), index=0
+          one = s32[] constant(1)
+          j = s32[] add(i, one)
+          v = f32[2] get-tuple-element(p), index=1
+          w = f32[2] cosine(v)
+          ROOT t = (s32[], f32[2]) tuple(j, w) }
+        yes { x = (s32[], f32[2]) parameter(0) ROOT g = f32[2] get-tuple-element(x), index=1 }
+        no { x = (s32[], f32[2]) parameter(0) h = f32[2] get-tuple-element(x), index=1 ROOT n = f32[2] negate(h) }
+        ENTRY e { p = (s32[], f32[2]) parameter(0)
+          w = (s32[], f32[2]) while(p), condition=cond, body=body
+          f = pred[] parameter(1)
+          ROOT r = f32[2] conditional(f, w, w), true_computation=yes, false_computation=no }""",
+    "movement": """HloModule m
+        ENTRY e { x = f32[4,6] parameter(0)
+          z = f32[] constant(-1)
+          i = s32[] constant(1)
+          s = f32[2,3] slice(x), slice={[0:4:2], [1:4]}
+          d = f32[2,3] dynamic-slice(x, i, i), dynamic_slice_sizes={2,3}
+          p = f32[4,8] pad(s, z), padding=1_1x2_1_1
+          q = f32[3,2] transpose(d), dimensions={1,0}
+          k = f32[3,4] concatenate(q, q), dimensions={1}
+          v = f32[3,4] reverse(k), dimensions={0}
+          n = f32[3,4] iota(), iota_dimension=1
+          ROOT t = (f32[4,8], f32[3,4], f32[3,4]) tuple(p, v, n) }""",
+    "linear": """HloModule m
+        ENTRY e { x = f32[4,4] parameter(0)
+          c = f32[4,4] cholesky(x), lower=true
+          s = f32[4,4] triangular-solve(c, x), left_side=true, lower=true, transpose_a=TRANSPOSE
+          f = c64[4,3] fft(x), fft_type=RFFT, fft_length={4}
+          ROOT t = (f32[4,4], c64[4,3]) tuple(s, f) }""",
+    "random": """HloModule m
+        ENTRY e { a = f32[] constant(0)
+          b = f32[] constant(1)
+          r = f32[5] rng(a, b), distribution=rng_uniform
+          s = u64[2] parameter(0)
+          g = (u64[2], u32[7]) rng-bit-generator(s), algorithm=rng_three_fry
+          ROOT t = (f32[5], (u64[2], u32[7])) tuple(r, g) }""",
+    "collectives": f"""HloModule m {SUM}
+        ENTRY e {{ x = f32[4] parameter(0)
+          a = f32[4] all-reduce(x), replica_groups={{{{0,1}},{{2,3}}}}, to_apply=add
+          b = f32[4] all-reduce(a), channel_id=2, replica_groups=[2,2]<=[2,2]T(1,0), use_global_device_ids=true,
+            to_apply=add
+          g = f32[8] all-gather(b), replica_groups={{{{0,1}}}}, dimensions={{0}}
+          ROOT p = f32[8] collective-permute(g), source_target_pairs={{{{0,1}},{{1,0}}}} }}""",
+    "sort": """HloModule m
+        less { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+          ROOT r = pred[] compare(a, b), direction=LT }
+        ENTRY e { x = f32[8] parameter(0) y = s32[8] parameter(1)
+          ROOT s = (f32[8], s32[8]) sort(x, y), dimensions={0}, is_stable=true, to_apply=less }""",
+    "custom call": r"""HloModule m
+        ENTRY e { x = f32[2,3]{0,1} parameter(0)
+          t = token[] after-all()
+          c = f32[2,3]{0,1} custom-call(x, t), custom_call_target="f", operand_layout_constraints={f32[2,3]{0,1},
+            token[]}, custom_call_has_side_effect=true, api_version=API_VERSION_TYPED_FFI,
+            output_to_operand_aliasing={{}: (0, {})}, backend_config="a\"b\377"
+          ROOT o = f32[2,3]{0,1} custom-call(c), custom_call_target="g" }""",
+    "fusion": """HloModule m, is_scheduled=true
+        fused { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }
+        ENTRY e { x = f32[4] parameter(0) y = f32[4] parameter(1)
+          f = f32[4] fusion(x), kind=kLoop, calls=fused
+          g = f32[4] add(y, y), control-predecessors={f}
+          ROOT r = f32[4] add(f, g) }""",
+    "annotations": """HloModule m, input_output_alias={ {0}: (1, {}, must-alias) }, buffer_donor={ (0, {}) },
+          entry_computation_layout={(f32[4,4]{0,1}, f32[4])->(f32[4], f32[4,4]{0,1})}, frontend_attributes={a="b"}
+        ENTRY e { x = f32[4,4] parameter(0), sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate},
+            parameter_replication={true}
+          y = f32[4] parameter(1), sharding={maximal device=3}, metadata={op_type="t" op_name="n" source_file="f.py"
+            source_line=7}
+          z = f32[4] negate(y), frontend_attributes={k="v"}, origin={{"q" {1}}}
+          ROOT t = (f32[4], f32[4,4]) tuple(z, x), sharding={{replicated}, {devices=[2,2]0,1,2,3}} }""",
+    "layouts": """HloModule m
+        ENTRY e { x = f32[8,16]{1,0:T(8,128)(2,1)S(1)} parameter(0)
+          y = f32[<=8,16]{0,1} parameter(1)
+          c = s4[2,3]{0,1:E(4)} constant({{1,2,3},{-4,-5,7}})
+          ROOT t = (f32[8,16]{1,0:T(8,128)(2,1)S(1)}, s4[2,3]{0,1:E(4)}) tuple(x, c) }""",
+}
+
+
+@pytest.fixture(params=PROGRAMS)
+def module(request):
+    return HloModule.from_text(PROGRAMS[request.param])
+
+
+def test_what_is_written_is_read_again(module):
+    data = write_module(module)
+    again = read_module(data)
+    assert write_module(again) == data
+    assert module_without_names(again.to_text()) == module_without_names(module.to_text())
+    assert again.is_scheduled == module.is_scheduled
+
+
+def module_without_names(text):
+    # Names that two computations share get numbers in the proto; the rest of the text must not change.
+    import re
+
+    return re.sub(r"%[\w.-]+|\b[a-z]\w?(\.\d+)?: ", "%", text.split("ENTRY")[-1].partition("{")[2])
+
+
+def test_json_says_the_same(module):
+    text = module_to_json(module)
+    assert write_module(module_from_json(text)) == write_module(module)
+    assert json.loads(text)["entry_computation_name"] == module.entry.name
+
+
+def test_xla_reads_it_as_its_own_parser_reads_the_text(module):
+    hlo = pytest.importorskip("jaxlib._hlo")
+    text = module.to_text()
+    expected = hlo.hlo_module_from_text(text).to_string()
+    assert hlo.HloModule.from_serialized_hlo_module_proto(write_module(module)).to_string() == expected
+
+
+def test_what_xla_writes_is_read(module):
+    hlo = pytest.importorskip("jaxlib._hlo")
+    theirs = hlo.hlo_module_from_text(module.to_text())
+    ours = read_module(theirs.as_serialized_hlo_module_proto())
+    ours.verify()
+    again = hlo.HloModule.from_serialized_hlo_module_proto(write_module(ours))
+    assert again.to_string() == theirs.to_string()
+
+
+# -- module fields -------------------------------------------------------------------------------
+
+
+def test_counts_and_header_survive_where_xla_has_no_field_for_them():
+    text = "HloModule m, replica_count=2, num_partitions=3, alias_passthrough_params=true\nENTRY e { ROOT x = f32[] "
+    module = HloModule.from_text(text + "constant(1) }")
+    again = read_module(write_module(module))
+    assert (again.replica_count, again.num_partitions, again.header) == (2, 3, module.header)
+    hlo = pytest.importorskip("jaxlib._hlo")
+    hlo.HloModule.from_serialized_hlo_module_proto(write_module(module))
+
+
+def test_a_config_beside_the_module_is_read():
+    wrapper = schema.new("HloModuleProtoWithConfig")
+    wrapper.hlo_module.ParseFromString(write_module(scalar_module()))
+    wrapper.config.replica_count = 4
+    wrapper.config.allow_spmd_sharding_propagation_to_output.extend([True, False])
+    module = read_module(wrapper.SerializeToString())
+    assert module.replica_count == 4
+    assert module.header == (("allow_spmd_sharding_propagation_to_output", "{true,false}"),)
+
+
+def test_fields_without_a_place_are_kept():
+    proto = message(scalar_module())
+    proto.device_type = "TPU"
+    proto.is_dynamic = True
+    proto.cross_program_prefetches.add(parameter=1, index=[2], offset=3)
+    proto.device_assignment.replica_count = 2
+    again = schema.parse("HloModuleProto", write_module(read_module(proto.SerializeToString())))
+    assert again.device_type == "TPU"
+    assert again.is_dynamic
+    assert again.cross_program_prefetches[0].offset == 3
+    assert again.device_assignment.replica_count == 2
+
+
+@pytest.mark.parametrize("wrapper", ["HloProto", "HloUnoptimizedSnapshot", "HloModuleProtoWithConfig"])
+def test_wrappers_of_a_module_are_read(wrapper):
+    data = write_module(scalar_module())
+    outer = schema.new(wrapper)
+    outer.hlo_module.ParseFromString(data)
+    assert write_module(read_module(outer.SerializeToString())) == data
+
+
+def test_a_snapshot_is_read():
+    data = write_module(scalar_module())
+    outer = schema.new("HloSnapshot")
+    outer.hlo.hlo_module.ParseFromString(data)
+    assert write_module(read_module(outer.SerializeToString())) == data
+    assert write_module(module_from_json('{"hlo": {"hloModule": ' + module_to_json(scalar_module()) + "}}")) == data
+
+
+def test_the_entry_layout_keeps_its_layouts():
+    module = HloModule.from_text(PROGRAMS["annotations"])
+    again = read_module(write_module(module))
+    assert again.entry_computation_layout == module.entry_computation_layout
+    assert again.entry_computation_layout.parameters[0].layout == Layout((0, 1))
+
+
+def test_names_become_unique_in_the_module():
+    x = Instruction(Parameter(number=0), (), make_shape(F32, ()), "x")
+    y = Instruction(Parameter(number=0), (), make_shape(F32, ()), "x")
+    inner = Computation("f", (x,), x)
+    call = HloModule.from_text("HloModule m f { ROOT p = f32[] parameter(0) } ENTRY e { ROOT p = f32[] parameter(0) }")
+    proto = message(call.replace(computations=(inner,), entry=Computation("f", (y,), y)))
+    assert [c.name for c in proto.computations] == ["f", "f.1"]
+    assert [i.name for c in proto.computations for i in c.instructions] == ["x", "x.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("a.b-1", "a.b-1"), ("a b", "a_b"), ("1x", "_x"), ("f32", "f32_"), ("__x", "a_x"), ("__xla_x", "__xla_x")],
+)
+def test_names_are_made_fit_for_text(name, plain):
+    assert sanitized(name) == plain
+
+
+# -- ids -----------------------------------------------------------------------------------------
+
+
+def test_ids_of_any_size_and_form_are_understood():
+    proto = message(HloModule.from_text("HloModule m ENTRY e { x = f32[] parameter(0) ROOT y = f32[] negate(x) }"))
+    computation = proto.computations[0]
+    x, y = computation.instructions
+    # Whole ids, local ids in the references, and ids that have nothing to do with the computation's.
+    for ids, operand, root in [((5, 6), 5, 6), ((7 << 32 | 1, 7 << 32 | 2), 1, 2), ((2**63 - 1, 3), 2**63 - 1, 3)]:
+        x.id, y.id = ids
+        y.operand_ids[0], computation.root_id = operand, root
+        module = read_module(proto.SerializeToString())
+        assert module.entry.root.operands == (module.entry.instructions[0],)
+
+
+def test_a_local_id_that_two_instructions_share_is_not_guessed():
+    proto = message(HloModule.from_text("HloModule m ENTRY e { x = f32[] parameter(0) ROOT y = f32[] negate(x) }"))
+    x, y = proto.computations[0].instructions
+    x.id, y.id, proto.computations[0].root_id = 1 << 32 | 4, 2 << 32 | 4, 4
+    y.operand_ids[0] = 1 << 32 | 4
+    with pytest.raises(FormatError, match="root_id 4"):
+        read_module(proto.SerializeToString())
+
+
+# -- older protos --------------------------------------------------------------------------------
+
+
+def test_old_comparison_opcodes_are_compare():
+    proto = message(HloModule.from_text(PROGRAMS["elementwise"]))
+    compare = next(i for i in proto.computations[0].instructions if i.opcode == "compare")
+    compare.opcode, compare.comparison_direction, compare.comparison_type = "greater-than", "", ""
+    module = read_module(proto.SerializeToString())
+    op = next(i.op for i in module.entry.instructions if i.opcode == "compare")
+    assert op.direction.name == "GT"
+
+
+def test_groups_of_every_age_are_read():
+    proto = message(HloModule.from_text(PROGRAMS["collectives"]))
+    first, second = (i for i in proto.computations[-1].instructions if i.opcode == "all-reduce")
+    # The list is in the old field and in the new one; either alone will do.
+    assert [list(g.replica_ids) for g in first.replica_groups] == [[0, 1], [2, 3]]
+    first.ClearField("replica_groups")
+    second.ClearField("replica_groups")
+    second.collective_device_list.iota_replica_group_list.CopyFrom(second.iota_collective_device_list)
+    second.ClearField("channel_id")
+    second.all_reduce_id = 9
+    module = read_module(proto.SerializeToString())
+    ops = [i.op for i in module.entry.instructions if i.opcode == "all-reduce"]
+    assert ops[0].replica_groups == ReplicaGroups.from_lists([[0, 1], [2, 3]])
+    assert ops[1].replica_groups.groups == ((0, 2), (1, 3))
+    assert ops[1].channel_id == 9
+    first.ClearField("replica_group_list")
+    first.replica_groups.add(replica_ids=[0, 1, 2, 3])
+    module = read_module(proto.SerializeToString())
+    assert next(i.op for i in module.entry.instructions if i.opcode == "all-reduce").replica_groups.groups == (
+        (0, 1, 2, 3),
+    )
+
+
+def test_groups_on_a_mesh_keep_their_form():
+    mesh = Mesh((("x", 2), ("y", 4)))
+    groups = ReplicaGroups.from_mesh(mesh, [AxisRef(1, (2, 2)), AxisRef(0)])
+    assert groups.groups == ((0, 4, 1, 5), (2, 6, 3, 7))
+    module = HloModule.from_text(PROGRAMS["collectives"])
+    import dataclasses
+
+    def change(old, operands):
+        op = dataclasses.replace(old.op, replica_groups=groups) if old.opcode == "all-reduce" else old.op
+        return old.replace(op=op, operands=operands)
+
+    module = module.replace(entry=module.entry.rebuild(change))
+    again = read_module(write_module(module))
+    assert next(i.op for i in again.entry.instructions if i.opcode == "all-reduce").replica_groups == groups
+
+
+def test_shared_payloads_are_looked_up():
+    proto = message(HloModule.from_text(PROGRAMS["elementwise"]))
+    proto.payloads.extend([b"first", b"second"])
+    instruction = proto.computations[0].instructions[1]
+    instruction.backend_config_payload.id = 1
+    instruction.metadata.metadata_payload.id = 0
+    read = read_module(proto.SerializeToString()).entry.instructions[1]
+    assert read.annotations.backend_config == "second"
+    assert read.annotations.metadata.payload == "first"
+    instruction.backend_config_payload.id = 2
+    with pytest.raises(FormatError, match="payload 2 is not one of the module's 2"):
+        read_module(proto.SerializeToString())
+
+
+# -- annotations ---------------------------------------------------------------------------------
+
+
+def test_annotations_survive():
+    annotations = Annotations(
+        metadata=OpMetadata("t", "n", "f.py", 1, 2, 3, 4, (1, 2), "d", 5, "s", "p\udcff", 6, 7),
+        sharding=Sharding("OTHER", (2, 2), (0, 1, 2, 3), last_tile_dims=("MANUAL",), shard_group=("LIKE", 4)),
+        frontend_attributes=(("a", "1"), ("b", "2")),
+        backend_config="bytes \udcff",
+        statistics=(("s", 1.5),),
+        statistics_visualized=1,
+        origin=OriginalValue((((0,), ("i", (1,))), ((1,), None))),
+        parameter_replication=(True, False),
+    )
+    again = read_module(write_module(scalar_module(annotations)))
+    assert again.entry.root.annotations == annotations
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        Sharding("REPLICATED", metadata=(OpMetadata(op_name="m"),)),
+        Sharding("MAXIMAL", devices=(3,)),
+        Sharding("OTHER", (2, 1, 2), iota=IotaTileAssignment((2, 1, 2), (2, 2), (1, 0)), shard_group=("AS", 1)),
+        Sharding("TUPLE", elements=(Sharding("MANUAL"), Sharding("OTHER", (2,), (1, 0)))),
+        Sharding("OTHER", named=NamedSharding(Mesh(device_ids=(2,)))),
+        Sharding(
+            "OTHER",
+            named=NamedSharding(
+                Mesh((("x", 2), ("y", 4)), (), IotaTileAssignment((2, 4), (4, 2), (1, 0))),
+                (((AxisRef(0),), True), ((AxisRef(1, (1, 2)),), False)),
+                unreduced_axes=(AxisRef(1, (2, 2)),),
+                reduction_op="MAX",
+            ),
+            metadata=(OpMetadata(op_name="m"),),
+        ),
+    ],
+)
+def test_shardings_survive(sharding):
+    proto = schema.new("OpSharding")
+    write_sharding(sharding, proto)
+    assert read_sharding(proto) == sharding
+
+
+def test_a_sharding_on_one_device_is_replicated():
+    proto = schema.new("OpSharding", exact=True)
+    proto.type = 3
+    proto.tile_assignment_dimensions.extend([1, 1])
+    proto.tile_assignment_devices.append(0)
+    assert read_sharding(proto) == Sharding("REPLICATED")
+
+
+# -- shapes and literals -------------------------------------------------------------------------
+
+
+def test_padded_layouts_survive():
+    for kind, value in [(F32, 0), (F32, 1), (F32, float("-inf")), (PrimitiveType.S8, 127), (PrimitiveType.S8, None)]:
+        shape = Shape(kind, (2, 3), Layout((0, 1), (3, 5), value))
+        proto = schema.new("ShapeProto")
+        write_shape(shape, proto)
+        assert read_shape(proto) == shape
+        assert list(proto.layout.padded_dimensions) == [3, 5]
+    with pytest.raises(UnsupportedError, match="padding_value 7"):
+        write_shape(Shape(F32, (2,), Layout((0,), (3,), 7)), proto)
+
+
+ARRAYS = [kind for kind in PrimitiveType if kind.is_array]
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 1)])
+def test_literals_of_every_type_survive(kind, order):
+    literal = Literal(make_shape(kind, (2, 3, 4), layout=order), every_kind_of_value(kind).reshape(2, 3, 4))
+    proto = schema.new("LiteralProto")
+    write_literal(literal, proto)
+    data = proto.SerializeToString()
+    assert read_literal(schema.parse("LiteralProto", data)) == literal
+    # The bytes are those that protobuf makes of the message with the types of the .proto file.
+    assert schema.canonical("LiteralProto", data) == data
+
+
+def every_kind_of_value(kind):
+    rng = np.random.default_rng(7)
+    if kind is PrimitiveType.PRED:
+        return rng.integers(0, 2, 24).astype(bool)
+    if kind.is_integral:
+        limits = ml_dtypes.iinfo(kind.dtype)
+        values = [int(limits.min), int(limits.max), 0, 1] * 6
+        return np.array(values).astype(kind.dtype)
+    if kind.bit_width < 8:
+        return np.arange(24, dtype=np.uint8).astype(np.float32).astype(kind.dtype)
+    return rng.integers(0, 256, 24 * kind.byte_width, dtype=np.uint8).view(kind.dtype)
+
+
+@pytest.mark.parametrize("kind", [k for k in ARRAYS if k.bit_width > 1 and not k.name.startswith("F6")])
+def test_xla_reads_literals_of_every_type(kind):
+    hlo = pytest.importorskip("jaxlib._hlo")
+    values = np.arange(6).reshape(2, 3) % 2 if kind is PrimitiveType.PRED else np.array([[1, 2, 4], [0.5, 1, 4]])
+    if kind is PrimitiveType.F8E8M0FNU:
+        values = values.clip(0.5)
+    with np.errstate(all="ignore"):
+        array = values.astype(kind.dtype)
+    shape = make_shape(kind, (2, 3), layout=(0, 1))
+    root = Instruction(Constant(literal=Literal(make_shape(kind, (2, 3)), array)), (), shape, "c")
+    module = HloModule("m", Computation("e", (root,), root))
+    text = hlo.HloModule.from_serialized_hlo_module_proto(write_module(module)).to_string()
+    assert text == hlo.hlo_module_from_text(module.to_text()).to_string()
+    theirs = hlo.hlo_module_from_text(module.to_text()).as_serialized_hlo_module_proto()
+    assert np.array_equal(read_module(theirs).entry.root.op.literal.array, array)
+
+
+def test_dynamic_and_tuple_literals_survive():
+    bounded = Shape(F32, (4, 3), Layout((0, 1)), (True, False))
+    literal = Literal.make_tuple(
+        [Literal(bounded, np.arange(6, dtype=np.float32).reshape(2, 3)), Literal.token(), Literal.make_tuple([])]
+    )
+    proto = schema.new("LiteralProto")
+    write_literal(literal, proto)
+    assert list(proto.tuple_literals[0].dynamic_sizes) == [2, 3]
+    assert len(proto.tuple_literals[0].f32s) == 48
+    assert read_literal(proto) == literal
+
+
+def test_sub_byte_elements_are_read_with_any_upper_bits():
+    proto = schema.new("LiteralProto")
+    write_shape(make_shape(PrimitiveType.S4, (3,)), proto.shape)
+    proto.s4s = bytes([0x0F, 0xFF, 0x78])
+    assert read_literal(proto).array.astype(int).tolist() == [-1, -1, -8]
+
+
+def test_numbers_in_unusual_encodings_are_read():
+    proto = message(constant_module(np.array([1.0, 2.0], np.float32)))
+    literal = proto.computations[0].instructions[0].literal
+    # Two unpacked floats of field 8: legal, though nobody has written them so for years.
+    unpacked = b"".join(b"\x45" + np.float32(v).tobytes() for v in (1.0, 2.0))
+    literal.f32s = b""
+    literal.MergeFromString(unpacked)
+    module = read_module(proto.SerializeToString())
+    assert module.entry.root.op.literal.array.tolist() == [1.0, 2.0]
+
+
+def test_varints():
+    values = np.array([0, 1, 127, 128, 300, 2**31, 2**63, 2**64 - 1], dtype=np.uint64)
+    data = encode_varints(values)
+    assert decode_varints(data).tolist() == values.tolist()
+    assert encode_varints(np.array([300], np.uint64)) == b"\xac\x02"
+    assert decode_varints(b"").size == 0
+    with pytest.raises(ValueError, match="cut off"):
+        decode_varints(b"\x01\x80")
+    with pytest.raises(ValueError, match="10 bytes"):
+        decode_varints(b"\xff" * 11 + b"\x01")
+
+
+def test_large_literals_are_quick():
+    array = np.arange(1 << 22, dtype=np.float32)
+    start = time.perf_counter()
+    again = read_module(write_module(constant_module(array)))
+    assert np.array_equal(again.entry.root.op.literal.array, array)
+    assert time.perf_counter() - start < 5
+
+
+def test_long_chains_are_read():
+    shape = make_shape(F32, ())
+    op = HloModule.from_text("HloModule m ENTRY e { x = f32[] parameter(0) ROOT y = f32[] negate(x) }").entry.root.op
+    instructions = [Instruction(Parameter(number=0), (), shape, "x")]
+    for number in range(20_000):
+        instructions.append(Instruction(op, (instructions[-1],), shape, f"n.{number}"))
+    module = HloModule("m", Computation("e", tuple(instructions), instructions[-1]))
+    assert read_module(write_module(module)).instruction_count() == 20_001
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def _set(path, value):
+    """A change of one field of the entry's instruction ``path[0]``."""
+
+    def change(computation):
+        target = computation.instructions[path[0]]
+        for name in path[1:-1]:
+            target = getattr(target, name)
+        field = getattr(target, path[-1])
+        if hasattr(field, "extend"):
+            del field[:]
+            field.extend(value)
+        else:
+            setattr(target, path[-1], value)
+
+    return change
+
+
+def _clear(index, name):
+    return lambda computation: computation.instructions[index].ClearField(name)
+
+
+DAMAGES = {
+    "unknown opcode": (_set((0, "opcode"), "frobnicate"), "opcode 'frobnicate'"),
+    "no opcode": (_set((1, "opcode"), ""), "opcode ''"),
+    "no name": (_set((1, "name"), ""), "name is missing"),
+    "no shape": (_clear(1, "shape"), "shape: is missing"),
+    "element type": (_set((1, "shape", "element_type"), 99), "shape: element_type 99"),
+    "negative size": (_set((0, "shape", "dimensions"), [-5, 2]), "shape: dimension size -5"),
+    "huge sizes": (_set((0, "shape", "dimensions"), [2**62, 2**62]), "shape: .*more bytes"),
+    "layout": (_set((0, "shape", "layout", "minor_to_major"), [0, 0]), "shape: minor_to_major"),
+    "layout's rank": (_set((0, "shape", "layout", "minor_to_major"), [0]), "shape: layout"),
+    "dynamic marks": (_set((0, "shape", "is_dynamic_dimension"), [True]), "is_dynamic_dimension has 1"),
+    "operand": (_set((2, "operand_ids"), [0, 77]), "operand_ids: 77"),
+    "itself as operand": (_set((2, "operand_ids"), [2, 1]), "operand_ids: 2"),
+    "operand count": (_set((2, "operand_ids"), [0]), "operand_ids: pad takes 2 operands, got 1"),
+    "predecessor": (_set((2, "control_predecessor_ids"), [9]), "control_predecessor_ids: 9"),
+    "computation": (_set((2, "called_computation_ids"), [9]), "called_computation_ids: 9"),
+    "no padding": (_clear(2, "padding_config"), "padding_config is missing"),
+    "no literal": (_clear(1, "literal"), "literal is missing"),
+    "no data": (_clear(1, "literal.f32s".split(".")[0]), "literal is missing"),
+    "short data": (_set((1, "literal", "f32s"), b"123"), "literal: f32s holds 3 bytes, too few"),
+    "much data": (_set((1, "literal", "f32s"), b"12345678"), "literal: f32s holds 2 elements"),
+    "big promise": (_set((1, "literal", "shape", "dimensions"), [2**40]), "literal: "),
+    "sharding": (_set((0, "sharding", "type"), 55), "sharding: type has no meaning for 55"),
+    "tiles": (_set((0, "sharding", "tile_assignment_dimensions"), [-1]), None),
+    "same id": (_set((1, "id"), 0), "id 0 is that of"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(damage):
+    module = HloModule.from_text(
+        "HloModule m ENTRY main { x = f32[2,3] parameter(0) z = f32[] constant(1) ROOT p = f32[4,3] "
+        "pad(x, z), padding=1_1x0_0 }"
+    )
+    proto = message(module)
+    change, expected = DAMAGES[damage]
+    change(proto.computations[0])
+    if expected is None:
+        read_module(proto.SerializeToString())
+        return
+    with pytest.raises((FormatError, ShapeError), match=expected) as caught:
+        read_module(proto.SerializeToString())
+    assert "main" in caught.value.operation
+
+
+def test_a_literal_that_promises_too_much_is_refused_at_once():
+    proto = message(constant_module(np.zeros(1, np.float32)))
+    literal = proto.computations[0].instructions[0].literal
+    literal.shape.dimensions[0] = 2**50
+    start = time.perf_counter()
+    with pytest.raises(FormatError, match=r"'c' in computation 'e': literal: f32s holds 4 bytes"):
+        read_module(proto.SerializeToString())
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("root", [-1, 12])
+def test_a_missing_root_is_named(root):
+    proto = message(scalar_module())
+    proto.computations[0].root_id = root
+    with pytest.raises(FormatError, match=f"computation 'e': root_id {root}"):
+        read_module(proto.SerializeToString())
+
+
+def test_a_missing_entry_is_named():
+    proto = message(scalar_module())
+    proto.entry_computation_id = 5
+    with pytest.raises(FormatError, match="entry_computation_id 5"):
+        read_module(proto.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("order", "rule"),
+    [([0, 0, 1], "twice"), ([1, 0, 2], "comes before"), ([0, 1], "2 of 3"), ([0, 1, 9], "names no instruction")],
+)
+def test_a_wrong_schedule_is_named(order, rule):
+    text = "HloModule m, is_scheduled=true ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] "
+    proto = message(HloModule.from_text(text + "negate(y) }"))
+    sequence = proto.schedule.sequences[0].instruction_ids
+    del sequence[:]
+    sequence.extend(order)
+    with pytest.raises(FormatError, match=f"schedule.*{rule}|schedule has {rule}"):
+        read_module(proto.SerializeToString())
+
+
+def test_a_schedule_orders_the_instructions():
+    text = "HloModule m, is_scheduled=true ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) z = f32[] sine(x) ROOT "
+    proto = message(HloModule.from_text(text + "w = f32[] add(y, z) }"))
+    proto.schedule.sequences[0].instruction_ids[1:3] = [2, 1]
+    module = read_module(proto.SerializeToString())
+    assert [i.name for i in module.entry.instructions] == ["x", "z", "y", "w"]
+    assert module.is_scheduled
+
+
+def test_data_that_is_no_module_is_refused():
+    for data in (b"", b"\xff\xff", b"\n\x05hello", write_module(scalar_module())[:-3], bytes(range(256))):
+        with pytest.raises(FormatError):
+            read_module(data)
+    for text in ("", "{", "[]", "3", "{}", '{"computations": 1}', '{"a":' * 5000):
+        with pytest.raises(FormatError, match="JSON"):
+            module_from_json(text)
+
+
+def test_shapes_nested_too_deep_are_refused():
+    shape = make_shape(F32, ())
+    for _ in range(300):
+        shape = make_tuple_shape([shape])
+    root = Instruction(Parameter(number=0), (), shape, "x")
+    with pytest.raises(FormatError, match="parameter 'x' in computation 'e'"):
+        write_module(HloModule("m", Computation("e", (root,), root)))
+    shape = b"\x10\x0d"
+    for _ in range(300):
+        shape = b"\x10\x0d\x22" + encode_varints(np.array([len(shape)], np.uint64)) + shape
+    with pytest.raises(FormatError, match="nested"):
+        schema.parse("ShapeProto", shape)
+
+
+def test_values_that_do_not_fit_their_field_are_refused():
+    root = Instruction(Parameter(number=2**70), (), make_shape(F32, ()), "x")
+    with pytest.raises(FormatError, match="parameter 'x' in computation 'e'.*out of range"):
+        write_module(HloModule("m", Computation("e", (root,), root)))
+
+
+def test_random_damage_gives_nothing_but_our_errors():
+    rng = np.random.default_rng(3)
+    originals = [write_module(HloModule.from_text(text)) for text in PROGRAMS.values()]
+    for _ in range(600):
+        data = bytearray(originals[rng.integers(len(originals))])
+        for _ in range(rng.integers(1, 4)):
+            data[rng.integers(len(data))] = rng.integers(256)
+        if rng.random() < 0.2:
+            data = data[: rng.integers(len(data))]
+        try:
+            write_module(read_module(bytes(data)))
+        except XlakitError as error:
+            assert str(error)
+
+
+# -- helpers -------------------------------------------------------------------------------------
+
+
+def message(module):
+    return schema.parse("HloModuleProto", write_module(module))
+
+
+def scalar_module(annotations=None):
+    root = Instruction(Parameter(number=0), (), make_shape(F32, ()), "x", annotations=annotations or Annotations())
+    return HloModule("m", Computation("e", (root,), root))
+
+
+def constant_module(array):
+    literal = Literal.from_numpy(array)
+    root = Instruction(Constant(literal=literal), (), literal.shape, "c")
+    return HloModule("m", Computation("e", (root,), root))

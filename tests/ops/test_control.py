@@ -1,0 +1,251 @@
+"""Call, While, Conditional, Fusion, Scan and asynchronous operations."""
+
+import numpy as np
+import pytest
+from evaluating import build, evaluate, f32, floats, infer, ints, refused, s32, same
+
+import xlakit as xla
+from xlakit.ir.enums import TriState
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+
+
+# -- call and fusion -------------------------------------------------------------------------------
+
+
+def test_call_runs_a_computation():
+    result = evaluate(lambda a, b: xla.call(a.builder, xla.sub, [a, b]), floats([5, 7]), floats([1, 2]))
+    same(result, floats([4, 5]))
+
+
+def test_call_checks_number_and_shapes_of_arguments():
+    square = build(lambda x: x * x, f32(2))
+    refused("takes 1 parameters, got 2", lambda a, b: xla.call(a.builder, square, [a, b]), f32(2), f32(2))
+    refused(r"takes f32\[2\] as parameter 0", lambda a: xla.call(a.builder, square, [a]), f32(3))
+    refused(r"takes f32\[2\] as parameter 0", lambda a: xla.call(a.builder, square, [a]), s32(2))
+
+
+def test_a_composite_keeps_its_name_attributes_and_version():
+    built = build(lambda x: xla.composite_call(x.builder, lambda y: y + 1.0, [x], "my.op", version=3), f32(2))
+    root = built.computation.root
+    assert root.op.is_composite
+    assert dict(root.annotations.frontend_attributes) == {
+        "composite.name": "my.op",
+        "composite.attributes": "{}",
+        "composite.version": "3",
+    }
+    same(xla.compile(built)(floats([1, 2])), floats([2, 3]))
+    with pytest.raises(xla.ArgumentError, match="needs a name"):
+        build(lambda x: xla.composite_call(x.builder, lambda y: y, [x], ""), f32())
+
+
+def test_fusion_runs_its_computation():
+    result = evaluate(lambda x: xla.fusion(x.builder, lambda y: xla.exp(xla.neg(y)), [x], "loop"), floats([0.0]))
+    same(result, floats([1]))
+
+
+def test_calls_and_fusions_of_pointwise_computations_are_pointwise():
+    inner = build(lambda a, b: xla.call(a.builder, lambda x, y: x + y, [a, b]), f32(), f32())
+    assert inner.computation.is_pointwise
+    fused = build(lambda a, b: xla.fusion(a.builder, inner, [a, b]), f32(), f32())
+    assert fused.computation.is_pointwise
+    same(evaluate(lambda x: xla.reduce(x, 0.0, fused, [0]), np.ones((50, 3), np.float32)), floats([50, 50, 50]))
+    same(evaluate(lambda x: xla.map([x, x], fused), floats([1, 2])), floats([2, 4]))
+
+
+# -- while -----------------------------------------------------------------------------------------
+
+
+def test_while_of_the_document_adds_a_vector_a_thousand_times():
+    def loop(vector):
+        builder = vector.builder
+
+        def body(state):
+            count, total = (xla.get_tuple_element(state, i) for i in range(2))
+            ones = xla.broadcast(xla.constant(state.builder, 1.0), [10])
+            return count + 1, total + ones
+
+        start = (xla.constant(builder, 0), vector)
+        return xla.while_(lambda state: xla.get_tuple_element(state, 0) < 1000, body, start)
+
+    count, total = evaluate(loop, np.zeros(10, np.float32))
+    same(count, ints(1000))
+    same(total, np.full(10, 1000, np.float32))
+
+
+def test_while_whose_condition_fails_at_once_gives_its_init():
+    same(evaluate(lambda x: xla.while_(lambda v: v < 0, lambda v: v + 1, x), ints(5)), ints(5))
+
+
+def test_while_checks_its_computations():
+    refused("must give pred", lambda x: xla.while_(lambda v: v + 1, lambda v: v, x), s32())
+    refused("must give pred", lambda x: xla.while_(lambda v: v < 0, lambda v: v, x), s32(2))
+    widen = build(lambda x: xla.broadcast(x, [2]), s32())
+    refused("body .* gives s32", lambda x: xla.while_(lambda v: v < 0, widen, x), s32())
+    two = build(lambda a, b: a + b, s32(), s32())
+    refused("takes 2 parameters", lambda x: xla.while_(lambda v: v < 0, two, x), s32())
+
+
+def test_a_loop_has_the_effects_of_its_body():
+    effect = build(lambda x: (xla.outfeed(x), x)[1], s32())
+    assert effect.computation.has_side_effect
+    looped = build(lambda x: (xla.while_(lambda v: v < 3, lambda v: (xla.outfeed(v), v + 1)[1], x), x)[1], s32())
+    executable = xla.compile(looped)
+    executable(ints(1))
+    assert [int(executable.world.outfeed(0)) for _ in range(2)] == [1, 2]
+
+
+# -- conditional -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("pred", "expected"), [(True, 3.0), (False, -2.0)])
+def test_conditional_by_pred_runs_one_of_two(pred, expected):
+    def choose(p, x):
+        return xla.conditional(p, x, lambda v: v + 1.0, (x, x), lambda v: -xla.get_tuple_element(v, 0))
+
+    same(evaluate(choose, np.bool_(pred), floats(2)), floats(expected))
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, 10), (1, 20), (2, 30), (3, 30), (-1, 30), (2**31 - 1, 30)])
+def test_conditional_by_index_runs_the_last_branch_out_of_range(index, expected):
+    def choose(i, x):
+        return xla.conditional(i, [lambda v: v * 10, lambda v: v * 20, lambda v: v * 30], [x, x, x])
+
+    same(evaluate(choose, ints(index), ints(1)), ints(expected))
+
+
+def test_conditional_takes_its_arguments_by_name():
+    def choose(p, x):
+        return xla.conditional(
+            pred=p, true_operand=x, true_computation=lambda v: v, false_operand=x, false_computation=xla.neg
+        )
+
+    same(evaluate(choose, np.bool_(False), floats(2)), floats(-2))
+    with pytest.raises(xla.ArgumentError, match="takes"):
+        xla.conditional(1, 2)
+
+
+def test_conditional_runs_only_the_branch_that_is_chosen():
+    choose = build(
+        lambda p, x: xla.conditional(p, x, lambda v: (xla.outfeed(v), v)[1], x, lambda v: v), xla.make_shape(xla.PRED), f32()
+    )
+    executable = xla.compile(choose)
+    executable(False, 1.0)
+    with pytest.raises(xla.DeadlockError, match="no program runs"):
+        executable.world.outfeed(0)
+
+
+def test_conditional_checks_branches():
+    refused("pred or an s32", lambda i, x: xla.conditional(i, [xla.neg], [x]), f32(), f32())
+    refused("a pred chooses between 2", lambda p, x: xla.conditional(p, [xla.neg], [x]), xla.make_shape(xla.PRED), f32())
+    refused("all branches|gives", lambda i, x: xla.conditional(i, [xla.neg, lambda v: v < 0], [x, x]), s32(), f32())
+    refused("one operand each", lambda i, x: xla.conditional(i, [xla.neg, xla.neg], [x]), s32(), f32())
+
+
+def test_conditional_is_dynamic_where_a_branch_is():
+    dynamic = f32(4, dynamic=(True,))
+    fixed = build(lambda x: x, f32(4))
+
+    def choose(p, x, y):
+        return xla.conditional(p, x, lambda v: v, y, fixed)
+
+    assert infer(choose, xla.make_shape(xla.PRED), dynamic, f32(4)) == "f32[<=4]"
+
+
+# -- scan ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+def test_scan_of_a_sum(is_reverse):
+    def total(x):
+        return xla.scan(x, 0.0, lambda v, c: (v + c, v + c), 0, is_reverse=is_reverse)
+
+    values = floats([1, 2, 3, 4])
+    sums, last = evaluate(total, values)
+    expected = np.cumsum(values[::-1])[::-1] if is_reverse else np.cumsum(values)
+    same(sums, expected.astype(np.float32))
+    same(last, floats(10))
+
+
+def test_scan_along_an_inner_dimension_with_two_outputs():
+    def step(row, carry):
+        return xla.neg(row), row * 2.0, carry + row
+
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    negative, double, total = evaluate(lambda x, c: xla.scan([x], [c], step, 1), matrix, np.zeros(2, np.float32))
+    same(negative, -matrix)
+    same(double, 2 * matrix)
+    same(total, matrix.sum(axis=1))
+
+
+def test_scan_without_inputs_needs_the_number_of_steps():
+    def steps(c):
+        return xla.scan([], [c], lambda carry: (carry, carry * 2.0), 0, scan_dimension_size=4)
+
+    powers, last = evaluate(steps, floats(1))
+    same(powers, floats([1, 2, 4, 8]))
+    same(last, floats(16))
+    refused("how many steps", lambda c: xla.scan([], [c], lambda carry: (carry, carry), 0), f32())
+
+
+def test_scan_of_nothing_gives_the_first_carry():
+    rows, last = evaluate(lambda x: xla.scan(x, 7.0, lambda v, c: (v, c), 0), np.zeros((0, 2), np.float32)[:, 0])
+    same(rows, np.zeros(0, np.float32))
+    same(last, floats(7))
+
+
+def test_scan_checks_sizes_and_carries():
+    refused("out of range", lambda x: xla.scan(x, 0.0, lambda v, c: (v, c), 1), f32(3))
+    refused("along dimension 0", lambda x, y: xla.scan([x, y], [0.0], lambda v, w, c: (v, c), 0), f32(3), f32(4))
+    refused("for the carry", lambda x: xla.scan(x, 0.0, lambda v, c: (v, v < c), 0), f32(3))
+    built = build(lambda x: xla.scan(x, 0.0, lambda v, c: (v, c), 0, is_associative=True), f32(3))
+    assert built.computation.root.op.is_associative is TriState.TRI_STATE_TRUE
+
+
+# -- asynchronous ----------------------------------------------------------------------------------
+
+
+def test_async_start_update_done():
+    def run(x):
+        started = xla.async_start(x.builder, lambda v: v * v, [x], execution_thread="other")
+        return xla.async_done(xla.async_update(started))
+
+    same(evaluate(run, floats([2, 3])), floats([4, 9]))
+
+
+def test_an_update_may_bring_the_last_argument():
+    product = build(lambda a, b: a * b, f32(), f32()).computation
+    number = xla.make_shape(xla.U32)
+
+    def run(x, y):
+        builder = x.builder
+        first = xla.make_tuple_shape([xla.make_tuple_shape([f32()]), f32(), number])
+        both = xla.make_tuple_shape([xla.make_tuple_shape([f32(), f32()]), f32(), number])
+        started = builder.append(AsyncStart(calls=product), [x], first)
+        return builder.append(AsyncDone(), [builder.append(AsyncUpdate(), [started, y], both)])
+
+    same(evaluate(run, floats(3), floats(5)), floats(15))
+
+
+def test_async_done_before_all_arguments_is_an_error():
+    product = build(lambda a, b: a * b, f32(), f32()).computation
+
+    def run(x):
+        state = xla.make_tuple_shape([xla.make_tuple_shape([f32()]), f32(), xla.make_shape(xla.U32)])
+        return x.builder.append(AsyncDone(), [x.builder.append(AsyncStart(calls=product), [x], state)])
+
+    with pytest.raises(xla.VerificationError, match="not got all its arguments"):
+        evaluate(run, floats(3))
+
+
+def test_copy_in_two_halves():
+    same(evaluate(lambda x: xla.copy_done(xla.copy_start(x)), floats([1, 2])), floats([1, 2]))
+    refused("of copy-start", xla.copy_done, f32())
+
+
+def test_shuffle_rotates_and_permutes():
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    same(evaluate(lambda x: xla.shuffle_rotate(x, [0, 1], [1, 2]), matrix), np.roll(matrix, (-1, -2), (0, 1)))
+    same(evaluate(lambda x: xla.shuffle_permute(x, [1], ints([[2, 0, 1]])), matrix), matrix[:, [2, 0, 1]])
+    everywhere = np.stack(np.meshgrid([1, 0], [2, 1, 0], indexing="ij"), axis=-1).astype(np.int32)
+    same(evaluate(lambda x: xla.shuffle_permute(x, [0, 1], everywhere), matrix), matrix[::-1, ::-1])
+    refused("leave dimension 0", lambda x: xla.shuffle_permute(x, [0], ints([2, 0])), f32(2))

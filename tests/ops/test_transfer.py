@@ -1,0 +1,219 @@
+"""Infeed, outfeed, channels, transfers with the host, domains."""
+
+import threading
+
+import numpy as np
+import pytest
+from evaluating import build, evaluate, f32, floats, ints, refused, s32, same
+
+import xlakit as xla
+from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send
+
+
+def program(function, *shapes, **options):
+    """An executable of a function of the builder and handles."""
+    builder = xla.XlaBuilder("program")
+    operands = [xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)]
+    return xla.compile(builder.build(function(builder, *operands)), **options)
+
+
+def test_infeeds_are_read_in_the_order_of_the_program():
+    executable = program(lambda b: xla.tuple_(xla.infeed(b, f32(2)), xla.infeed(b, s32())))
+    executable.world.infeed(0, floats([1, 2]))
+    executable.world.infeed(0, 7)
+    first, second = executable()
+    same(first, floats([1, 2]))
+    same(second, ints(7))
+
+
+def test_an_infeed_in_a_loop_reads_each_time():
+    def loop(builder):
+        def body(state):
+            return xla.infeed(state.builder, s32()) + state
+
+        return xla.while_(lambda v: v < 10, body, xla.constant(builder, 0))
+
+    executable = program(loop)
+    for value in (3, 4, 5, 6):
+        executable.world.infeed(0, value)
+    same(executable(), ints(12))
+
+
+def test_an_infeed_of_a_tuple_and_of_the_empty_tuple():
+    pair = xla.make_tuple_shape([f32(), s32(1)])
+    executable = program(lambda b: xla.tuple_(xla.infeed(b, pair), xla.infeed(b, xla.make_tuple_shape([]))))
+    executable.world.infeed(0, (1.5, [3]))
+    (first, second), nothing = executable()
+    same(first, floats(1.5))
+    same(second, ints([3]))
+    assert nothing == ()
+
+
+def test_feeds_refuse_nested_tuples_and_wrong_values():
+    nested = xla.make_tuple_shape([xla.make_tuple_shape([f32()])])
+    with pytest.raises(xla.ShapeError, match="do not nest"):
+        program(lambda b: xla.infeed(b, nested))
+    refused("do not nest", lambda x: xla.outfeed(xla.tuple_(xla.tuple_(x))), f32())
+    executable = program(lambda b: xla.infeed(b, f32(2)))
+    executable.world.infeed(0, floats([1, 2, 3]))
+    with pytest.raises(xla.ArgumentError, match=r"infeed takes f32\[2\], got f32\[3\]"):
+        executable()
+
+
+def test_an_infeed_comes_from_another_thread_while_the_program_waits():
+    executable = program(lambda b: xla.infeed(b, s32()))
+    feeder = threading.Timer(0.05, executable.world.infeed, (0, 5))
+    feeder.start()
+    same(executable(), ints(5))
+    feeder.join()
+
+
+def test_the_host_may_change_its_array_after_the_infeed():
+    executable = program(lambda b: xla.infeed(b, f32(2)))
+    array = floats([1, 2])
+    executable.world.infeed(0, array)
+    array[:] = 9
+    same(executable(), floats([1, 2]))
+
+
+def test_each_device_has_its_own_feeds():
+    executable = program(lambda b: (x := xla.infeed(b, s32()), xla.outfeed(x + 1))[0], num_replicas=2)
+    executable.world.infeed(0, 10)
+    executable.world.infeed(1, 20)
+    assert [int(v) for v in executable()] == [10, 20]
+    assert int(executable.world.outfeed(1)) == 21
+    assert int(executable.world.outfeed(0)) == 11
+
+
+def test_outfeed_gives_arrays_and_tuples_in_order():
+    def feed(x):
+        token = xla.outfeed(x)
+        xla.outfeed_with_token(xla.tuple_(x, x), token)
+        return x
+
+    executable = xla.compile(build(feed, s32(2)))
+    executable(ints([1, 2]))
+    same(executable.world.outfeed(0), ints([1, 2]))
+    first, second = executable.world.outfeed(0)
+    same(first, ints([1, 2]))
+    same(second, ints([1, 2]))
+
+
+def test_outfeed_shape_must_be_that_of_the_value():
+    refused("outfeed_shape", lambda x: xla.outfeed(x, f32(3)), f32(2))
+    refused("must be a token", lambda x: x.builder.append(Outfeed(), [x, x]), f32())
+    refused("must be a token", lambda x: x.builder.append(Infeed(), [x], f32()), f32())
+
+
+def test_infeed_with_token_gives_value_and_token():
+    executable = program(lambda b: xla.infeed_with_token(xla.create_token(b), s32()))
+    executable.world.infeed(0, 3)
+    value, token = executable()
+    same(value, ints(3))
+    assert token is None
+
+
+# -- channels --------------------------------------------------------------------------------------
+
+
+def test_one_program_sends_to_another():
+    world = xla.World()
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(2), world=world)
+    receiver = program(lambda b, x: x + xla.recv(b, f32(2), 3), f32(2), world=world)
+    _, result = xla.run_together((sender, [floats([1, 2])]), (receiver, [floats([10, 10])]))
+    same(result, floats([11, 12]))
+
+
+def test_messages_wait_for_a_program_that_runs_later():
+    world = xla.World()
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), world=world)
+    receiver = program(lambda b: xla.recv(b, s32(), 3), world=world)
+    sender(1)
+    sender(2)
+    assert [int(receiver()), int(receiver())] == [1, 2]
+
+
+def test_replicas_send_to_each_other_by_branches():
+    def either(x):
+        return xla.conditional(
+            xla.eq(xla.replica_id(x.builder), 0),
+            x,
+            lambda v: (xla.send(v, 1), v)[1],
+            x,
+            lambda v: xla.recv(v.builder, v.shape, 1),
+        )
+
+    executable = xla.compile(build(either, s32()), num_replicas=2)
+    assert [int(r) for r in executable.execute_replicated([[5], [6]])] == [5, 5]
+
+
+def test_without_pairs_each_device_receives_from_the_device_of_its_number():
+    world = xla.World()
+    sender = program(lambda b, x: (xla.send(x, 1), x)[1], s32(), num_replicas=3, world=world)
+    receiver = program(lambda b: xla.recv(b, s32(), 1), num_replicas=3, world=world)
+    sender.execute_replicated([[1], [2], [3]])
+    assert [int(r) for r in receiver()] == [1, 2, 3]
+
+
+def test_source_target_pairs_say_who_sends_to_whom():
+    pairs = {"_xla_send_recv_source_target_pairs": "{{0,1},{1,2}}"}
+
+    def shift(builder, x):
+        token = xla.create_token(builder)
+        with builder.frontend_attributes(pairs):
+            xla.send_with_token(x, token, 4)
+            return xla.recv_with_token(token, x.shape, 4)
+
+    executable = program(shift, s32(), num_replicas=3)
+    assert [int(value) for value, _ in executable.execute_replicated([[7], [8], [9]])] == [0, 7, 8]
+
+
+def test_recv_may_begin_before_the_send_of_the_same_device():
+    def exchange(builder, x):
+        token = xla.create_token(builder)
+        room = xla.make_tuple_shape([x.shape, xla.make_shape(xla.U32), xla.create_token(builder).shape])
+        context = builder.append(Recv(channel_id=2), [token], room)
+        builder.append(Send(channel_id=2), [x, token])
+        return xla.get_tuple_element(builder.append(RecvDone(channel_id=2), [context]), 0)
+
+    same(program(exchange, f32(2))(floats([1, 2])), floats([1, 2]))
+
+
+def test_a_value_of_another_shape_is_an_error():
+    world = xla.World()
+    program(lambda b, x: (xla.send(x, 3), x)[1], f32(3), world=world)(floats([1, 2, 3]))
+    with pytest.raises(xla.ArgumentError, match=r"channel 3 takes f32\[2\], got f32\[3\]"):
+        program(lambda b: xla.recv(b, f32(2), 3), world=world)()
+
+
+def test_host_transfers():
+    def both(builder, x):
+        token = xla.send_to_host(x * 2, xla.create_token(builder), 1)
+        return xla.get_tuple_element(xla.recv_from_host(token, s32(), 2), 0)
+
+    executable = program(both, s32())
+    executable.world.send_to_device(0, 2, 40)
+    same(executable(4), ints(40))
+    same(executable.world.recv_from_device(0, 1), ints(8))
+
+
+def test_the_host_answers_a_running_program():
+    def both(builder, x):
+        token = xla.send_to_host(x * 2, xla.create_token(builder), 1)
+        return xla.get_tuple_element(xla.recv_from_host(token, s32(), 2), 0)
+
+    executable = program(both, s32())
+    world = executable.world
+    answer = threading.Thread(target=lambda: world.send_to_device(0, 2, world.recv_from_device(0, 1) + np.int32(1)))
+    answer.start()
+    same(executable(4), ints(9))
+    answer.join()
+
+
+def test_done_needs_a_context():
+    refused("takes the context", lambda x: x.builder.append(RecvDone(), [x]), f32())
+    refused("token cannot be sent", lambda x: xla.send(xla.create_token(x.builder), 1), f32())
+
+
+def test_a_domain_is_its_operand():
+    same(evaluate(lambda x: xla.domain(x, None, None), floats([1])), floats([1]))
