@@ -42,6 +42,36 @@ def test_all_gather_grows_its_dimension_by_the_shard_count():
     assert infer(lambda x: xla.all_gather(x, 1, 3), f32(4, 5)).dimensions == (4, 15)
 
 
+def test_all_gather_only_meets_its_own_channel():
+    def program(x):
+        return xla.all_gather(x, 0, 2, channel_id=1), xla.all_gather(x * 10, 0, 2, channel_id=2)
+
+    for first, second in replicated(program, [[floats([1])], [floats([2])]]):
+        same(first, floats([1, 2]))
+        same(second, floats([10, 20]))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [1, 2]], [[0, 1], [2, 4]], [[0, 1], [2, 3], [4, 5]]])
+def test_groups_have_each_replica_once(groups):
+    data = [[floats([i])] for i in range(4)]
+    for program in (
+        lambda x: xla.all_gather(x, 0, 2, replica_groups=groups),
+        lambda x: xla.all_reduce(x, xla.add, replica_groups=groups),
+        lambda x: xla.reduce_scatter(xla.broadcast(x, (2,)), xla.add, 0, 2, replica_groups=groups),
+    ):
+        with pytest.raises(xla.XlakitError):
+            replicated(program, data)
+
+
+def test_the_shard_count_is_the_size_of_each_group():
+    with pytest.raises(xla.XlakitError):
+        replicated(
+            lambda x: xla.all_gather(x, 0, 3, replica_groups=[[0, 1], [2, 3]]), [[floats([i])] for i in range(4)]
+        )
+    with pytest.raises(xla.XlakitError):
+        replicated(lambda x: xla.all_gather(x, 0, 3), [[floats([i])] for i in range(4)])
+
+
 def test_all_gather_has_rules():
     refused(lambda x: xla.all_gather(x, 2, 3), f32(4, 5))
     refused(lambda x: xla.all_gather(x, -1, 3), f32(4, 5))
@@ -106,6 +136,21 @@ def test_all_to_all_of_the_example():
     for i, result in enumerate(results):
         same(result, np.concatenate([r[:, 4 * i : 4 * i + 4] for r in rows], axis=0))
         assert result.shape == (16, 4)
+
+
+@pytest.mark.parametrize(("split", "concat"), [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2), (2, 0), (2, 1)])
+def test_all_to_all_splits_and_joins_any_dimensions(split, concat):
+    data = np.arange(2 * 4 * 6 * 2, dtype=np.int32).reshape(2, 4, 6, 2)
+    results = replicated(lambda x: xla.all_to_all(x, split, concat, 2), [[d] for d in data])
+    for i, result in enumerate(results):
+        same(result, np.concatenate([np.split(d, 2, axis=split)[i] for d in data], axis=concat))
+
+
+def test_all_to_all_splits_into_as_many_blocks_as_a_group_has():
+    with pytest.raises(xla.XlakitError):
+        replicated(lambda x: xla.all_to_all(x, 0, 0, 2, [[0, 1, 2, 3]]), [[floats([1, 2, 3, 4])]] * 4)
+    with pytest.raises(xla.XlakitError):
+        replicated(lambda x: xla.all_to_all(x, 0, 0, 2), [[floats([1, 2, 3, 4])]] * 4)
 
 
 def test_all_to_all_works_within_groups_in_their_order():

@@ -188,6 +188,8 @@ def test_concatenate_has_rules():
     refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(3), s32(3))
     refused(lambda a: xla.concat_in_dim([a], 1), f32(3))
     refused(lambda a, b: xla.concat_in_dim([a, b], 0), f32(), f32())
+    with pytest.raises(xla.XlakitError):
+        build(lambda a: xla.concat_in_dim([], 0), f32())
 
 
 # -- Conditional ----------------------------------------------------------------------------------
@@ -216,6 +218,17 @@ def test_conditional_on_an_index_takes_the_last_branch_when_out_of_range(index, 
         return xla.conditional(i, branches, [a, b, c])
 
     same(evaluate(program, ints(index), floats(10), floats(20), floats(30)), floats(expected))
+
+
+def test_conditional_takes_the_documents_names():
+    def program(p, i, x):
+        by_pred = xla.conditional(
+            pred=p, true_operand=x, true_computation=xla.neg, false_operand=x, false_computation=xla.exp
+        )
+        by_index = xla.conditional(branch_index=i, branch_computations=[xla.exp, xla.neg], branch_operands=[x, x])
+        return by_pred, by_index
+
+    same(evaluate(program, np.bool_(True), ints(1), floats(5)), (floats(-5), floats(-5)))
 
 
 def test_only_one_branch_runs():

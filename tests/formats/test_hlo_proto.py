@@ -150,8 +150,9 @@ PROGRAMS = {
     "layouts": """HloModule m
         ENTRY e { x = f32[8,16]{1,0:T(8,128)(2,1)S(1)} parameter(0)
           y = f32[<=8,16]{0,1} parameter(1)
-          c = s4[2,3]{0,1:E(4)} constant({{1,2,3},{-4,-5,7}})
-          ROOT t = (f32[8,16]{1,0:T(8,128)(2,1)S(1)}, s4[2,3]{0,1:E(4)}) tuple(x, c) }""",
+          c = s4[2,3]{0,1} constant({{1,2,3},{-4,-5,7}})
+          z = s4[2,3]{0,1:E(4)} parameter(2)
+          ROOT t = (f32[8,16]{1,0:T(8,128)(2,1)S(1)}, s4[2,3]{0,1}, s4[2,3]{0,1:E(4)}) tuple(x, c, z) }""",
 }
 
 
@@ -450,7 +451,7 @@ def every_kind_of_value(kind):
     if kind.is_integral:
         limits = ml_dtypes.iinfo(kind.dtype)
         values = [int(limits.min), int(limits.max), 0, 1] * 6
-        return np.array(values).astype(kind.dtype)
+        return np.array(values, dtype=object).astype(kind.dtype)
     if kind.bit_width < 8:
         return np.arange(24, dtype=np.uint8).astype(np.float32).astype(kind.dtype)
     return rng.integers(0, 256, 24 * kind.byte_width, dtype=np.uint8).view(kind.dtype)
@@ -651,7 +652,7 @@ def test_a_schedule_orders_the_instructions():
 
 
 def test_data_that_is_no_module_is_refused():
-    for data in (b"", b"\xff\xff", b"\n\x05hello", write_module(scalar_module())[:-3], bytes(range(256))):
+    for data in (b"", b"\xff\xff", b"\n\x05hello", write_module(scalar_module())[:-20], bytes(range(256))):
         with pytest.raises(FormatError):
             read_module(data)
     for text in ("", "{", "[]", "3", "{}", '{"computations": 1}', '{"a":' * 5000):
@@ -664,7 +665,7 @@ def test_shapes_nested_too_deep_are_refused():
     for _ in range(300):
         shape = make_tuple_shape([shape])
     root = Instruction(Parameter(number=0), (), shape, "x")
-    with pytest.raises(FormatError, match="parameter 'x' in computation 'e'"):
+    with pytest.raises(FormatError, match="module 'm': cannot be written"):
         write_module(HloModule("m", Computation("e", (root,), root)))
     shape = b"\x10\x0d"
     for _ in range(300):

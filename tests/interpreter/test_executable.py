@@ -110,7 +110,7 @@ def test_several_devices_give_a_list():
 def test_values_beyond_the_memory_limit_are_refused_before_they_are_made(monkeypatch):
     monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "1000")
     assert compiled(lambda x: xla.broadcast(x, [100]), F2)([1, 2]).shape == (100, 2)
-    with pytest.raises(xla.ResourceError, match="broadcast.*needs 1,008 bytes, the limit is 1,000") as caught:
+    with pytest.raises(xla.ResourceError, match=r"broadcast.*needs 1,008 bytes, the limit is 1,000") as caught:
         compiled(lambda x: xla.reduce_all(xla.broadcast(x, [126]), 0.0, xla.add), F2)
     assert caught.value.location.file.endswith("test_executable.py")
     monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "much")

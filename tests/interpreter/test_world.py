@@ -34,9 +34,7 @@ def no_thread_is_left():
 
 
 def test_a_collective_that_others_never_reach_is_a_deadlock_at_once():
-    executable = compiled(
-        lambda b, x: on_first_replica(x, lambda v: xla.all_reduce(v, xla.add)), S32, num_replicas=3
-    )
+    executable = compiled(lambda b, x: on_first_replica(x, lambda v: xla.all_reduce(v, xla.add)), S32, num_replicas=3)
     start = time.monotonic()
     with pytest.raises(xla.DeadlockError) as caught:
         executable(1)
@@ -51,9 +49,7 @@ def test_a_loop_that_one_replica_runs_longer_is_a_deadlock():
     def gathered(v):
         return xla.reduce_all(xla.all_gather(xla.broadcast(xla.constant(v.builder, 1), [1]), 0, 2), 0, xla.add)
 
-    executable = compiled(
-        lambda b, x: xla.while_(lambda v: v < 10, lambda v: v + gathered(v), x), S32, num_replicas=2
-    )
+    executable = compiled(lambda b, x: xla.while_(lambda v: v < 10, lambda v: v + gathered(v), x), S32, num_replicas=2)
     with pytest.raises(xla.DeadlockError, match="replica 1 waits"):
         executable.execute_replicated([[9], [0]])
 

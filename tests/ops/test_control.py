@@ -8,7 +8,6 @@ import xlakit as xla
 from xlakit.ir.enums import TriState
 from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 
-
 # -- call and fusion -------------------------------------------------------------------------------
 
 
@@ -126,7 +125,9 @@ def test_conditional_takes_its_arguments_by_name():
 
 def test_conditional_runs_only_the_branch_that_is_chosen():
     choose = build(
-        lambda p, x: xla.conditional(p, x, lambda v: (xla.outfeed(v), v)[1], x, lambda v: v), xla.make_shape(xla.PRED), f32()
+        lambda p, x: xla.conditional(p, x, lambda v: (xla.outfeed(v), v)[1], x, lambda v: v),
+        xla.make_shape(xla.PRED),
+        f32(),
     )
     executable = xla.compile(choose)
     executable(False, 1.0)
@@ -136,7 +137,9 @@ def test_conditional_runs_only_the_branch_that_is_chosen():
 
 def test_conditional_checks_branches():
     refused("pred or an s32", lambda i, x: xla.conditional(i, [xla.neg], [x]), f32(), f32())
-    refused("a pred chooses between 2", lambda p, x: xla.conditional(p, [xla.neg], [x]), xla.make_shape(xla.PRED), f32())
+    refused(
+        "a pred chooses between 2", lambda p, x: xla.conditional(p, [xla.neg], [x]), xla.make_shape(xla.PRED), f32()
+    )
     refused("all branches|gives", lambda i, x: xla.conditional(i, [xla.neg, lambda v: v < 0], [x, x]), s32(), f32())
     refused("one operand each", lambda i, x: xla.conditional(i, [xla.neg, xla.neg], [x]), s32(), f32())
 

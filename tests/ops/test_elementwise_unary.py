@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import same
+from elementwise_checks import same
 from evaluating import evaluate, floats, infer, ints, refused
 
 import xlakit as xla

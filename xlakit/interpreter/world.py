@@ -45,9 +45,10 @@ class Wait:
     takes_second_choice: bool = False
 
     def __str__(self) -> str:
-        where = f" at {self.instruction.location}" if self.instruction.location else ""
+        instruction = self.instruction
+        where = f" at {instruction.location}" if instruction.location else ""
         program = f" of {self.device.program.name}" if self.device.run.shares_world else ""
-        return f"{self.device}{program} waits in {self.instruction.opcode} '{self.instruction.name}'{where} for {self.what()}"
+        return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
 
 
 @dataclass(slots=True)
@@ -193,7 +194,8 @@ class World:
         """The next value of a device's infeed; waits for it."""
         queue = self._queues.infeed[device.index]
         return self._receive(
-            queue, Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: bool(queue), True)
+            queue,
+            Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: bool(queue), True),
         )
 
     def next_from_host(self, device: Device, instruction: Instruction, channel_id: int) -> Any:
@@ -259,9 +261,7 @@ class World:
 
     def _host_threads(self) -> bool:
         """Whether a thread of the host runs, or is about to go on, that may bring something."""
-        return any(self._host_takes) or any(
-            thread.ident not in self._bound_threads for thread in threading.enumerate()
-        )
+        return any(self._host_takes) or any(thread.ident not in self._bound_threads for thread in threading.enumerate())
 
     def _resolve(self) -> None:
         """Where all devices wait in vain, let one take its second choice, or fail them all."""

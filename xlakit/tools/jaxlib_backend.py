@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -49,20 +50,31 @@ class JaxlibBackend:
 
     def run_replicas(self, module: HloModule | str | bytes, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """The result of each replica of a module, each given its own arguments. Raises UnsupportedError."""
+        return self.prepare(module, arguments)()
+
+    def prepare(self, module: HloModule | str | bytes, arguments: Sequence[Sequence[Any]]) -> Callable[[], list[Any]]:
+        """Compile a module and place each replica's arguments; what is returned runs it. Raises UnsupportedError."""
         count = len(arguments)
         devices = self._client.local_devices()[:count]
         if count == 0 or len(devices) < count:
             raise ArgumentError(f"{count} devices are needed, the client has {len(devices)}")
-        try:
+        with _refusals():
             hlo = self._read(module)
             executable = self._compile(hlo, devices)
             placed = self._place([list(_leaves(values)) for values in arguments], devices)
-            outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
             result = self._hlo.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
-            return [self._gather(result, iter(outputs), device) for device in range(count)]
-        except (RuntimeError, ValueError, NotImplementedError) as error:
-            message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UnsupportedError(f"jaxlib does not run this program: {message.strip()}") from None
+
+        def execute() -> list[Any]:
+            with _refusals():
+                outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
+                return [self._gather(result, iter(outputs), device) for device in range(count)]
+
+        return execute
+
+    def parse(self, text: str) -> Any:
+        """The module that jaxlib's own parser gives. Raises UnsupportedError where its parser refuses it."""
+        with _refusals():
+            return self._hlo.hlo_module_from_text(text)
 
     def _read(self, module: HloModule | str | bytes) -> Any:
         if isinstance(module, str):
@@ -110,6 +122,16 @@ class JaxlibBackend:
             return TOKEN
         array, _ = output._single_device_array_to_np_array_did_copy()  # pyright: ignore[reportPrivateUsage]
         return array
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Turn what jaxlib raises into UnsupportedError with the first line of what it says."""
+    try:
+        yield
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UnsupportedError(f"jaxlib does not run this program: {message.strip()}") from None
 
 
 class _Aval:

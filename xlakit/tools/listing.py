@@ -71,8 +71,8 @@ def operations_page() -> str:
     """``docs/operations.md``."""
     parts = [
         "# Operations\n",
-        "Generated from the op pages by `xlakit ops --markdown operations`. In each family: the operations of HLO, with",
-        "the name that the semantics document gives them, then the functions of `xlakit` that build them.\n",
+        "Generated from the op pages by `xlakit ops --markdown operations`. In each family: the operations of HLO,",
+        "with the name that the semantics document gives them, then the functions of `xlakit` that build them.\n",
     ]
     for page in PAGES:
         summary = inspect.getdoc(page) or ""

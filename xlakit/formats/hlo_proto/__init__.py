@@ -33,9 +33,12 @@ def read_module(data: bytes) -> HloModule:
     name, message, path = _find(data)
     try:
         return _module_of(message, path)
-    except MismatchError:
-        # Legal but unusual encodings of repeated numbers; today's writers make none.
-        plain = schema.canonical(name, data)
+    except MismatchError as mismatch:
+        # Repeated numbers may be in an encoding that is legal but that today's writers do not make.
+        try:
+            plain = schema.canonical(name, data)
+        except FormatError:
+            raise mismatch from None
         if plain == data:
             raise
         return _module_of(schema.parse(name, plain), path)

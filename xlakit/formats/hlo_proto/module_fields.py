@@ -61,12 +61,8 @@ def write_module_fields(module: HloModule, proto: Any) -> None:
     """Fill the fields of a HloModuleProto beside its computations."""
     if module.proto_fields:
         proto.MergeFromString(module.proto_fields)
-    layout = module.entry_computation_layout
-    if layout is None:
-        actual = module.entry.program_shape
-        parameters = tuple(p.with_default_layout() for p in actual.parameters)
-        layout = ProgramShape(parameters, actual.result.with_default_layout(), actual.parameter_names)
-    write_program_shape(layout, proto.host_program_shape)
+    shape = module.program_shape
+    write_program_shape(ProgramShape(shape.parameters, shape.result), proto.host_program_shape)
     for entry in module.input_output_alias:
         proto.input_output_alias.entries.add(
             output_shape_index=entry.output_index,

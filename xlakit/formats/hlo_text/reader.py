@@ -32,7 +32,8 @@ from xlakit.ir.operation import OPERATIONS, Attribute, Kind, Op
 
 def unknown(word: str, known: list[str], what: str) -> tuple[str, str]:
     """The rule and the hint of an error about an unknown word."""
-    close = difflib.get_close_matches(word, known, 3)
+    # The search takes time in the number of names; among very many, chance would find something close anyway.
+    close = difflib.get_close_matches(word, known, 3) if len(known) <= 2000 else []
     return f"unknown {what} '{word}'", f"did you mean {' or '.join(close)}?" if close else ""
 
 
@@ -254,7 +255,7 @@ class Reader:
     def _unnamed(self, body: Body, shape: Shape | None) -> Record | None:
         if shape is None or not body.is_open:
             return None
-        return self._new_parameter(body, body.unused_name(f"_{_parameter_count(body)}"), shape, self.lexer.start)
+        return self._new_parameter(body, body.unused_name(f"_{body.parameters}"), shape, self.lexer.start)
 
     def _undefined(self, body: Body, name: str, shape: Shape | None, start: int) -> Record:
         if body.is_open and shape is not None:
@@ -266,7 +267,8 @@ class Reader:
 
     def _new_parameter(self, body: Body, name: str, shape: Shape, start: int) -> Record:
         record = Record(name, OPERATIONS["parameter"], start, shape)
-        record.values["number"] = _parameter_count(body)
+        record.values["number"] = body.parameters
+        body.parameters += 1
         body.names[name] = record
         body.records.append(record)
         return record
@@ -354,10 +356,6 @@ class Reader:
 
     def _ignored_word(self, body: Body, values: dict[str, Any]) -> None:
         self.lexer.expect_name("a mode")
-
-
-def _parameter_count(body: Body) -> int:
-    return sum(1 for record in body.records if record.cls.opcode == "parameter")
 
 
 _ODD: dict[tuple[str, str], Callable[[Reader, Body, dict[str, Any]], None]] = {

@@ -56,6 +56,7 @@ class Body:
     result: tuple[Shape, int] | None = None
     # Whether operands that are not defined become parameters, as in a list of instructions without a computation.
     is_open: bool = False
+    parameters: int = 0  # how many were made so
 
     def unused_name(self, stem: str) -> str:
         """A name that no instruction so far has."""
