@@ -25,7 +25,7 @@ def same(actual, expected):
 
 def array_of(kind, values):
     """Integers or floats as an array of an element type, below a byte too."""
-    if kind.is_integral and kind.bit_width < 8:
-        return np.array(values, dtype=np.int8).astype(kind.dtype)
+    if kind.is_integral:
+        return np.array(values, dtype=kind.dtype if kind.bit_width >= 8 else np.int8).astype(kind.dtype)
     with np.errstate(all="ignore"):
         return np.array(values).astype(kind.dtype)

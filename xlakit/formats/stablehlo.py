@@ -73,11 +73,9 @@ def _text_counts(program: str) -> dict[str, int]:
 
 def _bytecode_counts(program: bytes) -> dict[str, int]:
     from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import sdy, stablehlo
+    from jaxlib.mlir.dialects import stablehlo
 
-    context = ir.Context()
-    stablehlo.register_dialect(context)
-    sdy.register_dialect(context)
+    context = _context()
     try:
         module: Any = ir.Module.parse(program, context)
     except ir.MLIRError:
@@ -86,3 +84,19 @@ def _bytecode_counts(program: bytes) -> dict[str, int]:
     attributes: Any = module.operation.attributes
     names = {kind: f"mhlo.num_{kind}" for kind in ("replicas", "partitions")}
     return {kind: int(attributes[name].value) for kind, name in names.items() if name in attributes}
+
+
+def _context() -> Any:
+    """An MLIR context with the dialects that JAX's programs are made of."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+    context: Any = ir.Context()
+    registry: Any = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (stablehlo, chlo, sdy):
+        dialect.register_dialect(context)
+    return context

@@ -109,6 +109,12 @@ def all_to_all(
     if split_count < 1 or shape.dimensions[split] % split_count:
         raise ShapeError(f"dimension {split} of {shape} does not divide by split_count {split_count}")
     groups = as_groups(replica_groups) if replica_groups else as_groups([range(split_count)])
+    for group in groups.groups:
+        if len(group) != split_count:
+            raise ShapeError(
+                f"split_count {split_count} is not the size of the replica group {list(group)}",
+                hint="each device of a group sends one block to each of them",
+            )
     moved = emit(AllToAll(split_dimension=split, replica_groups=groups, channel_id=channel_id), operand)
     if split == concat:
         return moved

@@ -301,7 +301,7 @@ class CollectiveBroadcast(Collective):
     With ``has_dynamic_root`` the last operand says, for each other one, which place in the group sends.
     """
 
-    has_dynamic_root: bool = attribute(Kind.BOOL, default=False, always=True)
+    has_dynamic_root: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         self.check_groups(operands, uniform=False, all_ids=False)
@@ -338,7 +338,7 @@ class CollectiveReduce(Collective):
     """
 
     use_global_device_ids: bool = attribute(Kind.BOOL, default=False)
-    has_dynamic_root: bool = attribute(Kind.BOOL, default=False, always=True)
+    has_dynamic_root: bool = attribute(Kind.BOOL, default=False)
     to_apply: Computation = attribute(Kind.COMPUTATION)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -29,7 +29,8 @@ def element_type(x: Array) -> PrimitiveType:
 
 def to_double(x: Array) -> Array:
     """The same values as float64; exact for every real floating point type."""
-    return np.asarray(x, dtype=np.float64)
+    with np.errstate(all="ignore"):  # ml_dtypes warns of NaN
+        return np.asarray(x, dtype=np.float64)
 
 
 def from_double(x: Array, dtype: np.dtype[np.generic]) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.api import compile
+from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten, make_inputs, read_inputs
@@ -33,7 +34,7 @@ def run(
     result: Any = None
     for done in range(iterations):
         start = time.perf_counter()
-        result = executable(*arguments)
+        result = _value(executable(*arguments))
         times.append(time.perf_counter() - start)
         _progress(done + 1, iterations, sum(times))
     if output_path:
@@ -49,12 +50,21 @@ def run(
     return 0 if all(leaf.agrees for leaf in leaves) else 1
 
 
+def _value(result: Any) -> Any:
+    """The results of several devices, which come as a list, as a tuple with an element for each device."""
+    return tuple(result) if isinstance(result, list) else result  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _reference(module: HloModule, arguments: list[Any], name: str, seed: int) -> Any:
     if name == "interpreter":
-        return compile(module, backend="interpreter", seed=seed)(*arguments)
+        return _value(compile(module, backend="interpreter", seed=seed)(*arguments))
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 
-    return JaxlibBackend().run(module, arguments)
+    if module.num_partitions > 1:
+        raise UnsupportedError("programs of several partitions are not compared with jaxlib")
+    count = module.replica_count
+    results = JaxlibBackend(count).run_replicas(module, [arguments] * count)
+    return results[0] if count == 1 else tuple(results)
 
 
 def _progress(done: int, total: int, seconds: float) -> None:
@@ -64,7 +74,7 @@ def _progress(done: int, total: int, seconds: float) -> None:
 
 
 def format_result(value: Any) -> str:
-    """A result as NumPy prints it; elements of tuples one after the other, under their index."""
+    """A result as NumPy prints it; elements of tuples (and devices) one after the other, by index."""
     if not isinstance(value, tuple):
         return _format_array(value)
     parts = [

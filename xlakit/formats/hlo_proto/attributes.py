@@ -359,16 +359,17 @@ def _write_constraints(holder: Any, slot: _Slot, value: Sequence[Shape]) -> None
 
 
 def _read_domain(holder: Any, slot: _Slot) -> Any:
-    sides = ("domain_entry_sharding", "domain_exit_sharding")
+    # XLA's proto calls the operand's side the entry, and HLO text calls it the exit.
+    sides = ("domain_exit_sharding", "domain_entry_sharding")
     return tuple(read_sharding(getattr(holder, side)) if holder.HasField(side) else None for side in sides)
 
 
 def _write_domain(holder: Any, slot: _Slot, value: tuple[Sharding | None, Sharding | None]) -> None:
     entry, exit = value
     if entry is not None:
-        write_sharding(entry, holder.domain_entry_sharding)
+        write_sharding(entry, holder.domain_exit_sharding)
     if exit is not None:
-        write_sharding(exit, holder.domain_exit_sharding)
+        write_sharding(exit, holder.domain_entry_sharding)
 
 
 def _read_groups(holder: Any, slot: _Slot) -> Any:

@@ -26,8 +26,9 @@ _ITEM = re.compile(
 )
 # The rest of a row of elements after its opening brace, where nothing but commas is between them.
 _ROW = re.compile(rf"\s*+([^\s,{{}}()/]++(?:\s*+,\s*+[^\s,{{}}()/]++)*+\s*+)\}}{_SPACE}(,?)")
-_PLAIN = re.compile(r"(?:-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)? ?)*+")
-_INTEGERS = re.compile(r"(?:-?\d+ ?)*+")
+# Many numbers at once, a space after each.
+_PLAIN = re.compile(r"(?:-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)? )*+")
+_INTEGERS = re.compile(r"(?:-?\d+ )*+")
 _HEXADECIMAL = re.compile(r"-?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?\d+")
 _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _COMPLEX = re.compile(r"\(\s*([^\s,()]+(?:\([^()]*\))?)\s*,\s*([^\s,()]+(?:\([^()]*\))?)\s*\)")
@@ -224,6 +225,11 @@ def _values(items: list[str], kind: PrimitiveType) -> Array:
     return _integers(items, kind) if kind.is_integral else _floats(items, kind)
 
 
+def _all(pattern: re.Pattern[str], items: list[str]) -> bool:
+    """Whether every text is what ``pattern`` repeats, with a space after each."""
+    return pattern.fullmatch(" ".join([*items, ""])) is not None
+
+
 def _booleans(items: list[str]) -> Array:
     known = {"true": True, "false": False, "1": True, "0": False}
     values: list[bool] = []
@@ -235,8 +241,8 @@ def _booleans(items: list[str]) -> Array:
 
 
 def _integers(items: list[str], kind: PrimitiveType) -> Array:
-    if not _INTEGERS.fullmatch(" ".join(items)):
-        index = next(i for i, text in enumerate(items) if not _INTEGERS.fullmatch(text))
+    if not _all(_INTEGERS, items):
+        index = next(i for i, text in enumerate(items) if not _all(_INTEGERS, [text]))
         raise _BadElementError(index, f"expected an integer for {kind.hlo_name}, got '{items[index][:40]}'")
     bits = kind.bit_width
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.is_signed else (0, (1 << bits) - 1)
@@ -253,7 +259,7 @@ def _integers(items: list[str], kind: PrimitiveType) -> Array:
 
 def _floats(items: list[str], kind: PrimitiveType) -> Array:
     payloads: dict[int, tuple[bool, int]] = {}
-    if _PLAIN.fullmatch(" ".join(items)):
+    if _all(_PLAIN, items):
         wide = np.array([float(text) for text in items], dtype=np.float64)
     else:
         numbers: list[float] = []
@@ -290,7 +296,7 @@ def _number(text: str, index: int) -> float:
             return float.fromhex(text)
         except (ValueError, OverflowError):
             raise _BadElementError(index, f"{text[:40]} is no number that f64 holds") from None
-    if not text or not _PLAIN.fullmatch(text):
+    if not text or not _all(_PLAIN, [text]):
         raise _BadElementError(index, f"expected a number, got '{text[:40]}'")
     return float(text)
 

@@ -1,0 +1,159 @@
+"""dot and convolution, with all their dimension numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofs.programs.draft import Draft, Program, family, join
+from proofs.programs.values import EDGES, SMALL, is_complex, is_float
+from proofs.tolerances import EXACT, SUMS, Tolerance
+
+_TYPES = ("f32", "f64", "bf16", "f16", "s32", "s64", "u8", "s8", "c64", "c128", "f8e4m3fn", "f8e5m2", "s4", "u32")
+# The result type that may be asked for where it is not the operands' own.
+_WIDER = {"bf16": "f32", "f16": "f32", "s8": "s32", "u8": "u32", "f8e4m3fn": "f32", "f8e5m2": "f32", "s4": "s32"}
+
+
+def _result_type(draft: Draft, kind: str) -> str:
+    return _WIDER[kind] if kind in _WIDER and draft.chance(0.6) else kind
+
+
+def _exactness(kind: str) -> Tolerance:
+    return SUMS if is_float(kind) or is_complex(kind) else EXACT
+
+
+def _operand_style(kind: str) -> str:
+    return SMALL if is_float(kind) or is_complex(kind) else EDGES
+
+
+@family("dot", _TYPES, 8)
+def dot(draft: Draft, case: str) -> Program:
+    """Any batch and contracting dimensions, in any place."""
+    batch = draft.integers(1, 3, draft.pick([0, 0, 1, 2]))
+    contracted = draft.integers(1, 5, draft.pick([0, 1, 1, 1, 2]))
+    if contracted and draft.chance(0.06):
+        contracted[0] = 0
+    sides: list[tuple[str, list[int], list[int]]] = []
+    free: list[list[int]] = []
+    for _ in range(2):
+        own = draft.integers(1, 4, draft.pick([0, 1, 1, 2]))
+        sizes = [*batch, *contracted, *own]
+        order = draft.permutation(len(sizes))
+        place = [order.index(i) for i in range(len(sizes))]
+        name = draft.parameter(case, [sizes[i] for i in order], _operand_style(case))
+        sides.append((name, place[: len(batch)], place[len(batch) : len(batch) + len(contracted)]))
+        free.append([sizes[i] for i in order if i >= len(batch) + len(contracted)])
+    parts = [f"dot({sides[0][0]}, {sides[1][0]})"]
+    for side, (_, batch_dims, contracting_dims) in zip(("lhs", "rhs"), sides, strict=True):
+        if batch:
+            parts.append(f"{side}_batch_dims={{{join(batch_dims)}}}")
+        parts.append(f"{side}_contracting_dims={{{join(contracting_dims)}}}")
+    if draft.chance(0.2):
+        parts.append(f"operand_precision={{{draft.pick(['highest', 'high'])},default}}")
+    result = _result_type(draft, case)
+    draft.emit(draft.shape(result, [*batch, *free[0], *free[1]]), ", ".join(parts))
+    return draft.finish("dot", _exactness(case), f"{case} to {result}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spatial:
+    """One spatial dimension of a convolution: the sizes that it meets, and its part of the window's text."""
+
+    base: int
+    size: int
+    stride: int
+    low: int
+    high: int
+    base_dilation: int
+    window_dilation: int
+    reversal: bool
+
+    @property
+    def output(self) -> int:
+        base = (self.base - 1) * self.base_dilation + 1 if self.base else 0
+        window = (self.size - 1) * self.window_dilation + 1
+        room = base + self.low + self.high - window
+        return room // self.stride + 1 if room >= 0 else 0
+
+
+def _spatial(draft: Draft) -> _Spatial:
+    base = draft.integer(1, 6)
+    base_dilation, window_dilation = draft.pick([1, 1, 2, 3]), draft.pick([1, 1, 2])
+    size = draft.integer(1, 3)
+    low, high = draft.integer(-1 if base > 3 else 0, 3), draft.integer(-1 if base > 3 else 0, 3)
+    window = (size - 1) * window_dilation + 1
+    room = (base - 1) * base_dilation + 1 + low + high
+    high += max(0, window - room)
+    return _Spatial(base, size, draft.integer(1, 3), low, high, base_dilation, window_dilation, draft.chance(0.2))
+
+
+def _window_text(dims: list[_Spatial]) -> str:
+    columns = {
+        "size": [str(d.size) for d in dims],
+        "stride": [str(d.stride) for d in dims],
+        "pad": [f"{d.low}_{d.high}" for d in dims],
+        "lhs_dilate": [str(d.base_dilation) for d in dims],
+        "rhs_dilate": [str(d.window_dilation) for d in dims],
+        "rhs_reversal": [str(int(d.reversal)) for d in dims],
+    }
+    plain = {"stride": "1", "lhs_dilate": "1", "rhs_dilate": "1", "rhs_reversal": "0", "pad": "0_0"}
+    parts = [f"{key}={'x'.join(v)}" for key, v in columns.items() if any(e != plain.get(key) for e in v)]
+    return " ".join(parts)
+
+
+@family("convolution", tuple(k for k in _TYPES if k not in ("s4", "f8e5m2")), 8)
+def convolution(draft: Draft, case: str) -> Program:
+    """Strides, padding, both dilations, reversal, groups of features or batches, dimension numbers in any order."""
+    rank = draft.pick([0, 1, 1, 2, 2, 2, 3])
+    spatial = [_spatial(draft) for _ in range(rank)]
+    while len(spatial) > 1 and _product(d.base for d in spatial) > 60:
+        spatial.pop()
+    rank = len(spatial)
+    groups = draft.pick(["none", "none", "none", "features", "batches"])
+    count = draft.integer(2, 3) if groups != "none" else 1
+    features, batch, outputs = draft.integer(1, 3), draft.integer(1, 3), draft.integer(1, 3)
+    input_features, input_batch = features, batch
+    if groups != "none":
+        outputs *= count
+    if groups == "features":
+        input_features = features * count
+    if groups == "batches":
+        input_batch = batch * count
+    letters = [str(i) for i in range(rank)]
+    lhs_labels, lhs = _arrange(draft, ["b", "f", *letters], [input_batch, input_features, *(d.base for d in spatial)])
+    rhs_labels, rhs = _arrange(draft, ["i", "o", *letters], [features, outputs, *(d.size for d in spatial)])
+    out_labels, out = _arrange(draft, ["b", "f", *letters], [batch, outputs, *(d.output for d in spatial)])
+    style = _operand_style(case)
+    left, right = draft.parameter(case, lhs, style), draft.parameter(case, rhs, style)
+    parts = [f"convolution({left}, {right})"]
+    window = _window_text(spatial)
+    if window:
+        parts.append(f"window={{{window}}}")
+    parts.append(f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}")
+    if groups != "none":
+        parts.append(f"{'feature' if groups == 'features' else 'batch'}_group_count={count}")
+    result = _result_type(draft, case)
+    draft.emit(draft.shape(result, out), ", ".join(parts))
+    return draft.finish("convolution", _exactness(case), f"{case} to {result}, groups: {groups}")
+
+
+def _arrange(draft: Draft, labels: list[str], sizes: list[int]) -> tuple[str, list[int]]:
+    order = draft.permutation(len(labels))
+    return "".join(labels[i] for i in order), [sizes[i] for i in order]
+
+
+def _product(numbers: object) -> int:
+    total = 1
+    for number in numbers:  # pyright: ignore
+        total *= number
+    return total
+
+
+@family("ragged-dot", ("f32",), 0.2)
+def ragged_dot(draft: Draft, case: str) -> Program:
+    """Rows in groups, each with a matrix of its own."""
+    rows, inner, columns, groups = draft.integer(1, 6), draft.integer(1, 4), draft.integer(1, 4), 2
+    left, right = draft.parameter(case, [rows, inner], SMALL), draft.parameter(case, [groups, inner, columns], SMALL)
+    sizes = draft.parameter("s32", [groups], SMALL)
+    numbers = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
+    draft.emit(f"{case}[{rows},{columns}]", f"ragged-dot({left}, {right}, {sizes}), {numbers}")
+    return draft.finish("ragged-dot", SUMS, case)

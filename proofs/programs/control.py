@@ -1,0 +1,292 @@
+"""Operations that call computations, that know sizes at run time, and that speak to other replicas."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proofs.programs.draft import Draft, Program, family, join
+from proofs.programs.values import EDGES, SMALL, is_float
+from proofs.tolerances import EXACT, SUMS
+
+
+@family("call", ("f32", "s32", "bf16"), 1)
+def call(draft: Draft, case: str) -> Program:
+    """A computation on arrays."""
+    dims = draft.dims()
+    shape = f"{case}[{join(dims)}]"
+    operand = draft.parameter(case, dims, plain=True)
+    called = draft.computation([f"x = {shape} parameter(0)", f"r = {shape} negate(x)"])
+    draft.emit(shape, f"call({operand}), to_apply={called}")
+    return draft.finish("call", EXACT, case)
+
+
+@family("fusion", ("f32", "s32", "bf16"), 0.7)
+def fusion(draft: Draft, case: str) -> Program:
+    """A computation that a compiler fused."""
+    dims = draft.dims()
+    shape = f"{case}[{join(dims)}]"
+    left, right = draft.parameter(case, dims, plain=True), draft.parameter(case, dims, plain=True)
+    called = draft.computation(
+        [f"x = {shape} parameter(0)", f"y = {shape} parameter(1)", f"m = {shape} maximum(x, y)", f"r = {shape} abs(m)"]
+    )
+    draft.emit(shape, f"fusion({left}, {right}), kind=kLoop, calls={called}")
+    return draft.finish("fusion", EXACT, case)
+
+
+@family("while", ("f32", "s32", "u8", "s64"), 1.5)
+def while_(draft: Draft, case: str) -> Program:
+    """A counted loop over a tuple; now and then it does not run at all."""
+    dims = draft.dims()
+    array = f"{case}[{join(dims)}]"
+    state = f"(s32[], {array})"
+    counter = draft.parameter("s32", [], values=np.asarray(draft.integer(0, 6), dtype=np.int32))
+    start = draft.parameter(case, dims, plain=True)
+    condition = draft.computation(
+        [
+            f"s = {state} parameter(0)",
+            "i = s32[] get-tuple-element(s), index=0",
+            "n = s32[] constant(5)",
+            "r = pred[] compare(i, n), direction=LT",
+        ]
+    )
+    body = draft.computation(
+        [
+            f"s = {state} parameter(0)",
+            "i = s32[] get-tuple-element(s), index=0",
+            f"a = {array} get-tuple-element(s), index=1",
+            "one = s32[] constant(1)",
+            "j = s32[] add(i, one)",
+            f"b = {array} {draft.pick(['maximum', 'add'] if not is_float(case) else ['maximum', 'minimum'])}(a, a)",
+            f"r = {state} tuple(j, b)",
+        ]
+    )
+    whole = draft.emit(state, f"tuple({counter}, {start})")
+    draft.emit(state, f"while({whole}), condition={condition}, body={body}")
+    return draft.finish("while", EXACT, case)
+
+
+@family("conditional", ("pred f32", "index f32", "index s4", "pred bf16", "index u8"), 1.5)
+def conditional(draft: Draft, case: str) -> Program:
+    """A branch by a predicate or by a number, also one that no branch has."""
+    form, kind = case.split()
+    dims = draft.dims()
+    shape = f"{kind}[{join(dims)}]"
+    count = 2 if form == "pred" else draft.integer(1, 4)
+    operands = [draft.parameter(kind, dims, plain=True) for _ in range(count)]
+    bodies = [
+        draft.computation([f"x = {shape} parameter(0)", f"r = {shape} {draft.pick(['copy', 'negate'])}(x)"])
+        for _ in range(count)
+    ]
+    if form == "pred":
+        chooser = draft.parameter("pred", [])
+        tail = f"true_computation={bodies[0]}, false_computation={bodies[1]}"
+    else:
+        values = np.asarray(draft.integer(-2, count + 1), dtype=np.int32)
+        chooser = draft.parameter("s32", [], values=values)
+        tail = f"branch_computations={{{join(bodies)}}}"
+    draft.emit(shape, f"conditional({', '.join([chooser, *operands])}), {tail}")
+    return draft.finish("conditional", EXACT, case)
+
+
+@family("get-dimension-size", ("f32", "s8"), 0.6)
+def get_dimension_size(draft: Draft, case: str) -> Program:
+    """The size of a dimension, static or set before."""
+    dims = draft.dims(1, 4, empty=0.0)
+    along = draft.integer(0, len(dims) - 1)
+    operand = draft.parameter(case, dims, plain=True)
+    if draft.chance():
+        operand = _set_size(draft, case, dims, along, operand)[0]
+    draft.emit("s32[]", f"get-dimension-size({operand}), dimensions={{{along}}}")
+    return draft.finish("get-dimension-size", EXACT, case)
+
+
+def _set_size(draft: Draft, kind: str, dims: list[int], along: int, operand: str) -> tuple[str, str]:
+    size = np.asarray(draft.integer(0, dims[along]), dtype=np.int32)
+    bound = [f"<={n}" if d == along else str(n) for d, n in enumerate(dims)]
+    shape = f"{kind}[{','.join(bound)}]"
+    name = draft.parameter("s32", [], values=size)
+    return draft.emit(shape, f"set-dimension-size({operand}, {name}), dimensions={{{along}}}"), shape
+
+
+@family("set-dimension-size", ("f32", "s32", "bf16"), 1.5)
+def set_dimension_size(draft: Draft, case: str) -> Program:
+    """A dimension made smaller; alone, negated, transposed or reduced."""
+    dims = draft.dims(1, 3, empty=0.0)
+    along = draft.integer(0, len(dims) - 1)
+    operand = draft.parameter(case, dims, SMALL, plain=True)
+    made, shape = _set_size(draft, case, dims, along, operand)
+    use = draft.pick(["alone", "negate", "reduce", "add"])
+    if use == "negate":
+        draft.emit(shape, f"negate({made})")
+    elif use == "add":
+        draft.emit(shape, f"add({made}, {made})")
+    elif use == "reduce":
+        zero = draft.emit(f"{case}[]", "constant(0)")
+        called = draft.reducer("add", case)
+        all_dims = join(range(len(dims)))
+        draft.emit(f"{case}[]", f"reduce({made}, {zero}), dimensions={{{all_dims}}}, to_apply={called}")
+    return draft.finish("set-dimension-size", SUMS if use == "reduce" else EXACT, f"{case} {use}")
+
+
+@family("dynamic-reshape", ("f32",), 0.4)
+def dynamic_reshape(draft: Draft, case: str) -> Program:
+    """To sizes that are operands."""
+    rows, columns = draft.integer(1, 4), draft.integer(1, 4)
+    operand = draft.parameter(case, [rows * columns], plain=True)
+    sizes = [draft.parameter("s32", [], values=np.asarray(n, dtype=np.int32)) for n in (rows, columns)]
+    draft.emit(f"{case}[<={rows},{columns}]", f"dynamic-reshape({', '.join([operand, *sizes])})")
+    return draft.finish("dynamic-reshape", EXACT, case)
+
+
+@family("scan", ("f32", "s32"), 0.6)
+def scan(draft: Draft, case: str) -> Program:
+    """A running sum."""
+    length = draft.integer(1, 9)
+    operand = draft.parameter(case, [length], SMALL, plain=True)
+    start = draft.parameter(case, [], SMALL)
+    called = draft.computation(
+        [
+            f"x = {case}[] parameter(0)",
+            f"c = {case}[] parameter(1)",
+            f"s = {case}[] add(c, x)",
+            f"r = ({case}[], {case}[]) tuple(s, s)",
+        ]
+    )
+    shapes = f"({case}[{length}], {case}[])"
+    draft.emit(shapes, f"scan({operand}, {start}), dimensions={{0}}, num_carries=1, to_apply={called}")
+    return draft.finish("scan", SUMS if is_float(case) else EXACT, case)
+
+
+# -- replicas --------------------------------------------------------------------------------------
+
+
+def _groups(draft: Draft, count: int) -> list[list[int]]:
+    """The replicas in groups of one size, in any order."""
+    size = draft.pick([n for n in range(1, count + 1) if count % n == 0 and (n > 1 or draft.chance(0.2))] or [count])
+    order = draft.permutation(count)
+    return [order[i : i + size] for i in range(0, count, size)]
+
+
+def _groups_text(groups: list[list[int]]) -> str:
+    return "{" + ",".join(f"{{{join(group)}}}" for group in groups) + "}"
+
+
+@family("replica-id", ("u32",), 0.3)
+def replica_id(draft: Draft, case: str) -> Program:
+    """Each replica's number."""
+    draft.replicas(draft.pick([2, 4]))
+    draft.emit(f"{case}[]", "replica-id()")
+    return draft.finish("replica-id", EXACT, case)
+
+
+@family("partition-id", ("u32",), 0.2)
+def partition_id(draft: Draft, case: str) -> Program:
+    """The number of the only partition."""
+    draft.replicas(draft.pick([1, 2]))
+    draft.emit(f"{case}[]", "partition-id()")
+    return draft.finish("partition-id", EXACT, case)
+
+
+@family("all-reduce", ("f32", "s32", "f64", "bf16", "pred", "u8", "c64", "several f32"), 1.6)
+def all_reduce(draft: Draft, case: str) -> Program:
+    """Sums and others over groups of replicas; of several arrays at once."""
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    kind = case.split()[-1]
+    choices = {"pred": ["and", "or"], "c64": ["add"]}.get(kind, ["add", "maximum", "minimum", "multiply"])
+    opcode = draft.pick(choices)
+    exact = not is_float(kind) and kind != "c64"
+    style = EDGES if exact or opcode in ("maximum", "minimum") else SMALL
+    sizes = [draft.dims() for _ in range(2 if " " in case else 1)]
+    operands = [draft.parameter(kind, dims, style, plain=True) for dims in sizes]
+    shapes = [f"{kind}[{join(dims)}]" for dims in sizes]
+    shape = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
+    groups = "{}" if draft.chance(0.3) else _groups_text(_groups(draft, count))
+    called = draft.reducer(opcode, kind)
+    draft.emit(shape, f"all-reduce({', '.join(operands)}), replica_groups={groups}, to_apply={called}")
+    return draft.finish("all-reduce", EXACT if style == EDGES else SUMS, f"{case} {opcode}")
+
+
+@family("all-gather", ("f32", "s8", "bf16", "pred", "c64"), 1)
+def all_gather(draft: Draft, case: str) -> Program:
+    """Every replica's array, one after the other along a dimension."""
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    groups = _groups(draft, count)
+    dims = draft.dims(1, 3)
+    along = draft.integer(0, len(dims) - 1)
+    operand = draft.parameter(case, dims, plain=True)
+    result = [n * len(groups[0]) if d == along else n for d, n in enumerate(dims)]
+    call = f"all-gather({operand}), dimensions={{{along}}}, replica_groups={_groups_text(groups)}"
+    draft.emit(f"{case}[{join(result)}]", call)
+    return draft.finish("all-gather", EXACT, case)
+
+
+@family("reduce-scatter", ("f32", "s32", "f64"), 1)
+def reduce_scatter(draft: Draft, case: str) -> Program:
+    """A sum of which each replica gets a part."""
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    groups = _groups(draft, count)
+    dims = draft.dims(1, 3, most=40)
+    along = draft.integer(0, len(dims) - 1)
+    operand = draft.parameter(
+        case, [n * len(groups[0]) if d == along else n for d, n in enumerate(dims)], SMALL, plain=True
+    )
+    called = draft.reducer("add", case)
+    text = _groups_text(groups)
+    draft.emit(
+        f"{case}[{join(dims)}]",
+        f"reduce-scatter({operand}), dimensions={{{along}}}, replica_groups={text}, to_apply={called}",
+    )
+    return draft.finish("reduce-scatter", SUMS if is_float(case) else EXACT, case)
+
+
+@family("all-to-all", ("array f32", "array s32", "tuple f32", "tuple s8"), 1)
+def all_to_all(draft: Draft, case: str) -> Program:
+    """Parts of an array, or elements of a tuple, one to each replica."""
+    form, kind = case.split()
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    groups = _groups(draft, count)
+    size, text = len(groups[0]), _groups_text(groups)
+    dims = draft.dims(1, 3, most=40)
+    if form == "array":
+        along = draft.integer(0, len(dims) - 1)
+        whole = [n * size if d == along else n for d, n in enumerate(dims)]
+        operand = draft.parameter(kind, whole, plain=True)
+        draft.emit(
+            f"{kind}[{join(whole)}]", f"all-to-all({operand}), dimensions={{{along}}}, replica_groups={text}"
+        )
+    else:
+        operands = [draft.parameter(kind, dims, plain=True) for _ in range(size)]
+        shapes = ", ".join([f"{kind}[{join(dims)}]"] * size)
+        draft.emit(f"({shapes})", f"all-to-all({', '.join(operands)}), replica_groups={text}")
+    return draft.finish("all-to-all", EXACT, case)
+
+
+@family("collective-permute", ("f32", "s32", "pred"), 0.8)
+def collective_permute(draft: Draft, case: str) -> Program:
+    """From some replicas to others; who gets nothing has zeros."""
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    sources, targets = draft.permutation(count), draft.permutation(count)
+    pairs = list(zip(sources, targets, strict=True))[: draft.integer(1, count)]
+    dims = draft.dims()
+    operand = draft.parameter(case, dims, plain=True)
+    call = f"collective-permute({operand}), source_target_pairs={_groups_text([list(p) for p in pairs])}"
+    draft.emit(f"{case}[{join(dims)}]", call)
+    return draft.finish("collective-permute", EXACT, case)
+
+
+@family("collective-broadcast", ("f32", "s32"), 0.6)
+def collective_broadcast(draft: Draft, case: str) -> Program:
+    """From the first of each group to all of it."""
+    count = draft.pick([2, 4])
+    draft.replicas(count)
+    dims = draft.dims()
+    operand = draft.parameter(case, dims, plain=True)
+    draft.emit(
+        f"{case}[{join(dims)}]", f"collective-broadcast({operand}), replica_groups={_groups_text(_groups(draft, count))}"
+    )
+    return draft.finish("collective-broadcast", EXACT, case)

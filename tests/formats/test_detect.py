@@ -1,0 +1,106 @@
+"""Files are told apart by what is in them."""
+
+import gzip
+import sys
+
+import pytest
+
+from xlakit.errors import FormatError, ParseError, UnsupportedError
+from xlakit.formats import stablehlo
+from xlakit.formats.detect import load
+from xlakit.formats.hlo_proto import module_to_json, schema, write_module
+from xlakit.ir.instruction import HloModule
+
+TEXT = "HloModule m\nENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }\n"
+STABLEHLO = """module @m { func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.negate %x : tensor<2xf32>
+  return %0 : tensor<2xf32> } }"""
+
+
+def wrapped(name, data, *path):
+    outer = schema.new(name)
+    inner = outer
+    for part in path:
+        inner = getattr(inner, part)
+    inner.ParseFromString(data)
+    return outer.SerializeToString()
+
+
+def forms():
+    module = HloModule.from_text(TEXT)
+    proto = write_module(module)
+    return {
+        "text": TEXT.encode(),
+        "text with comments": b"// first\n/* second */\n" + TEXT.encode(),
+        "text with a byte order mark": b"\xef\xbb\xbf" + TEXT.encode(),
+        "text without a header": b"ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }",
+        "text that begins with a computation": b"f { ROOT p = f32[] parameter(0) }\n"
+        + TEXT.encode().split(b"\n", 1)[1],
+        "proto": proto,
+        "HloProto": wrapped("HloProto", proto, "hlo_module"),
+        "HloSnapshot": wrapped("HloSnapshot", proto, "hlo", "hlo_module"),
+        "HloUnoptimizedSnapshot": wrapped("HloUnoptimizedSnapshot", proto, "hlo_module"),
+        "HloModuleProtoWithConfig": wrapped("HloModuleProtoWithConfig", proto, "hlo_module"),
+        "JSON": module_to_json(module).encode(),
+        "JSON of an HloProto": b'{"hlo_module": ' + module_to_json(module).encode() + b', "bufferAssignment": {}}',
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_every_form_is_known(form, pack):
+    module = load(pack(forms()[form]), "file")
+    assert [i.opcode for i in module.entry.instructions] == ["parameter", "negate"]
+
+
+def test_gzip_in_pieces():
+    data = TEXT.encode()
+    assert load(gzip.compress(data[:20], mtime=0) + gzip.compress(data[20:])).name == "m"
+
+
+@pytest.mark.parametrize("start", ["", "// comment\n", '#loc = loc("f.py":1:1)\n'])
+def test_stablehlo_is_known(start):
+    pytest.importorskip("jaxlib._jax")
+    module = load((start + STABLEHLO).encode())
+    assert [i.opcode for i in module.entry.instructions] == ["parameter", "negate"]
+
+
+def test_portable_artifacts_are_known():
+    mlir = pytest.importorskip("jaxlib._jax").mlir
+    assert load(mlir.serialize_portable_artifact(STABLEHLO, "1.0.0")).entry.root.opcode == "negate"
+
+
+def test_stablehlo_without_jaxlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jaxlib._jax", None)
+    for data in (STABLEHLO.encode(), stablehlo.BYTECODE_MAGIC + b"xyz"):
+        with pytest.raises(UnsupportedError, match="jaxlib"):
+            load(data, "f.mlir")
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "empty"),
+        (b" \n ", "empty"),
+        (b"hello world", "none of the formats"),
+        (b"[1, 2]", "none of the formats"),
+        (b"{}", "JSON"),
+        (b'{"name": 1}', "JSON"),
+        (b"\x00\x01\x02", "not a HloModuleProto"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "not a HloModuleProto"),
+        (b"\x1f\x8b", "cut off"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:-4], "cut off"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:12] + b"\xff" * 30, "gzip"),
+        (gzip.compress(b"", mtime=0), "empty"),
+    ],
+)
+def test_what_is_nothing_is_refused(data, rule):
+    with pytest.raises(FormatError, match=rule) as caught:
+        load(data, "some.file")
+    assert caught.value.location.file == "some.file"
+
+
+def test_faults_of_hlo_text_keep_their_place():
+    with pytest.raises(ParseError) as caught:
+        load(b"HloModule m\nENTRY e { x = f32[2] frobnicate() }", "f.hlo")
+    assert caught.value.location.line == 2

@@ -1,0 +1,107 @@
+"""StableHLO through jaxlib."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from xlakit.errors import FormatError, UnsupportedError
+from xlakit.formats.stablehlo import read_stablehlo
+
+PROGRAM = """
+module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {
+  func.func public @main(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+    %0 = stablehlo.multiply %x, %y : tensor<3xf32>
+    %1 = stablehlo.add %0, %y : tensor<3xf32>
+    return %1 : tensor<3xf32>
+  }
+}
+"""
+
+
+@pytest.fixture
+def mlir():
+    return pytest.importorskip("jaxlib._jax").mlir
+
+
+def opcodes(module):
+    return [i.opcode for i in module.entry.instructions]
+
+
+def test_text_is_read(mlir):
+    module = read_stablehlo(PROGRAM)
+    module.verify()
+    assert opcodes(module) == ["parameter", "parameter", "multiply", "add"]
+    assert (module.num_partitions, module.replica_count) == (4, 2)
+    assert opcodes(read_stablehlo(PROGRAM.encode())) == opcodes(module)
+
+
+def test_a_portable_artifact_is_read(mlir):
+    data = mlir.serialize_portable_artifact(PROGRAM, "1.0.0")
+    module = read_stablehlo(data)
+    assert opcodes(module) == ["parameter", "parameter", "multiply", "add"]
+    assert (module.num_partitions, module.replica_count) == (4, 2)
+
+
+def test_bytecode_is_read():
+    mlir = pytest.importorskip("jax.interpreters.mlir")
+    ir = pytest.importorskip("jaxlib.mlir.ir")
+    file = io.BytesIO()
+    with mlir.make_ir_context():
+        ir.Module.parse(PROGRAM).operation.write_bytecode(file)
+    module = read_stablehlo(file.getvalue())
+    assert opcodes(module) == ["parameter", "parameter", "multiply", "add"]
+    assert (module.num_partitions, module.replica_count) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "rule"),
+    [
+        ("module {\n  func.func @main() {\n    frobnicate\n  }\n}", 3, "frobnicate"),
+        (
+            "module {\n  func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> {\n    return %x : tensor<2xf32>\n  }\n}",
+            3,
+            "type",
+        ),
+        ("", 1, "StableHLO|module|func"),
+        (b"\xff\xfe", 1, "neither"),
+        (b"ML\xefR", 1, "bytecode"),
+        (b"ML\xefR" + bytes(100), 1, "StableHLO"),
+    ],
+)
+def test_faults_have_their_line(mlir, program, line, rule):
+    with pytest.raises(FormatError, match=rule) as caught:
+        read_stablehlo(program, name="f.mlir")
+    assert caught.value.location.file == "f.mlir"
+    assert caught.value.location.line == line
+
+
+def test_without_jaxlib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jaxlib._jax", None)
+    with pytest.raises(UnsupportedError) as caught:
+        read_stablehlo(PROGRAM)
+    assert caught.value.hint == "pip install 'xlakit[jax]'"
+
+
+def test_programs_of_jax_are_read():
+    jax = pytest.importorskip("jax")
+    export = pytest.importorskip("jax.export")
+    lax, jnp = jax.lax, jax.numpy
+    x = np.ones((4, 4), np.float32)
+    programs = [
+        lambda x: jnp.sort(jnp.sin(x) @ x),
+        lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x)),
+        lambda x: lax.cond(x.sum() > 0, jnp.cos, jnp.tanh, x),
+        lambda x: x.at[1].add(x[2])[::-1, 1:],
+        lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2), "SAME"),
+        lambda x: lax.conv_general_dilated(x[None, None], x[None, None], (1, 1), "SAME"),
+        lambda x: (jnp.fft.rfft(x), lax.linalg.cholesky(x), jax.random.normal(jax.random.key(0), (3,))),
+    ]
+    for program in programs:
+        jitted = jax.jit(program)
+        module = read_stablehlo(jitted.lower(x).as_text())
+        module.verify()
+        exported = read_stablehlo(export.export(jitted)(x).mlir_module_serialized)
+        exported.verify()
+        assert exported.program_shape.result == module.program_shape.result
