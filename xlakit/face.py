@@ -181,6 +181,7 @@ from xlakit.ops.fft import fft
 from xlakit.ops.gather import gather
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.linear_algebra import cholesky, triangular_solve
+from xlakit.ops.math_library import is_inf, is_nan, is_neg_inf, is_pos_inf, reciprocal, square
 from xlakit.ops.movement import (
     broadcast,
     broadcast_in_dim,

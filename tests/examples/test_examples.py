@@ -66,8 +66,8 @@ def test_a_script_prints_its_result(script, output):
 
 def test_the_export_can_be_repeated():
     jax = pytest.importorskip("jax")
-    if jax.__version__ != "0.10.2":
-        pytest.skip("other versions of JAX export other text")
+    if jax.__version__ != "0.10.2" or sys.version_info[:2] != (3, 11):
+        pytest.skip("other versions of JAX, and of Python's line tables, export other text")
     command = [sys.executable, EXAMPLES / "export.py", "--check", "sort", "while", "int_ops"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

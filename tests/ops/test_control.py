@@ -243,12 +243,3 @@ def test_async_done_before_all_arguments_is_an_error():
 def test_copy_in_two_halves():
     same(evaluate(lambda x: xla.copy_done(xla.copy_start(x)), floats([1, 2])), floats([1, 2]))
     refused("of copy-start", xla.copy_done, f32())
-
-
-def test_shuffle_rotates_and_permutes():
-    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
-    same(evaluate(lambda x: xla.shuffle_rotate(x, [0, 1], [1, 2]), matrix), np.roll(matrix, (-1, -2), (0, 1)))
-    same(evaluate(lambda x: xla.shuffle_permute(x, [1], ints([[2, 0, 1]])), matrix), matrix[:, [2, 0, 1]])
-    everywhere = np.stack(np.meshgrid([1, 0], [2, 1, 0], indexing="ij"), axis=-1).astype(np.int32)
-    same(evaluate(lambda x: xla.shuffle_permute(x, [0, 1], everywhere), matrix), matrix[::-1, ::-1])
-    refused("leave dimension 0", lambda x: xla.shuffle_permute(x, [0], ints([2, 0])), f32(2))

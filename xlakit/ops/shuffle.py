@@ -34,10 +34,11 @@ class Shuffle(Op):
     in a last dimension one for each of them. Their dimensions of size 1 hold for all.
     """
 
+    # The converter refuses shuffles: the number of the proto's field is not known yet.
     dimensions: tuple[int, ...] = attribute(Kind.INT64_LIST, always=True)
-    mode: ShuffleMode = attribute(Kind.ENUM, enum=ShuffleMode, proto="")
-    shifts: tuple[int, ...] = attribute(Kind.INT64_LIST, default=(), proto="")
-    indices: Literal | None = attribute(Kind.LITERAL, default=None, proto="")
+    mode: ShuffleMode = attribute(Kind.ENUM, enum=ShuffleMode, proto="shuffle_mode")
+    shifts: tuple[int, ...] = attribute(Kind.INT64_LIST, default=(), proto="shuffle_mode.rotate.shifts")
+    indices: Literal | None = attribute(Kind.LITERAL, default=None, proto="shuffle_mode.permute.indices")
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands

@@ -17,7 +17,6 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.instruction import HloModule
-from xlakit.ir.operation import TOKEN
 
 
 class JaxlibBackend:
@@ -94,11 +93,19 @@ class JaxlibBackend:
 
     def _place(self, values: Sequence[Sequence[Array]], devices: Sequence[Any]) -> list[Any]:
         """One array of jaxlib for each parameter, holding each device's value."""
-        sharding = self._sharding(devices)
-        return [
-            self._jax.batched_device_put(_Aval(shards[0]), sharding, list(shards), list(devices), enable_x64=True)
-            for shards in zip(*values, strict=True)
-        ]
+        alone = [self._sharding([device]) for device in devices]
+        everywhere = self._sharding(devices)
+        placed: list[Any] = []
+        for shards in zip(*values, strict=True):
+            aval = _Aval(shards[0])
+            # One by one: put on all devices at once, a sharding that replicates would copy the first to all.
+            parts = [
+                self._jax.batched_device_put(aval, sharding, [shard], [device], enable_x64=True)
+                for shard, sharding, device in zip(shards, alone, devices, strict=True)
+            ]
+            whole = parts[0] if len(parts) == 1 else self._jax.ArrayImpl(aval, everywhere, parts, True, True)
+            placed.append(whole)
+        return placed
 
     def _sharding(self, devices: Sequence[Any]) -> Any:
         hlo, base = self._hlo, self._jax.GSPMDSharding
@@ -119,7 +126,7 @@ class JaxlibBackend:
             return tuple(self._gather(element, outputs, device) for element in shape.tuple_shapes())
         output = next(outputs)[device]
         if not shape.is_array():
-            return TOKEN
+            return None  # a token, as the interpreter gives it
         array, _ = output._single_device_array_to_np_array_did_copy()  # pyright: ignore[reportPrivateUsage]
         return array
 

@@ -417,7 +417,7 @@ CODECS: dict[Kind, Codec] = {
     Kind.LITERAL: _simple(parse_typed_literal, lambda v: print_literal(v, with_shape=True)),
     Kind.COMPUTATION: _simple(Lexer.expect_name, _print_callee),
     Kind.COMPUTATION_LIST: _simple(Lexer.expect_name, _print_callees),
-    Kind.ENUM: Codec(lambda lexer, spec: _enum(lexer, spec.enum), _print_enum),  # type: ignore[arg-type]  # pyright: ignore
+    Kind.ENUM: Codec(lambda lexer, spec: _enum(lexer, spec.enum), _print_enum),  # pyright: ignore
     Kind.PRECISION_LIST: _simple(_precisions, lambda v: "{" + ",".join(p.text for p in v) + "}"),
     Kind.WINDOW: _simple(_window, print_window),
     Kind.CONVOLUTION_DIMENSION_NUMBERS: _simple(_dim_labels, _print_dim_labels),

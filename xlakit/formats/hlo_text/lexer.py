@@ -54,9 +54,9 @@ class Lexer:
         """Go to the next word."""
         match = self._match(self.source, self.end)
         # The last alternative takes any character, so something always matches.
-        kind = match.lastgroup  # type: ignore[union-attr]  # pyright: ignore
-        self.start, self.end = match.span(kind)  # type: ignore[union-attr]  # pyright: ignore
-        self.kind = kind  # type: ignore[assignment]  # pyright: ignore
+        kind = match.lastgroup  # pyright: ignore
+        self.start, self.end = match.span(kind)  # pyright: ignore
+        self.kind = kind  # pyright: ignore
         self.text = self.source[self.start : self.end]
 
     def move_to(self, position: int) -> None:
@@ -67,7 +67,7 @@ class Lexer:
     def peek(self) -> str:
         """The word after the current one."""
         match = self._match(self.source, self.end)
-        return match.group(match.lastgroup)  # type: ignore[union-attr]  # pyright: ignore
+        return match.group(match.lastgroup)  # pyright: ignore
 
     def split_shapes(self, split: bool) -> None:
         """Read the current word and those after it with shapes taken apart (or whole again)."""
@@ -204,8 +204,19 @@ def json_end(source: str, start: int) -> int:
     return -1
 
 
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
-_ESCAPES |= {"a": "\a", "b": "\b", "f": "\f", "v": "\v", "?": "?"}
+_ESCAPES = {
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "?": "?",
+}
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 
 

@@ -80,10 +80,10 @@ class Linker:
                 shape = self._inferred(record, op)
             record.made = Instruction(
                 op,
-                operands,  # type: ignore[arg-type]  # pyright: ignore
+                operands,  # pyright: ignore
                 shape,
                 record.name,
-                control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # type: ignore[misc]  # pyright: ignore
+                control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # pyright: ignore
                 annotations=record.annotations,
             )
             instructions.append(record.made)
@@ -118,7 +118,7 @@ class Linker:
             raise self._placed(error, record) from None
 
     def _inferred(self, record: Record, op: Op) -> Shape:
-        shapes: list[Any] = [operand.made.shape for operand in record.operands]  # type: ignore[union-attr]  # pyright: ignore
+        shapes: list[Any] = [operand.made.shape for operand in record.operands]  # pyright: ignore
         try:
             return infer_shape(op, shapes, None, name=record.name).with_default_layout()
         except XlakitError as error:

@@ -409,8 +409,8 @@ def _element_texts(array: Array, kind: PrimitiveType) -> list[str]:
     if kind.is_integral:
         return [str(value) for value in flat.astype(np.int64 if kind.is_signed else np.uint64).tolist()]
     if kind.is_complex:
-        parts = zip(_float_texts(flat.real, kind.real_part), _float_texts(flat.imag, kind.real_part), strict=True)
-        return [f"({real}, {imaginary})" for real, imaginary in parts]
+        real, imaginary = (_float_texts(np.asarray(part(flat)), kind.real_part) for part in (np.real, np.imag))
+        return [f"({a}, {b})" for a, b in zip(real, imaginary, strict=True)]
     return _float_texts(flat, kind)
 
 

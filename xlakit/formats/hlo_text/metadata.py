@@ -97,7 +97,7 @@ def parse_metadata(lexer: Lexer) -> OpMetadata:
     if match is not None and metadata is not None:
         lexer.move_to(match.end())
         return metadata
-    return OpMetadata(**parse_fields(lexer, _METADATA, "metadata"))  # type: ignore[arg-type]  # pyright: ignore
+    return OpMetadata(**parse_fields(lexer, _METADATA, "metadata"))  # pyright: ignore
 
 
 _NO_METADATA = OpMetadata()

@@ -11,7 +11,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.formats.hlo_text.attributes import CODECS
 from xlakit.formats.hlo_text.header import print_header, print_stack_frames
-from xlakit.formats.hlo_text.lexer import quote_or_json
+from xlakit.formats.hlo_text.lexer import quote, quote_or_json
 from xlakit.formats.hlo_text.literals import print_literal
 from xlakit.formats.hlo_text.metadata import (
     print_frontend_attributes,
@@ -19,6 +19,7 @@ from xlakit.formats.hlo_text.metadata import (
     print_origin,
     print_statistics,
 )
+from xlakit.formats.hlo_text.names import with_plain_names
 from xlakit.formats.hlo_text.records import CALLING
 from xlakit.formats.hlo_text.sharding import print_sharding
 from xlakit.formats.hlo_text.sugar import sugared, wrapped_computation
@@ -30,6 +31,7 @@ from xlakit.ir.operation import Kind, Op
 
 def print_module(module: HloModule) -> str:
     """The whole module; xlakit and XLA parse it to the same module."""
+    module = with_plain_names(module)
     printer = _Printer()
     parts = [print_header(module), print_stack_frames(module.stack_frames), "\n\n"]
     hidden = _hidden(module)
@@ -83,7 +85,7 @@ class _Printer:
         for instruction in computation.instructions:
             lines.append(f"  {'ROOT ' if instruction is root else ''}{self.instruction(instruction)}")
         thread = computation.execution_thread
-        lines.append("}" if thread == "main" else f'}}, execution_thread="{thread}"')
+        lines.append("}" if thread == "main" else f"}}, execution_thread={quote(thread)}")
         return "\n".join(lines)
 
     def instruction(self, instruction: Instruction) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 import xlakit.ops.registry  # noqa: F401  # pyright: ignore[reportUnusedImport]  # enters all operations in OPERATIONS
 from xlakit.data.shape import Shape
-from xlakit.errors import ParseError
 from xlakit.formats.hlo_text.attributes import CODECS
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.literals import parse_literal
@@ -401,5 +400,3 @@ _SHARED: dict[str, Callable[[Lexer, dict[str, Any]], None]] = {
         lambda lexer: tuple(list_of(lexer, "{", "}", Lexer.expect_bool, "between true and false")),
     ),
 }
-
-__all__ = ["ParseError", "Reader", "unknown"]

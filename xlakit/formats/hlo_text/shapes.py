@@ -122,7 +122,7 @@ def _layout(lexer: Lexer) -> Layout:
     lexer.expect("}", "after the layout")
     lexer.leave()
     try:
-        return Layout(tuple(order), **fields)  # type: ignore[arg-type]  # pyright: ignore
+        return Layout(tuple(order), **fields)  # pyright: ignore
     except ShapeError as fault:
         raise lexer.error(fault.rule, start, hint=fault.hint) from None
 

@@ -63,7 +63,7 @@ def _single(lexer: Lexer) -> Sharding:
     if len(words) > 1:
         raise lexer.error(f"a sharding is either {words[0]} or {words[1]}", start)
     _check(lexer, start, kind, fields)
-    return Sharding(kind, **fields)  # type: ignore[arg-type]  # pyright: ignore
+    return Sharding(kind, **fields)  # pyright: ignore
 
 
 def _field(lexer: Lexer, word: str, fields: dict[str, object]) -> None:
@@ -88,8 +88,8 @@ def _subgroup(lexer: Lexer) -> str:
 
 
 def _check(lexer: Lexer, start: int, kind: str, fields: dict[str, object]) -> None:
-    devices: Sequence[int] = fields.get("devices", ())  # type: ignore[assignment]  # pyright: ignore
-    dimensions: Sequence[int] = fields.get("tile_dimensions", ())  # type: ignore[assignment]  # pyright: ignore
+    devices: Sequence[int] = fields.get("devices", ())  # pyright: ignore
+    dimensions: Sequence[int] = fields.get("tile_dimensions", ())  # pyright: ignore
     if kind == "MAXIMAL":
         if len(devices) != 1 or dimensions:
             raise lexer.error("a maximal sharding has exactly one device: {maximal device=0}", start)
@@ -266,7 +266,7 @@ def _named(lexer: Lexer) -> Sharding:
         else:
             raise lexer.error(f"unknown word '{word}' in a sharding")
     lexer.expect("}", "after a sharding")
-    named = NamedSharding(mesh, **fields)  # type: ignore[arg-type]  # pyright: ignore
+    named = NamedSharding(mesh, **fields)  # pyright: ignore
     return Sharding("OTHER", named=named, metadata=metadata)
 
 

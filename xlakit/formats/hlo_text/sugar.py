@@ -122,7 +122,7 @@ def sugared(computation: Computation) -> bool:
 
 def _is_nth(parameter: Instruction, number: int) -> bool:
     name = "async_param" + (f".{number}" if number else "")
-    return parameter.op.number == number and parameter.name == name  # type: ignore[attr-defined]  # pyright: ignore
+    return parameter.op.number == number and parameter.name == name  # pyright: ignore
 
 
 def wrapped_computation(instruction: Instruction) -> Computation | None:
