@@ -178,7 +178,7 @@ from xlakit.ops.elementwise_unary import (
     sign,
 )
 from xlakit.ops.fft import fft
-from xlakit.ops.gather import gather
+from xlakit.ops.gather import GatherDimensionNumbers, gather
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.linear_algebra import cholesky, triangular_solve
 from xlakit.ops.math_library import is_inf, is_nan, is_neg_inf, is_pos_inf, reciprocal, square
@@ -199,7 +199,7 @@ from xlakit.ops.movement import (
 from xlakit.ops.padding import Padding, make_padding
 from xlakit.ops.random import rng_bit_generator, rng_get_and_update_state, rng_normal, rng_uniform
 from xlakit.ops.reduction import map, reduce, reduce_all
-from xlakit.ops.scatter import scatter
+from xlakit.ops.scatter import ScatterDimensionNumbers, scatter
 from xlakit.ops.select import clamp, select
 from xlakit.ops.shuffle import shuffle_permute, shuffle_rotate
 from xlakit.ops.sort import sort, top_k

@@ -148,6 +148,14 @@ PROGRAMS = {
             source_line=7}
           z = f32[4] negate(y), frontend_attributes={k="v"}, origin={{"q" {1}}}
           ROOT t = (f32[4], f32[4,4]) tuple(z, x), sharding={{replicated}, {devices=[2,2]0,1,2,3}} }""",
+    "feeds": """HloModule m
+        ENTRY e { t = token[] after-all()
+          i = (f32[3], token[]) infeed(t), infeed_config="c"
+          v = f32[3] get-tuple-element(i), index=0
+          n = token[] get-tuple-element(i), index=1
+          o = token[] outfeed(v, n), outfeed_shape=f32[3], outfeed_config="\\001"
+          s = (f32[3], u32[], token[]) send(v, o), channel_id=1, is_host_transfer=true
+          ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true }""",
     "layouts": """HloModule m
         ENTRY e { x = f32[8,16]{1,0:T(8,128)(2,1)S(1)} parameter(0)
           y = f32[<=8,16]{0,1} parameter(1)
@@ -195,6 +203,12 @@ def test_what_xla_writes_is_read(module):
     ours.verify()
     again = hlo.HloModule.from_serialized_hlo_module_proto(write_module(ours))
     assert again.to_string() == theirs.to_string()
+
+
+def test_an_outfeed_says_its_shape():
+    text = "HloModule m ENTRY e { t = token[] after-all() x = f32[3] parameter(0) ROOT o = token[] outfeed(x, t) }"
+    proto = message(HloModule.from_text(text))
+    assert read_shape(proto.computations[0].instructions[2].outfeed_shape) == make_shape(F32, (3,))
 
 
 # -- module fields -------------------------------------------------------------------------------

@@ -118,6 +118,8 @@ cos = _elementary("cosine", "cos", "The cosine of x", np.cos, np.cos, ["Cos"])
 tan = _elementary("tan", "tan", "The tangent of x", np.tan, np.tan)
 asin = _elementary("asin", "asin", "The angle whose sine is x", np.arcsin, np.arcsin)
 acos = _elementary("acos", "acos", "The angle whose cosine is x", np.arccos, np.arccos)
+# The newest of these opcodes: programs that have it run, but `atan` builds atan2, which every XLA knows.
+_elementary("atan", "atan", "The angle whose tangent is x", np.arctan, np.arctan)
 
 sinh = _elementary("sinh", "sinh", "The hyperbolic sine of x", np.sinh, np.sinh)
 cosh = _elementary("cosh", "cosh", "The hyperbolic cosine of x", np.cosh, np.cosh)

@@ -38,7 +38,7 @@ def parse(name: str, data: bytes, *, exact: bool = False) -> Any:
     message = new(name, exact=exact)
     try:
         message.ParseFromString(data)
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:
         raise FormatError(
             f"not a {name}: {error}", hint="the data is cut off, damaged, nested more than 100 deep, or another format"
         ) from None

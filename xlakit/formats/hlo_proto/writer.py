@@ -20,7 +20,9 @@ from xlakit.formats.hlo_proto.shapes import write_program_shape, write_shape
 from xlakit.formats.hlo_proto.shardings import write_sharding
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.data import Constant
+from xlakit.ops.transfer import Outfeed
 
 
 def module_to_message(module: HloModule) -> Any:
@@ -90,12 +92,9 @@ class _Writing:
             write_shape(instruction.shape, proto.shape)
             proto.operand_ids.extend(self.local(instruction.operands))
             proto.control_predecessor_ids.extend(self.local(instruction.control_predecessors))
-            op = instruction.op
-            proto.called_computation_ids.extend(self.ids[called] for called in op.called_computations)
-            if isinstance(op, Constant):
-                op = Constant(literal=relaid(op.literal, instruction.shape))
+            proto.called_computation_ids.extend(self.ids[called] for called in instruction.op.called_computations)
             write_annotations(instruction.annotations, proto)
-            write_operation(op, proto)
+            write_operation(_spelled_out(instruction), proto)
         except _REFUSALS as error:
             raise _explained(error, label) from None
 
@@ -128,6 +127,16 @@ def write_annotations(annotations: Annotations, proto: Any) -> None:
     if annotations.statistics_visualized:
         proto.statistics_viz.stat_index_to_visualize = annotations.statistics_visualized
     proto.parameter_replication.replicated_at_leaf_buffers.extend(annotations.parameter_replication)
+
+
+def _spelled_out(instruction: Instruction) -> Op:
+    """The operation with what readers of the proto insist on and HLO text leaves to the shapes."""
+    op = instruction.op
+    if isinstance(op, Constant):
+        return Constant(literal=relaid(op.literal, instruction.shape))
+    if isinstance(op, Outfeed) and op.outfeed_shape is None and instruction.operands:
+        return replace(op, outfeed_shape=instruction.operands[0].shape)
+    return op
 
 
 def relaid(literal: Literal, shape: Shape) -> Literal:

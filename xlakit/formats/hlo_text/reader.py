@@ -159,8 +159,6 @@ class Reader:
         if cls is None:
             sugar = read_sugar(opcode)
             if sugar is None:
-                if shape is None and lexer.text == "[":
-                    raise lexer.error(f"unknown element type '{opcode}'", opcode_start)
                 rule, hint = unknown(opcode, list(OPERATIONS), "opcode")
                 raise lexer.error(rule, opcode_start, hint=hint)
             cls, wrapped = sugar

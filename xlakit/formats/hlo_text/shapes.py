@@ -23,7 +23,9 @@ _KNOWN_LIMIT = 10_000
 
 def at_shape(lexer: Lexer) -> bool:
     """Whether a shape begins at the current word."""
-    return lexer.kind == "shape" or lexer.text == "(" or (lexer.text == "b" and lexer.peek() == "(")
+    if lexer.kind == "shape" or lexer.text == "(":
+        return True
+    return lexer.kind == "name" and lexer.peek() == ("(" if lexer.text == "b" else "[")
 
 
 def parse_shape(lexer: Lexer) -> Shape:
@@ -47,7 +49,8 @@ def parse_shape(lexer: Lexer) -> Shape:
     if lexer.text == "b" and lexer.peek() == "(":
         return _buffer(lexer)
     if lexer.kind == "name" and lexer.peek() == "[":
-        raise lexer.error(f"unknown element type '{lexer.text}'")
+        # Not a shape by its looks: this finds out why.
+        return _array(lexer)
     raise lexer.expected("a shape")
 
 
@@ -74,7 +77,11 @@ def _buffer(lexer: Lexer) -> Shape:
 def _array(lexer: Lexer) -> Shape:
     start = lexer.start
     lexer.split_shapes(True)
-    kind = PrimitiveType.from_name(lexer.expect_name("an element type"))
+    try:
+        kind = PrimitiveType.from_name(lexer.text)
+    except ShapeError as fault:
+        raise lexer.error(f"unknown element type '{lexer.text}'", hint=fault.hint) from None
+    lexer.advance()
     sizes = list_of(lexer, "[", "]", _size, "between dimension sizes")
     dimensions = tuple(size for size, _ in sizes)
     dynamic = tuple(mark for _, mark in sizes)
