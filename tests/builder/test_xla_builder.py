@@ -1,5 +1,7 @@
 """The builder itself: names, shapes, settings, roots, sub-computations, and errors at the call that made them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -47,10 +49,9 @@ def test_is_constant():
 def test_instructions_remember_the_line_that_made_them():
     builder = xla.XlaBuilder("lines")
     x = xla.parameter(builder, 0, F32_2)
-    location = (x + x).instruction.location
-    assert location is not None
-    assert location.file == __file__
-    assert "(x + x)" in open(__file__).read().splitlines()[location.line - 1]
+    metadata = (x + x).instruction.annotations.metadata
+    assert metadata.source_file == __file__
+    assert "(x + x)" in Path(__file__).read_text().splitlines()[metadata.source_line - 1]
 
 
 def test_metadata_sharding_and_frontend_attributes_hold_for_what_follows():

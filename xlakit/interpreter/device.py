@@ -19,7 +19,7 @@ from xlakit.interpreter.evaluate import Plan, make_plan
 from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import Message, Wait, World
 from xlakit.ir.attributes import ReplicaGroups
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.calling import zero_value
 
@@ -33,8 +33,8 @@ _FIRST_RNG_STATE = 0x7012395
 class Program:
     """What all executions of one program share."""
 
-    def __init__(self, name: str, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
-        self.name = name
+    def __init__(self, module: HloModule, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+        self.module = module
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self.custom_calls = custom_calls

@@ -206,18 +206,18 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
             for dead in release:
                 values[dead] = None
     except XlakitError as error:
-        raise _placed(error, plan.steps[slot].instruction) from error.__cause__
+        raise _placed(error, device, plan.steps[slot].instruction) from error.__cause__
     except MemoryError:
-        raise _placed(ResourceError("not enough memory for the result"), plan.steps[slot].instruction) from None
+        raise _placed(ResourceError("not enough memory for the result"), device, plan.steps[slot].instruction) from None
     except RecursionError:
         rule = "computations call each other too deeply"
-        raise _placed(ExecutionError(rule), plan.steps[slot].instruction) from None
+        raise _placed(ExecutionError(rule), device, plan.steps[slot].instruction) from None
     return values[plan.root]
 
 
-def _placed(error: XlakitError, instruction: Instruction) -> XlakitError:
+def _placed(error: XlakitError, device: Device, instruction: Instruction) -> XlakitError:
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],
-        location=instruction.location,
+        location=device.program.module.location_of(instruction),
     )

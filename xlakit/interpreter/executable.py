@@ -50,7 +50,7 @@ def compile_module(
         raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
     calls = CustomCalls(custom_calls)
     _check_instructions(module, calls)
-    return InterpreterExecutable(module, Program(module.name, replicas, partitions, calls), seed, world)
+    return InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, world)
 
 
 def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
@@ -71,11 +71,10 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
 
 
 def _placed(error: ResourceError | UnsupportedError, module: HloModule, instruction: Instruction) -> Exception:
-    metadata = instruction.annotations.metadata
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],
-        location=module.location_of(metadata) if metadata is not None else None,
+        location=module.location_of(instruction),
     )
 
 

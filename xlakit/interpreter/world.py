@@ -46,8 +46,10 @@ class Wait:
 
     def __str__(self) -> str:
         instruction = self.instruction
-        where = f" at {instruction.location}" if instruction.location else ""
-        program = f" of {self.device.program.name}" if self.device.run.shares_world else ""
+        module = self.device.program.module
+        location = module.location_of(instruction)
+        where = f" at {location}" if location else ""
+        program = f" of {module.name}" if self.device.run.shares_world else ""
         return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
 
 

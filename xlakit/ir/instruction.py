@@ -19,7 +19,6 @@ from xlakit.ir.attributes import (
     AliasEntry,
     Annotations,
     BufferDonor,
-    OpMetadata,
     Sharding,
     StackFrames,
 )
@@ -91,18 +90,6 @@ class Instruction:
         if not isinstance(self.op, kind):
             raise VerificationError(f"{self.name} is {self.opcode}, not {kind.opcode}")
         return self.op
-
-    @property
-    def location(self) -> Location | None:
-        """The person's file and line, where known."""
-        metadata = self.annotations.metadata
-        if metadata is None or not metadata.source_file:
-            return None
-        return Location(metadata.source_file, metadata.source_line)
-
-    def infer_shape(self) -> Shape:
-        """The shape that the operation's rule gives; its ShapeError names operation, operands and place."""
-        return infer_shape(self.op, [o.shape for o in self.operands], self.shape, self.location, self.name)
 
     def __repr__(self) -> str:
         operands = ", ".join(o.name for o in self.operands)
@@ -226,8 +213,11 @@ class HloModule:
         """How many instructions all computations have."""
         return sum(len(c.instructions) for c in self.computations)
 
-    def location_of(self, metadata: OpMetadata) -> Location | None:
-        """The file and line of metadata, by its own fields or through the stack frame tables."""
+    def location_of(self, instruction: Instruction) -> Location | None:
+        """The person's file and line, from the instruction's metadata or through the stack frame tables."""
+        metadata = instruction.annotations.metadata
+        if metadata is None:
+            return None
         if metadata.source_file:
             return Location(metadata.source_file, metadata.source_line, metadata.source_column)
         frames, number = self.stack_frames, metadata.stack_frame_id

@@ -54,8 +54,7 @@ def _verify_computation(module: HloModule, computation: Computation) -> None:
 
 
 def _verify_shape(module: HloModule, computation: Computation, instruction: Instruction) -> None:
-    metadata = instruction.annotations.metadata
-    location = module.location_of(metadata) if metadata is not None else None
+    location = module.location_of(instruction)
     operands = [o.shape for o in instruction.operands]
     inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name)
     if not matches(instruction.shape, inferred):
@@ -124,11 +123,10 @@ def _verify_parameter_index(parameters: Sequence[Shape], number: int, index: Seq
 
 
 def _broken(module: HloModule, computation: Computation, instruction: Instruction, rule: str) -> VerificationError:
-    metadata = instruction.annotations.metadata
     return VerificationError(
         rule,
         operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
-        location=module.location_of(metadata) if metadata is not None else None,
+        location=module.location_of(instruction),
     )
 
 

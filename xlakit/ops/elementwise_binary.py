@@ -35,7 +35,6 @@ from xlakit.ops.elementwise import (
     FLOATING_OR_COMPLEX,
     INTEGRAL,
     NUMERIC,
-    ORDERED,
     PRED_OR_INTEGRAL,
     REAL_NUMERIC,
     Binary,
@@ -259,21 +258,23 @@ rem = _arithmetic(
 max = _arithmetic(
     "maximum",
     "max",
-    "The greater of lhs and rhs, NaN if either is",
-    ORDERED,
+    "The greater of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part",
+    ANY,
     pred=greater,
     integer=greater,
     real=greater,
+    complex=np.maximum,
     documents=["Max"],
 )
 min = _arithmetic(
     "minimum",
     "min",
-    "The lesser of lhs and rhs, NaN if either is",
-    ORDERED,
+    "The lesser of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part",
+    ANY,
     pred=lesser,
     integer=lesser,
     real=lesser,
+    complex=np.minimum,
     documents=["Min"],
 )
 pow = _arithmetic(

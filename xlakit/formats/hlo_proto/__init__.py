@@ -5,6 +5,7 @@ Source: ``hlo.proto`` and ``xla_data.proto`` of OpenXLA.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from google.protobuf import json_format
@@ -61,17 +62,21 @@ def module_to_json(module: HloModule) -> str:
 
 def module_from_json(text: str) -> HloModule:
     """The module of a HloModuleProto, an HloProto or an HloSnapshot in JSON. Raises what :func:`read_module` raises."""
-    problem = ""
-    for name, path in ((_MODULE, ()), *_WRAPPERS):
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not JSON: {error}") from None
+    problem = "it has no computations" if isinstance(parsed, dict) else "it is not an object"
+    for name, path in ((_MODULE, ()), *_WRAPPERS) if isinstance(parsed, dict) else ():
         message = schema.new(name, exact=True)
         try:
-            json_format.Parse(text, message, ignore_unknown_fields=True)
+            json_format.ParseDict(parsed, message, ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:
-            problem = problem or str(error)
+            problem = str(error)
             continue
         if _looks_like_module(_at(message, path)):
             return read_module(message.SerializeToString())
-    raise FormatError(f"not an HLO module in JSON: {problem or 'it has no computations'}")
+    raise FormatError(f"not an HLO module in JSON: {problem}")
 
 
 def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:

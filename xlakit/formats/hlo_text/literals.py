@@ -426,6 +426,7 @@ _DIGITS: dict[PrimitiveType, tuple[int, int]] = {
     PrimitiveType.F8E4M3FNUZ: (3, 3),
     PrimitiveType.F8E3M4: (3, 3),
     PrimitiveType.F6E2M3FN: (3, 3),
+    PrimitiveType.F8E8M0FNU: (9, 2),  # two digits are not enough for the smallest, though XLA prints no more
 }
 
 
