@@ -105,12 +105,17 @@ def run(entries: Sequence[Entry], *, progress: bool = False) -> Report:
     return report
 
 
+def _flat(results: Sequence[Any]) -> list[Array]:
+    """The arrays in the results of all replicas."""
+    return [leaf for result in results for leaf in flatten(result).values()]
+
+
 def _run_xlakit(program: Program, arguments: tuple[tuple[Array, ...], ...]) -> list[Array] | Exception:
     try:
         module = HloModule.from_text(program.text)
         executable = compile_module(module, num_replicas=len(arguments))
         results = executable.execute_replicated(arguments)
-        return [leaf for result in results for leaf in flatten(result).values()]
+        return _flat(results)
     except Exception as error:  # any exception is a finding, with the program that caused it
         return error
 
@@ -124,7 +129,7 @@ def _judge(entry: Entry, program: Program, actual: list[Array] | Exception, work
         results = worker.result()
     except UnsupportedError as error:
         return outcome(REJECTED, error.rule)
-    expected = [leaf for result in results for leaf in flatten(result).values()]
+    expected = _flat(results)
     if isinstance(actual, Exception):
         kind = "" if isinstance(actual, XlakitError) else f"{type(actual).__name__}: "
         return outcome(FAILED, f"{kind}{actual}")
@@ -132,21 +137,25 @@ def _judge(entry: Entry, program: Program, actual: list[Array] | Exception, work
         fault = _fault(program, actual, expected)
         if fault is None:
             return outcome(AGREED)
-        named = _explanation(program, actual, expected)
+        named = _explanation(program, actual, expected, worker)
     except Exception as error:  # a result so wrong that it cannot even be compared
         return outcome(FAILED, f"comparison: {type(error).__name__}: {error}")
     return outcome(FAILED, fault) if named is None else outcome(INTENDED, named)
 
 
-def _explanation(program: Program, actual: list[Array], expected: list[Array]) -> str | None:
+def _explanation(program: Program, actual: list[Array], expected: list[Array], worker: JaxlibWorker) -> str | None:
     def rerun(arguments: tuple[tuple[Array, ...], ...]) -> list[Array]:
         again = _run_xlakit(program, arguments)
         return actual if isinstance(again, Exception) else again
 
+    def reference(other: Program) -> list[Array]:
+        worker.submit(other)
+        return _flat(worker.result())
+
     def agree(left: list[Array], right: list[Array]) -> bool:
         return _fault(program, left, right) is None
 
-    return explanation(Mismatch(program, actual, expected, rerun, agree))
+    return explanation(Mismatch(program, actual, expected, rerun, reference, agree))
 
 
 def _fault(program: Program, actual: list[Array], expected: list[Array]) -> str | None:

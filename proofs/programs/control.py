@@ -228,7 +228,7 @@ def reduce_scatter(draft: Draft, case: str) -> Program:
     count = draft.pick([2, 4])
     draft.replicas(count)
     groups = _groups(draft, count)
-    dims = draft.dims(1, 3, most=40)
+    dims = draft.dims(1, 3, most=40, empty=0.0)
     along = draft.integer(0, len(dims) - 1)
     operand = draft.parameter(
         case, [n * len(groups[0]) if d == along else n for d, n in enumerate(dims)], SMALL, plain=True
@@ -255,9 +255,7 @@ def all_to_all(draft: Draft, case: str) -> Program:
         along = draft.integer(0, len(dims) - 1)
         whole = [n * size if d == along else n for d, n in enumerate(dims)]
         operand = draft.parameter(kind, whole, plain=True)
-        draft.emit(
-            f"{kind}[{join(whole)}]", f"all-to-all({operand}), dimensions={{{along}}}, replica_groups={text}"
-        )
+        draft.emit(f"{kind}[{join(whole)}]", f"all-to-all({operand}), dimensions={{{along}}}, replica_groups={text}")
     else:
         operands = [draft.parameter(kind, dims, plain=True) for _ in range(size)]
         shapes = ", ".join([f"{kind}[{join(dims)}]"] * size)
@@ -279,7 +277,7 @@ def collective_permute(draft: Draft, case: str) -> Program:
     return draft.finish("collective-permute", EXACT, case)
 
 
-@family("collective-broadcast", ("f32", "s32"), 0.6)
+@family("collective-broadcast", ("f32", "s32"), 0.2)
 def collective_broadcast(draft: Draft, case: str) -> Program:
     """From the first of each group to all of it."""
     count = draft.pick([2, 4])
@@ -287,6 +285,7 @@ def collective_broadcast(draft: Draft, case: str) -> Program:
     dims = draft.dims()
     operand = draft.parameter(case, dims, plain=True)
     draft.emit(
-        f"{case}[{join(dims)}]", f"collective-broadcast({operand}), replica_groups={_groups_text(_groups(draft, count))}"
+        f"{case}[{join(dims)}]",
+        f"collective-broadcast({operand}), replica_groups={_groups_text(_groups(draft, count))}",
     )
     return draft.finish("collective-broadcast", EXACT, case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proofs.differences import CANNOT_RUN
 from proofs.programs.draft import Draft, Program, family
 from proofs.programs.values import (
     ALL_TYPES,
@@ -94,7 +95,7 @@ def _style(draft: Draft, opcode: str, kind: str) -> str:
 def _unary(opcode: str) -> None:
     cases = {**_UNARY, **_ELEMENTARY_UNARY}[opcode]
 
-    @family(opcode, cases, 1.3 if opcode in _ELEMENTARY_UNARY else 1.0)
+    @family(opcode, cases, 0.2 if opcode in CANNOT_RUN else 1.3 if opcode in _ELEMENTARY_UNARY else 1.0)
     def author(draft: Draft, case: str) -> Program:
         dims = draft.dims()
         result = {"is-finite": "pred", "real": _part(case), "imag": _part(case), "abs": _part(case)}.get(opcode, case)

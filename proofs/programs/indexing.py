@@ -61,9 +61,7 @@ def _indexing(draft: Draft, *, full_windows: bool) -> _Indexing:
     offset = draft.subset(len(batch) + len(kept), len(kept))
     windows, batches = iter(kept), iter(batch)
     result = [next(windows) if d in offset else next(batches) for d in range(len(batch) + len(kept))]
-    return _Indexing(
-        operand, indices, window, result, offset, dropped, mapped, batching, indices_batching, vector_dim
-    )
+    return _Indexing(operand, indices, window, result, offset, dropped, mapped, batching, indices_batching, vector_dim)
 
 
 def _index_parameter(draft: Draft, numbers: _Indexing) -> str:

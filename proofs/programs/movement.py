@@ -146,7 +146,7 @@ def kind_dtype(kind: str) -> np.dtype[np.generic]:
 @family("dynamic-slice", ALL_TYPES, 2)
 def dynamic_slice(draft: Draft, case: str) -> Program:
     """Starts of every index type, out of bounds too."""
-    dims = draft.dims()
+    dims = draft.dims(1)
     sizes = [draft.integer(0 if draft.chance(0.1) else min(1, size), size) for size in dims]
     operand = draft.parameter(case, dims)
     starts = _starts(draft, dims, draft.pick(_INDEX_TYPES))
@@ -189,7 +189,7 @@ def constant(draft: Draft, case: str) -> Program:
 
 def _literal(values: Array, kind: str) -> str:
     if values.ndim:
-        return "{" + ", ".join(_literal(v, kind) for v in values) + "}" if values.size else "{" * 1 + "}"
+        return "{" + ", ".join(_literal(v, kind) for v in values) + "}"
     if kind in COMPLEX:
         return f"({_number(float(values.real))}, {_number(float(values.imag))})"
     if is_float(kind):

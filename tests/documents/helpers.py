@@ -1,53 +1,30 @@
-"""What the tests of the seed documents share: build, infer, run, and expect a refusal."""
+"""What the tests of the seed documents share beside ``evaluating``."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from evaluating import build, evaluate, f32, floats, ints, s32, same, shape, shape_of
 
 import xlakit as xla
 
-
-def f32(*dimensions):
-    return xla.make_shape(xla.F32, dimensions)
+__all__ = ["build", "close", "evaluate", "f32", "floats", "infer", "ints", "refused", "replicated", "s32", "same"]
 
 
 def f64(*dimensions):
-    return xla.make_shape(xla.F64, dimensions)
-
-
-def s32(*dimensions):
-    return xla.make_shape(xla.S32, dimensions)
+    return shape(xla.F64, *dimensions)
 
 
 def u32(*dimensions):
-    return xla.make_shape(xla.U32, dimensions)
+    return shape(xla.U32, *dimensions)
 
 
 def pred(*dimensions):
-    return xla.make_shape(xla.PRED, dimensions)
+    return shape(xla.PRED, *dimensions)
 
 
 def c64(*dimensions):
-    return xla.make_shape(xla.C64, dimensions)
-
-
-def floats(values):
-    return np.array(values, dtype=np.float32)
-
-
-def ints(values):
-    return np.array(values, dtype=np.int32)
-
-
-def build(function, *shapes, name="example"):
-    """The computation of ``function`` on parameters of these shapes (on the builder itself where there are none)."""
-    builder = xla.XlaBuilder(name)
-    operands = [xla.parameter(builder, i, shape, f"p{i}") for i, shape in enumerate(shapes)]
-    result = function(*operands) if operands else function(builder)
-    if isinstance(result, (tuple, list)):
-        result = xla.tuple_(builder, *result)
-    return builder.build(result)
+    return shape(xla.C64, *dimensions)
 
 
 def infer(function, *shapes):
@@ -55,39 +32,11 @@ def infer(function, *shapes):
     return build(function, *shapes).program_shape.result.without_layout()
 
 
-def shape_of(value):
-    """The shape of an argument: an array's, or a tuple's of them."""
-    if isinstance(value, tuple):
-        return xla.make_tuple_shape([shape_of(v) for v in value])
-    array = np.asarray(value)
-    return xla.make_shape(array.dtype, array.shape)
-
-
-def evaluate(function, *arguments, seed=0):
-    """The result of ``function`` on these values, through the interpreter."""
-    computation = build(function, *(shape_of(a) for a in arguments))
-    return xla.compile(computation, backend="interpreter", seed=seed)(*arguments)
-
-
 def replicated(function, per_replica, **options):
     """Each replica's result; ``per_replica`` has one list of arguments for each."""
     computation = build(function, *(shape_of(a) for a in per_replica[0]))
     executable = xla.compile(computation, backend="interpreter", num_replicas=len(per_replica), **options)
     return executable.execute_replicated(per_replica)
-
-
-def same(actual, expected):
-    """Assert equality of values, sizes and element types; tuples element by element."""
-    if isinstance(expected, tuple):
-        assert isinstance(actual, tuple)
-        assert len(actual) == len(expected)
-        for a, e in zip(actual, expected, strict=True):
-            same(a, e)
-        return
-    expected = np.asarray(expected)
-    actual = np.asarray(actual)
-    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(actual, expected)
 
 
 def close(actual, expected, rtol=1e-5, atol=1e-6):
@@ -106,5 +55,5 @@ def refused(function, *shapes, match=None):
     assert error.operation
     assert error.shapes or not shapes
     assert error.location is not None
-    assert Path(error.location.file).parent == Path(__file__).parent
+    assert Path(error.location.file).is_relative_to(Path(__file__).parents[1])
     return error

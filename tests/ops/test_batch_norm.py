@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 
@@ -32,9 +32,9 @@ def test_everything_is_computed_in_double_precision_and_rounded_once(kind, featu
         shifted = column(scale, feature_index) * (x.astype(np.float64) - m)
         return (shifted / np.sqrt(v + epsilon) + column(offset, feature_index)).astype(kind)
 
-    given = run(lambda *a: xla.batch_norm_inference(*a, EPSILON, feature_index), x, scale, offset, mean, variance)
+    given = evaluate(lambda *a: xla.batch_norm_inference(*a, EPSILON, feature_index), x, scale, offset, mean, variance)
     same(given, normalised(column(mean, feature_index), column(variance, feature_index)))
-    results = run(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
+    results = evaluate(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
     own_mean = x.astype(np.float64).mean(others, keepdims=True)
     own_variance = ((x - own_mean) ** 2).mean(others, keepdims=True)
     for result, expected in zip(
@@ -51,11 +51,11 @@ def test_the_gradient_is_that_of_training(feature_index):
     x, scale, offset, _, _, grad = case(np.float64, feature_index)
 
     def loss(x, scale, offset):
-        output, _, _ = run(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
+        output, _, _ = evaluate(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
         return float((output * grad).sum())
 
-    _, mean, variance = run(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
-    gradients = run(lambda *a: xla.batch_norm_grad(*a, EPSILON, feature_index), x, scale, mean, variance, grad)
+    _, mean, variance = evaluate(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
+    gradients = evaluate(lambda *a: xla.batch_norm_grad(*a, EPSILON, feature_index), x, scale, mean, variance, grad)
     inputs = [x, scale, offset]
     rng = np.random.default_rng(0)
     for i, gradient in enumerate(gradients):
@@ -75,7 +75,7 @@ def test_statistics_may_be_of_another_precision():
 
 def test_no_elements():
     empty, vector = np.zeros((0, 3), np.float32), np.ones(3, np.float32)
-    output, mean, variance = run(lambda *a: xla.batch_norm_training(*a, 0.1, 1), empty, vector, vector)
+    output, mean, variance = evaluate(lambda *a: xla.batch_norm_training(*a, 0.1, 1), empty, vector, vector)
     assert output.shape == (0, 3)
     assert np.isnan(mean).all()
     assert np.isnan(variance).all()

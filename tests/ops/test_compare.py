@@ -6,8 +6,7 @@ import operator
 import ml_dtypes
 import numpy as np
 import pytest
-from elementwise_checks import same
-from evaluating import evaluate, f32, floats, infer, ints, refused, s32
+from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.enums import ComparisonDirection, ComparisonType

@@ -5,8 +5,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from elementwise_checks import array_of, same
-from evaluating import evaluate, f32, floats, infer, ints, refused, s32
+from evaluating import array_of, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ops.numerics import limits, to_double

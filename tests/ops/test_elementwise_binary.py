@@ -3,8 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from elementwise_checks import array_of, same
-from evaluating import evaluate, f32, floats, infer, ints, refused, s32
+from evaluating import array_of, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.instruction import infer_shape

@@ -3,8 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from elementwise_checks import same
-from evaluating import evaluate, floats, infer, ints, refused
+from evaluating import evaluate, floats, infer, ints, refused, same
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 from xlakit.ops.gather import GatherDimensionNumbers
@@ -26,14 +26,14 @@ THREES = {"offset_dims": [1], "start_index_map": [0], "index_vector_dim": 1, "sl
     ],
 )
 def test_slices_are_moved_inside_for_every_index_type(kind, starts, clamped):
-    result = run(lambda o, i: xla.gather(o, i, **THREES), TEN, np.array(starts, dtype=kind))
+    result = evaluate(lambda o, i: xla.gather(o, i, **THREES), TEN, np.array(starts, dtype=kind))
     same(result, np.stack([TEN[s : s + 3] for s in clamped]))
 
 
 def test_batching_dimensions_run_along():
     operand = np.arange(2 * 3 * 4, dtype=np.int32).reshape(2, 3, 4)
     indices = np.array([[[3], [0]], [[1], [9]], [[2], [2]]], dtype=np.int64)  # [3, 2, 1]: dimensions 1 and 0 swapped
-    result = run(
+    result = evaluate(
         lambda o, i: xla.gather(
             o,
             i,
@@ -53,7 +53,7 @@ def test_batching_dimensions_run_along():
 
 def test_offset_dimensions_may_stand_anywhere():
     operand = np.arange(20, dtype=np.float64).reshape(4, 5)
-    result = run(
+    result = evaluate(
         lambda o, i: xla.gather(
             o,
             i,
@@ -72,19 +72,19 @@ def test_offset_dimensions_may_stand_anywhere():
 
 def test_no_indices_slices_of_nothing_and_scalars():
     none = np.zeros((0,), np.int32)
-    same(run(lambda o, i: xla.gather(o, i, **THREES), TEN, none), np.zeros((0, 3), np.float32))
+    same(evaluate(lambda o, i: xla.gather(o, i, **THREES), TEN, none), np.zeros((0, 3), np.float32))
     empty = {**THREES, "slice_sizes": [0]}
-    same(run(lambda o, i: xla.gather(o, i, **empty), TEN, np.array([4], np.int32)), np.zeros((1, 0), np.float32))
+    same(evaluate(lambda o, i: xla.gather(o, i, **empty), TEN, np.array([4], np.int32)), np.zeros((1, 0), np.float32))
     scalar = {"offset_dims": [], "start_index_map": [], "index_vector_dim": 1, "slice_sizes": []}
     indices = np.zeros((2, 0), np.int32)
-    same(run(lambda o, i: xla.gather(o, i, **scalar), np.float32(7), indices), np.full(2, 7, np.float32))
+    same(evaluate(lambda o, i: xla.gather(o, i, **scalar), np.float32(7), indices), np.full(2, 7, np.float32))
 
 
 def test_the_operand_is_not_changed_and_dimension_numbers_may_come_at_once():
     numbers = GatherDimensionNumbers(
         offset_dims=(1,), collapsed_slice_dims=(), start_index_map=(0,), index_vector_dim=1
     )
-    result = run(lambda o, i: xla.gather(o, i, numbers, (2,)), TEN, np.array([8, 1], np.int32))
+    result = evaluate(lambda o, i: xla.gather(o, i, numbers, (2,)), TEN, np.array([8, 1], np.int32))
     same(result, np.array([[8, 9], [1, 2]], np.float32))
 
 

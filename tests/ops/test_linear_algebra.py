@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 
@@ -31,7 +31,7 @@ def test_cholesky_reads_one_triangle_and_leaves_the_other_zero(kind, lower):
     a = a @ a.conj().swapaxes(-1, -2) + 4 * np.eye(4)
     unread = np.triu(np.full((4, 4), 77), 1) if lower else np.tril(np.full((4, 4), 77), -1)
     keep = np.tril if lower else np.triu
-    factor = run(lambda x: xla.cholesky(x, lower), (keep(a) + unread).astype(kind))
+    factor = evaluate(lambda x: xla.cholesky(x, lower), (keep(a) + unread).astype(kind))
     assert factor.dtype == kind
     f = wide(factor)
     np.testing.assert_array_equal(f, keep(f))
@@ -41,16 +41,16 @@ def test_cholesky_reads_one_triangle_and_leaves_the_other_zero(kind, lower):
 
 def test_cholesky_of_what_is_not_positive_definite_is_nan():
     good, bad = np.array([[4, 9], [2, 5]], np.float32), np.array([[1, 0], [2, 1]], np.float32)
-    result = run(xla.cholesky, np.stack([bad, good, bad]))
+    result = evaluate(xla.cholesky, np.stack([bad, good, bad]))
     same(result[1], np.array([[2, 0], [1, 2]], np.float32))
     assert np.isnan(result[[0, 2]]).all()
 
 
 def test_empty_matrices():
-    same(run(xla.cholesky, np.zeros((3, 0, 0), np.float32)), np.zeros((3, 0, 0), np.float32))
-    same(run(xla.cholesky, np.zeros((0, 2, 2), np.float64)), np.zeros((0, 2, 2), np.float64))
+    same(evaluate(xla.cholesky, np.zeros((3, 0, 0), np.float32)), np.zeros((3, 0, 0), np.float32))
+    same(evaluate(xla.cholesky, np.zeros((0, 2, 2), np.float64)), np.zeros((0, 2, 2), np.float64))
     solve = lambda a, b: xla.triangular_solve(a, b, True, True, False)  # noqa: E731
-    same(run(solve, np.zeros((0, 0), np.float32), np.zeros((0, 3), np.float32)), np.zeros((0, 3), np.float32))
+    same(evaluate(solve, np.zeros((0, 0), np.float32), np.zeros((0, 3), np.float32)), np.zeros((0, 3), np.float32))
 
 
 @pytest.mark.parametrize("transpose_a", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
@@ -67,7 +67,7 @@ def test_triangular_solve_solves_the_equation(kind, left_side, lower, unit_diago
     op = {"NO_TRANSPOSE": triangle, "TRANSPOSE": triangle.swapaxes(-1, -2)}.get(transpose_a)
     op = triangle.conj().swapaxes(-1, -2) if op is None else op
     b = (op @ x if left_side else x.swapaxes(-1, -2) @ op).astype(kind)
-    result = run(lambda a, b: xla.triangular_solve(a, b, left_side, lower, unit_diagonal, transpose_a), a, b)
+    result = evaluate(lambda a, b: xla.triangular_solve(a, b, left_side, lower, unit_diagonal, transpose_a), a, b)
     assert result.dtype == kind
     np.testing.assert_allclose(wide(result), x if left_side else x.swapaxes(-1, -2), atol=5 * tolerance(kind))
 
@@ -75,7 +75,7 @@ def test_triangular_solve_solves_the_equation(kind, left_side, lower, unit_diago
 def test_a_singular_matrix_gives_infinity_and_nan():
     a = np.array([[1, 7, 7], [2, 0, 7], [1, 1, 1]], np.float32)
     b = np.array([[1, 0], [2, 1], [3, 0]], np.float32)
-    result = run(lambda a, b: xla.triangular_solve(a, b, True, True, False), a, b)
+    result = evaluate(lambda a, b: xla.triangular_solve(a, b, True, True, False), a, b)
     same(result, np.array([[1, 0], [np.nan, np.inf], [np.nan, -np.inf]], np.float32), signs=False)
 
 

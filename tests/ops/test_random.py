@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 from xlakit.ops.random_bits import philox4x32, threefry2x32
@@ -62,13 +62,13 @@ STATE = np.array([123456789123, 2**64 - 2], np.uint64)
     ],
 )
 def test_bits_are_those_of_xla(algorithm, kind, values, counter):
-    state, data = run(bits(algorithm, kind, 3), STATE)
+    state, data = evaluate(bits(algorithm, kind, 3), STATE)
     same(data, np.array(values, kind.dtype))
     same(state, np.array([STATE[0], counter], np.uint64))
 
 
 def test_the_long_state_of_philox_carries():
-    state, data = run(bits("RNG_PHILOX", xla.U32, 5), np.array([5, 2**64 - 1, 7], np.uint64))
+    state, data = evaluate(bits("RNG_PHILOX", xla.U32, 5), np.array([5, 2**64 - 1, 7], np.uint64))
     same(state, np.array([5, 1, 8], np.uint64))
     same(data, np.array([408654879, 156914071, 4246078289, 2550873154, 1414544935], np.uint32))
 
@@ -80,7 +80,7 @@ def test_every_shape_is_filled_as_by_xla(algorithm, dimensions):
     named = getattr(jax.lax.RandomAlgorithm, algorithm)
     key = np.array([1, 2, 2**32 - 1, 2**32 - 1], np.uint32)
     after, expected = jax.lax.rng_bit_generator(key, dimensions, np.uint32, algorithm=named)
-    state, data = run(bits(algorithm, xla.U32, *dimensions), key.view(np.uint64))
+    state, data = evaluate(bits(algorithm, xla.U32, *dimensions), key.view(np.uint64))
     same(data, np.asarray(expected))
     same(state, np.asarray(after).view(np.uint64))
 
@@ -88,9 +88,9 @@ def test_every_shape_is_filled_as_by_xla(algorithm, dimensions):
 @pytest.mark.parametrize("name", ["S4", "U4", "S8", "S16", "S64", "F16", "BF16", "F32", "F64", "F8E4M3FN", "F4E2M1FN"])
 def test_other_types_hold_the_same_bits(name):
     kind = getattr(xla, name)
-    _, data = run(bits("RNG_PHILOX", kind, 100), STATE)
+    _, data = evaluate(bits("RNG_PHILOX", kind, 100), STATE)
     unsigned = {4: "U8", 8: "U8", 16: "U16", 32: "U32", 64: "U64"}[kind.bit_width]
-    _, plain = run(bits("RNG_PHILOX", getattr(xla, unsigned), 100), STATE)
+    _, plain = evaluate(bits("RNG_PHILOX", getattr(xla, unsigned), 100), STATE)
     assert data.dtype == kind.dtype
     held = data.view(plain.dtype)
     mask = plain.dtype.type((1 << kind.bit_width) - 1)
@@ -116,23 +116,23 @@ def uniform(kind, size):
     "kind", [np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64, ml_dtypes.int4, ml_dtypes.uint4]
 )
 def test_uniform_integers(kind):
-    values = run(uniform(kind, 6000), kind(1), kind(4))
+    values = evaluate(uniform(kind, 6000), kind(1), kind(4))
     assert values.dtype == kind
     counts = np.bincount(values.astype(np.int64), minlength=4)
     assert counts[0] == 0
     assert np.all(np.abs(counts[1:] - 2000) < 200)
-    same(run(uniform(kind, 3), kind(4), kind(4)), np.full(3, 4).astype(kind))
+    same(evaluate(uniform(kind, 3), kind(4), kind(4)), np.full(3, 4).astype(kind))
 
 
 def test_uniform_integers_of_the_whole_range():
-    values = run(uniform(np.int64, 1000), np.int64(-(2**63)), np.int64(2**63 - 1))
+    values = evaluate(uniform(np.int64, 1000), np.int64(-(2**63)), np.int64(2**63 - 1))
     assert values.min() < -(2**62)
     assert values.max() > 2**62
 
 
 @pytest.mark.parametrize("kind", [ml_dtypes.bfloat16, np.float16, np.float32, np.float64, ml_dtypes.float8_e4m3fn])
 def test_uniform_floats_stay_below_the_upper_bound(kind):
-    values = run(uniform(kind, 20000), kind(1), kind(3))
+    values = evaluate(uniform(kind, 20000), kind(1), kind(3))
     assert values.dtype == kind
     wide = values.astype(np.float64)
     assert wide.min() >= 1
@@ -141,14 +141,14 @@ def test_uniform_floats_stay_below_the_upper_bound(kind):
 
 
 def test_uniform_booleans_are_coins():
-    values = run(uniform(np.bool_, 4000), np.False_, np.True_)
+    values = evaluate(uniform(np.bool_, 4000), np.False_, np.True_)
     assert abs(values.mean() - 0.5) < 0.05
-    assert run(uniform(np.bool_, 10), np.True_, np.True_).all()
+    assert evaluate(uniform(np.bool_, 10), np.True_, np.True_).all()
 
 
 @pytest.mark.parametrize("kind", [ml_dtypes.bfloat16, np.float16, np.float32, np.float64])
 def test_normal(kind):
-    values = run(lambda m, s: xla.rng_normal(m, s, shape(kind, 50, 400)), kind(3), kind(0.5))
+    values = evaluate(lambda m, s: xla.rng_normal(m, s, shape(kind, 50, 400)), kind(3), kind(0.5))
     assert values.dtype == kind
     assert values.shape == (50, 400)
     assert abs(values.astype(np.float64).mean() - 3) < 0.05
@@ -157,7 +157,7 @@ def test_normal(kind):
 
 def test_the_seed_decides():
     def program(seed):
-        return run(uniform(np.float32, 8), np.float32(0), np.float32(1), seed=seed)
+        return evaluate(uniform(np.float32, 8), np.float32(0), np.float32(1), seed=seed)
 
     same(program(3), program(3))
     assert not np.array_equal(program(3), program(4))
@@ -179,6 +179,6 @@ def test_the_state_of_the_device_moves_on():
             xla.rng_get_and_update_state(builder, 0),
         )
 
-    first, second, third = run(program)
+    first, second, third = evaluate(program)
     assert first.dtype == np.uint64
     assert [int(second[0] - first[0]), int(third[0] - second[0])] == [3, 5]

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 
@@ -32,17 +32,17 @@ def second(_, value):
 )
 def test_a_window_that_reaches_outside_is_dropped_whole(kind, starts):
     updates = np.ones((3, 3), np.float32)
-    result = run(scatter(xla.add, **WINDOWS), np.zeros(6, np.float32), np.array(starts, kind), updates)
+    result = evaluate(scatter(xla.add, **WINDOWS), np.zeros(6, np.float32), np.array(starts, kind), updates)
     same(result, np.array([0, 1, 1, 1, 0, 0], np.float32))
 
 
 def test_updates_of_one_element_are_applied_in_the_order_of_the_indices():
     indices = np.array([0, 1, 0, 2], np.int32)
     updates = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
-    replaced = run(scatter(second, **WINDOWS), np.zeros(6, np.float32), indices, updates)
+    replaced = evaluate(scatter(second, **WINDOWS), np.zeros(6, np.float32), indices, updates)
     same(replaced, np.array([7, 8, 10, 11, 12, 0], np.float32))
     # x -> 2x + u tells the order.
-    doubled = run(scatter(lambda a, b: a + a + b, **WINDOWS), np.zeros(6, np.float32), indices, updates)
+    doubled = evaluate(scatter(lambda a, b: a + a + b, **WINDOWS), np.zeros(6, np.float32), indices, updates)
     expected = np.zeros(6, np.float32)
     for start, row in zip(indices, updates, strict=True):
         expected[start : start + 3] = 2 * expected[start : start + 3] + row
@@ -51,7 +51,9 @@ def test_updates_of_one_element_are_applied_in_the_order_of_the_indices():
 
 def test_a_computation_that_keeps_the_first_keeps_the_operand():
     operand = np.arange(4, dtype=np.int32)
-    result = run(scatter(lambda a, b: a, **ELEMENTS), operand, np.array([1, 1], np.int32), np.array([8, 9], np.int32))
+    result = evaluate(
+        scatter(lambda a, b: a, **ELEMENTS), operand, np.array([1, 1], np.int32), np.array([8, 9], np.int32)
+    )
     same(result, operand)
 
 
@@ -66,18 +68,18 @@ def test_a_computation_that_keeps_the_first_keeps_the_operand():
 def test_sums_and_products_of_every_type(kind, update, combined):
     operand = np.array([1, 0, 1, 1]).astype(kind)
     indices, updates = np.array([0, 0, 1, 3, 3, 9], np.int32), np.array([1, 1, 0, 1, 1, 0]).astype(kind)
-    same(run(scatter(update, **ELEMENTS), operand, indices, updates), np.array(combined).astype(kind))
+    same(evaluate(scatter(update, **ELEMENTS), operand, indices, updates), np.array(combined).astype(kind))
 
 
 def test_sums_of_small_floats_are_rounded_once():
     updates = np.full(1000, 1, ml_dtypes.bfloat16)
-    result = run(scatter(xla.add, **ELEMENTS), np.zeros(1, ml_dtypes.bfloat16), np.zeros(1000, np.int32), updates)
+    result = evaluate(scatter(xla.add, **ELEMENTS), np.zeros(1, ml_dtypes.bfloat16), np.zeros(1000, np.int32), updates)
     same(result, np.array([1000], ml_dtypes.bfloat16))
 
 
 def test_maximum_keeps_nan():
     updates = np.array([2, np.nan, 1], np.float32)
-    result = run(scatter(xla.max, **ELEMENTS), np.zeros(3, np.float32), np.array([0, 1, 1], np.int32), updates)
+    result = evaluate(scatter(xla.max, **ELEMENTS), np.zeros(3, np.float32), np.array([0, 1, 1], np.int32), updates)
     same(result, np.array([2, np.nan, 0], np.float32))
 
 
@@ -89,7 +91,7 @@ def test_several_operands_go_together():
     def program(values, places, indices, new_values, new_places):
         return xla.scatter([values, places], indices, [new_values, new_places], larger, **ELEMENTS)
 
-    values, places = run(
+    values, places = evaluate(
         program,
         np.zeros(3, np.float32),
         np.full(3, -1, np.int32),
@@ -104,7 +106,7 @@ def test_several_operands_go_together():
 def test_batching_dimensions_run_along():
     operand, indices = np.zeros((2, 3), np.int32), np.array([[2, 2, 0], [1, 3, 1]], np.int32)
     updates = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
-    result = run(
+    result = evaluate(
         scatter(
             xla.add,
             inserted_window_dims=[1],
@@ -134,13 +136,13 @@ def test_windows_against_loops(seed):
             if 0 <= y <= 5 - window[0] and 0 <= x <= 6 - window[1]:
                 region = (slice(y, y + window[0]), slice(x, x + window[1]))
                 expected[region] = apply(expected[region], updates[:, k])
-        same(run(scatter(update, **numbers), operand, starts, updates), expected)
+        same(evaluate(scatter(update, **numbers), operand, starts, updates), expected)
 
 
 def test_nothing_to_scatter():
     operand = np.arange(3, dtype=np.float32)
-    same(run(scatter(xla.add, **ELEMENTS), operand, np.zeros(0, np.int32), np.zeros(0, np.float32)), operand)
-    same(run(scatter(xla.add, **WINDOWS), operand, np.zeros(2, np.int32), np.zeros((2, 0), np.float32)), operand)
+    same(evaluate(scatter(xla.add, **ELEMENTS), operand, np.zeros(0, np.int32), np.zeros(0, np.float32)), operand)
+    same(evaluate(scatter(xla.add, **WINDOWS), operand, np.zeros(2, np.int32), np.zeros((2, 0), np.float32)), operand)
 
 
 ROWS = {

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from array_programs import infer, refused, run, same, shape
+from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
@@ -24,7 +24,7 @@ def test_a_comparator_of_several_keys(seed):
     first = rng.integers(0, 4, sizes).astype(np.int32)
     second = rng.integers(0, 4, sizes).astype(np.float32)
     place = np.arange(first.size, dtype=np.int64).reshape(sizes)
-    results = run(lambda *o: xla.sort(o, lexicographic, dimension, True), first, second, place)
+    results = evaluate(lambda *o: xla.sort(o, lexicographic, dimension, True), first, second, place)
     order = np.lexsort((place, second, first), axis=dimension)
     for result, operand in zip(results, (first, second, place), strict=True):
         same(result, np.take_along_axis(operand, order, dimension))
@@ -47,7 +47,7 @@ def test_equal_elements_keep_their_order(comparator, sign):
     for size in (0, 1, 2, 3, 8, 37):
         keys = rng.integers(-3, 3, (4, size)).astype(np.int32)
         place = np.broadcast_to(np.arange(size, dtype=np.int32), keys.shape).copy()
-        results = run(lambda k, p: xla.sort([k, p], comparator), keys, place)
+        results = evaluate(lambda k, p: xla.sort([k, p], comparator), keys, place)
         order = np.argsort(sign * keys, axis=-1, kind="stable")
         same(results[0], np.take_along_axis(keys, order, -1))
         same(results[1], np.take_along_axis(place, order, -1))
@@ -55,32 +55,32 @@ def test_equal_elements_keep_their_order(comparator, sign):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 def test_the_default_is_the_total_order(kind):
-    same(run(xla.sort, ODD.astype(kind)), IN_ORDER.astype(kind))
+    same(evaluate(xla.sort, ODD.astype(kind)), IN_ORDER.astype(kind))
 
 
 @pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, ml_dtypes.int4, ml_dtypes.float4_e2m1fn])
 def test_other_types(kind):
     values = np.array([1, 0, 3, 2, 1, 0]).astype(kind)
-    same(run(xla.sort, values), np.sort(values.astype(np.int64)).astype(kind))
+    same(evaluate(xla.sort, values), np.sort(values.astype(np.int64)).astype(kind))
 
 
 def test_unsigned_and_extreme_integers():
     unsigned = np.array([2**63, 1, 2**64 - 1, 0], np.uint64)
-    same(run(lambda o: xla.sort(o, xla.gt), unsigned), np.sort(unsigned)[::-1])
+    same(evaluate(lambda o: xla.sort(o, xla.gt), unsigned), np.sort(unsigned)[::-1])
     signed = np.array([0, -(2**63), 2**63 - 1, -1], np.int64)
-    same(run(lambda o: xla.sort(o, xla.gt), signed), np.sort(signed)[::-1])
+    same(evaluate(lambda o: xla.sort(o, xla.gt), signed), np.sort(signed)[::-1])
 
 
 @pytest.mark.parametrize("comparator", [xla.lt, lambda a, b: xla.eq(a, a), xla.ne, xla.le])
 def test_an_inconsistent_comparator_still_gives_a_permutation(comparator):
     values = np.concatenate([ODD, np.arange(27, dtype=np.float32)])
-    result = run(lambda o: xla.sort(o, comparator), values)
+    result = evaluate(lambda o: xla.sort(o, comparator), values)
     same(np.sort(np.abs(result)), np.sort(np.abs(values)))
 
 
 def test_the_document_sorts_three_operands_by_one():
     operands = [np.array(v) for v in ([3, 1], [42, 50], [-3.0, 1.1])]
-    results = run(lambda *o: xla.sort(o, lambda *p: xla.lt(p[0], p[1])), *operands)
+    results = evaluate(lambda *o: xla.sort(o, lambda *p: xla.lt(p[0], p[1])), *operands)
     for result, expected in zip(results, ([1, 3], [50, 42], [1.1, -3.0]), strict=True):
         same(result, np.array(expected))
 
@@ -102,10 +102,10 @@ def test_rules_of_sort():
 
 def test_top_k_takes_the_total_order_and_the_lower_position_first():
     values = np.array([1, np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1, 3, np.nan, 0.0], np.float32)
-    largest, places = run(lambda o: xla.top_k(o, 11), values)
+    largest, places = evaluate(lambda o: xla.top_k(o, 11), values)
     same(places, np.array([1, 9, 3, 8, 0, 7, 5, 10, 6, 4, 2], np.int32))
     same(largest, values[places])
-    smallest, places = run(lambda o: xla.top_k(o, 10, largest=False), values)
+    smallest, places = evaluate(lambda o: xla.top_k(o, 10, largest=False), values)
     same(places, np.array([2, 4, 6, 5, 10, 0, 7, 8, 3, 1], np.int32))
     same(smallest, values[places])
 
@@ -113,7 +113,7 @@ def test_top_k_takes_the_total_order_and_the_lower_position_first():
 @pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, ml_dtypes.int4])
 def test_top_k_of_rows(kind):
     values = np.array([[1, 0, 1, 0], [0, 1, 1, 1]]).astype(kind)
-    largest, places = run(lambda o: xla.top_k(o, 3), values)
+    largest, places = evaluate(lambda o: xla.top_k(o, 3), values)
     same(places, np.array([[0, 2, 1], [1, 2, 3]], np.int32))
     same(largest, np.take_along_axis(values, places, -1))
 

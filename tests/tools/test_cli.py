@@ -123,7 +123,7 @@ def test_ops_lists_and_documents_are_up_to_date(capsys):
 
 
 def test_import_is_quick_and_loads_nothing():
-    code = "import sys, time; t = time.perf_counter(); import xlakit; print(time.perf_counter() - t, 'numpy' in sys.modules)"
+    code = "import sys, time; t = time.time(); import xlakit; print(time.time() - t, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, numpy_loaded = done.stdout.split()
     assert float(seconds) < 0.15

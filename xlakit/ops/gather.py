@@ -205,9 +205,12 @@ class Gather(Op):
         if 0 in sizes:
             result = np.zeros(batch + offsets, dtype=operand.dtype)
         else:
-            windows = np.lib.stride_tricks.sliding_window_view(operand, sizes)
+            # As bytes, since NumPy makes no strided views of some of ml_dtypes' types.
+            cells = operand.view(np.dtype((np.void, operand.dtype.itemsize)))
+            windows = np.lib.stride_tricks.sliding_window_view(cells, sizes)
             inside = tuple(np.clip(s, 0, count - 1) for s, count in zip(starts, windows.shape, strict=False))
-            result = np.broadcast_to(windows[inside], (*batch, *sizes)).reshape(batch + offsets)
+            found = windows[inside].view(operand.dtype)
+            result = np.broadcast_to(found, (*batch, *sizes)).reshape(batch + offsets)
         return np.moveaxis(result, range(len(batch), result.ndim), self.offset_dims)
 
 
