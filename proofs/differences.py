@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from proofs.programs.draft import Program
 from proofs.programs.values import Array
+from xlakit.data.primitive import PrimitiveType
 
 Leaves = list[Array]
 
@@ -94,21 +94,50 @@ def _unsigned_bits(mismatch: Mismatch) -> bool:
     return mismatch.agree(viewed, mismatch.expected)
 
 
-def _reduce_of_nothing(mismatch: Mismatch) -> bool:
+def _reduce_of_one(mismatch: Mismatch) -> bool:
+    program, count = mismatch.program, len(mismatch.expected)
+    arrays = program.arguments[0][:count]
+    if program.opcode != "reduce" or any(a.size != r.size for a, r in zip(arrays, mismatch.expected, strict=False)):
+        return False
+    reshaped = [a.reshape(r.shape) for a, r in zip(arrays, mismatch.expected, strict=True)]
+    return mismatch.agree(reshaped, mismatch.expected)
+
+
+def _f16_logistic(mismatch: Mismatch) -> bool:
     program = mismatch.program
-    if program.opcode != "reduce" or "dimensions={}" not in program.text:
+    if program.opcode != "logistic" or program.case != "f16":
         return False
-    return mismatch.agree(list(program.arguments[0][: len(mismatch.expected)]), mismatch.expected)
+    (mine,), (theirs,), operand = mismatch.actual, mismatch.expected, program.arguments[0][0]
+    with np.errstate(all="ignore"):
+        overflows = np.isinf(np.exp(-operand.astype(np.float64)).astype(np.float16))
+    return mismatch.agree([np.where(overflows, np.float16(0), mine)], [theirs])
 
 
-def _nan_in_all_reduce(mismatch: Mismatch) -> bool:
-    if mismatch.program.opcode != "all-reduce" or not re.search(r"maximum|minimum", mismatch.program.text):
+def _largest_f4(mismatch: Mismatch) -> bool:
+    program = mismatch.program
+    if program.opcode != "convert" or not program.case.startswith("f4e2m1fn"):
         return False
+    largest = np.abs(program.arguments[0][0].astype(np.float32)) == 6
     rest = [
-        np.where(np.isnan(mine.astype(np.float64)), theirs, mine).astype(mine.dtype)
+        np.where(largest, theirs, mine) if PrimitiveType.from_dtype(theirs.dtype).is_integral else mine
         for mine, theirs in zip(mismatch.actual, mismatch.expected, strict=True)
     ]
     return mismatch.agree(rest, mismatch.expected)
+
+
+def _all_reduce_extremes(mismatch: Mismatch) -> bool:
+    if mismatch.program.opcode != "all-reduce" or not re.search(r"maximum|minimum", mismatch.program.text):
+        return False
+    rest: Leaves = []
+    for mine, theirs in zip(mismatch.actual, mismatch.expected, strict=True):
+        zeros = (_flushed(mine) == 0) & (theirs == 0)
+        rest.append(np.where(np.isnan(mine.astype(np.float64)) | zeros, theirs, mine).astype(mine.dtype))
+    return mismatch.agree(rest, mismatch.expected)
+
+
+def _empty_index_vectors(mismatch: Mismatch) -> bool:
+    program = mismatch.program
+    return program.opcode == "scatter" and "scatter_dims_to_operand_dims={}" in program.text
 
 
 def _packed(mismatch: Mismatch) -> bool:
@@ -161,18 +190,34 @@ DIFFERENCES: dict[str, Difference] = {
         "what xlakit gives",
         _unsigned_bits,
     ),
-    "reduce of nothing": Difference(
-        "XLA's simplifier replaces a reduce over no dimensions by its operand and forgets the initial value, which "
-        "then is no identity; xlakit combines it, as XLA's own evaluator does",
-        _reduce_of_nothing,
+    "reduce of one": Difference(
+        "XLA's simplifier replaces a reduce of one element each by its operand and forgets the initial value, which "
+        "matters where that is no identity; xlakit combines it, as XLA's own evaluator does",
+        _reduce_of_one,
     ),
-    "NaN in all-reduce": Difference(
-        "jaxlib's CPU all-reduce drops a NaN that meets a number in maximum or minimum; both propagate NaN in HLO",
-        _nan_in_all_reduce,
+    "f16 logistic": Difference(
+        "jaxlib computes 1 / (1 + exp(-x)) in f16 itself, where exp(-x) overflows and the result becomes 0; xlakit "
+        "rounds the exact value",
+        _f16_logistic,
+    ),
+    "largest f4": Difference(
+        "jaxlib converts the largest f4e2m1fn, 6, to the greatest integer: it compares with integer limits that it has "
+        "rounded to f4e2m1fn, which has no infinity; xlakit gives 6",
+        _largest_f4,
+    ),
+    "all-reduce extremes": Difference(
+        "jaxlib's CPU all-reduce takes the maximum and the minimum by one comparison, so a NaN that meets a number is "
+        "lost, and the sign of a zero is that of the last; in HLO NaN propagates and 0 is greater than -0",
+        _all_reduce_extremes,
+    ),
+    "empty index vectors": Difference(
+        "jaxlib's CPU scatter combines only the last update where the index vectors are empty; all of them go to one "
+        "place",
+        _empty_index_vectors,
     ),
     "packed elements": Difference(
-        "jaxlib's CPU backend reads arrays of 2 and 4 bits as bytes in sort and scatter; xlakit agrees with what it gives "
-        "for the same values in 8 bits",
+        "jaxlib's CPU backend reads arrays of 2 and 4 bits as bytes in sort and scatter; xlakit agrees with what it "
+        "gives for the same values in 8 bits",
         _packed,
     ),
     "bits of the byte": Difference(

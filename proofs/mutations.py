@@ -36,7 +36,8 @@ _ADDRESS_SPACE_BYTES = 16 << 30
 _TOO_LARGE = (
     "HloModule m\nENTRY e {\n  ROOT i = f32[1152921504606846976] iota(), iota_dimension=0\n}\n",
     "HloModule m\nENTRY e {\n  ROOT i = u8[1073741824,1073741824] iota(), iota_dimension=0\n}\n",
-    "HloModule m\nENTRY e {\n  c = s8[] constant(1)\n  ROOT b = s8[1152921504606846976] broadcast(c), dimensions={}\n}\n",
+    "HloModule m\nENTRY e {\n  c = s8[] constant(1)\n"
+    "  ROOT b = s8[1152921504606846976] broadcast(c), dimensions={}\n}\n",
     "HloModule m\nENTRY e {\n  ROOT c = pred[1152921504606846976] constant({...})\n}\n",
     "HloModule m\nENTRY e {\n  ROOT c = f32[1152921504606846976,0] constant({})\n}\n",
     "HloModule m\nENTRY e {\n  ROOT i = c128[9223372036854775807] iota(), iota_dimension=0\n}\n",

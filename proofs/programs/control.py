@@ -192,7 +192,7 @@ def all_reduce(draft: Draft, case: str) -> Program:
     """Sums and others over groups of replicas; of several arrays at once."""
     count = draft.pick([2, 4])
     draft.replicas(count)
-    kind = case.split()[-1]
+    kind = case.rsplit(maxsplit=1)[-1]
     choices = {"pred": ["and", "or"], "c64": ["add"]}.get(kind, ["add", "maximum", "minimum", "multiply"])
     opcode = draft.pick(choices)
     exact = not is_float(kind) and kind != "c64"

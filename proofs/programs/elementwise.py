@@ -43,16 +43,12 @@ _UNARY = {
     "copy": ALL_TYPES,
 }
 _ELEMENTARY_UNARY = {
-    **{
-        opcode: (*_REALS, *COMPLEX)
-        for opcode in ("exponential", "log", "sine", "cosine", "tanh", "logistic", "sqrt", "rsqrt", "tan")
-    },
-    **{opcode: (*FLOATS, *COMPLEX) for opcode in ("exponential-minus-one", "log-plus-one")},
-    **{opcode: FLOATS for opcode in ("cbrt", "erf")},
-    **{
-        opcode: ("f32", "f64", "bf16", "f16", *COMPLEX)
-        for opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
-    },
+    **dict.fromkeys(
+        ("exponential", "log", "sine", "cosine", "tanh", "logistic", "sqrt", "rsqrt", "tan"), (*_REALS, *COMPLEX)
+    ),
+    **dict.fromkeys(("exponential-minus-one", "log-plus-one"), (*FLOATS, *COMPLEX)),
+    **dict.fromkeys(("cbrt", "erf"), FLOATS),
+    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"), (*FLOATS, *COMPLEX)),
 }
 _NUMBERS = (*INTEGERS, *_REALS, *COMPLEX)
 _BINARY = {

@@ -218,7 +218,10 @@ def _reduce_window_pairs(draft: Draft, case: str, bases: list[int], outputs: lis
 
 @family("select-and-scatter", ("f32", "f64", "bf16", "s32", "f16", "u8"), 4)
 def select_and_scatter(draft: Draft, case: str) -> Program:
-    """Windows with overlap and padding; the first of the greatest or of the least wins."""
+    """Windows with overlap and padding; the first of the greatest or of the least wins.
+
+    The comparison holds for equal values: of two that it tells apart in neither order, any may be selected.
+    """
     dims = [_window_dimension(draft, dilated=False, negative=False) for _ in range(draft.integer(1, 3))]
     operand = draft.parameter(case, [d.base for d in dims], SMALL if draft.chance(0.5) else FINITE)
     source = draft.parameter(case, [d.output for d in dims], SMALL)

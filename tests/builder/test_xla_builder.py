@@ -89,7 +89,8 @@ def test_computations_from_python_functions_and_builders_are_the_same():
         x = xla.parameter(builder, 0, F32_2)
         return xla.compile(builder.build(xla.reduce(x, 0.0, reducer, [0])))(np.float32([1, 2]))
 
-    inner = xla.XlaBuilder("sum")
+    inner = xla.XlaBuilder("outer").create_sub_builder("sum")
+    assert inner.name == "outer.sum"
     scalar = xla.make_shape(xla.F32)
     xla.add(xla.parameter(inner, 0, scalar), xla.parameter(inner, 1, scalar))
     assert build(xla.add) == build(inner.build()) == build(lambda a, b: a + b) == 3

@@ -154,6 +154,13 @@ class XlaBuilder:
         computation = Computation.from_root(self.name, chosen, kept)
         return XlaComputation(computation, self._aliases)
 
+    def create_sub_builder(self, name: str) -> XlaBuilder:
+        """A builder for a computation that this one calls; it sees nothing of this one's operations or settings.
+
+        Source: XlaBuilder::CreateSubBuilder.
+        """
+        return XlaBuilder(f"{self.name}.{name}")
+
     def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
         """A computation as it is, an XlaComputation's, or one traced from a Python function.
 

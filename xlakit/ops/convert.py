@@ -5,6 +5,7 @@ Source: seed document "Operation semantics", sections ConvertElementType, Bitcas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,7 +108,8 @@ class BitcastConvert(Op):
         kind = context.shape.element_type
         old, new = numerics.element_type(x).bit_width, kind.bit_width
         sizes = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
-        return _from_memory(_to_memory(x, packed=True), kind, packed=True).reshape(sizes)
+        memory = _to_memory(x, packed=True)
+        return _from_memory(memory, kind, packed=True, count=math.prod(sizes)).reshape(sizes)
 
 
 def _to_memory(x: Array, *, packed: bool) -> Array:

@@ -255,8 +255,9 @@ def _patches(lhs: Array, window: Sequence[WindowDimension], placements: Sequence
     edges = [PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in window]
     padded = pad_array(lhs, lhs.dtype.type(0), [PaddingDimension()] * 3 + edges)
     outer, spatial = padded.strides[:3], padded.strides[3:]
-    return np.lib.stride_tricks.as_strided(
-        padded,
+    # As bytes, since NumPy makes no strided views of some of ml_dtypes' types.
+    cells = np.lib.stride_tricks.as_strided(
+        padded.view(np.dtype((np.void, padded.dtype.itemsize))),
         (*padded.shape[:2], *placements, padded.shape[2], *(d.size for d in window)),
         (
             *outer[:2],
@@ -266,6 +267,7 @@ def _patches(lhs: Array, window: Sequence[WindowDimension], placements: Sequence
         ),
         writeable=False,
     )
+    return cells.view(padded.dtype)
 
 
 # -- what a person calls -------------------------------------------------------------------------
