@@ -108,7 +108,11 @@ def _change_number(text: str, rng: np.random.Generator) -> str:
     if not found:
         return text
     match = found[int(rng.integers(len(found)))]
-    return text[: match.start()] + _NUMBERS[int(rng.integers(len(_NUMBERS)))] + text[match.end() :]
+    number = _NUMBERS[int(rng.integers(len(_NUMBERS)))]
+    if rng.random() < 0.5:
+        # Near the old one: what only the shape rules can tell.
+        number = str(int(match.group()) + int(rng.integers(-2, 3)))
+    return text[: match.start()] + number + text[match.end() :]
 
 
 def _change_same_kind(text: str, rng: np.random.Generator) -> str:

@@ -1,11 +1,11 @@
-"""Operations that call computations, that know sizes at run time, and that speak to other replicas."""
+"""Operations that call computations, and those that know sizes at run time."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from proofs.programs.draft import Draft, Program, family, join
-from proofs.programs.values import EDGES, SMALL, is_float
+from proofs.programs.values import SMALL, is_float
 from proofs.tolerances import EXACT, SUMS
 
 
@@ -155,137 +155,3 @@ def scan(draft: Draft, case: str) -> Program:
     shapes = f"({case}[{length}], {case}[])"
     draft.emit(shapes, f"scan({operand}, {start}), dimensions={{0}}, num_carries=1, to_apply={called}")
     return draft.finish("scan", SUMS if is_float(case) else EXACT, case)
-
-
-# -- replicas --------------------------------------------------------------------------------------
-
-
-def _groups(draft: Draft, count: int) -> list[list[int]]:
-    """The replicas in groups of one size, in any order."""
-    size = draft.pick([n for n in range(1, count + 1) if count % n == 0 and (n > 1 or draft.chance(0.2))] or [count])
-    order = draft.permutation(count)
-    return [order[i : i + size] for i in range(0, count, size)]
-
-
-def _groups_text(groups: list[list[int]]) -> str:
-    return "{" + ",".join(f"{{{join(group)}}}" for group in groups) + "}"
-
-
-@family("replica-id", ("u32",), 0.3)
-def replica_id(draft: Draft, case: str) -> Program:
-    """Each replica's number."""
-    draft.replicas(draft.pick([2, 4]))
-    draft.emit(f"{case}[]", "replica-id()")
-    return draft.finish("replica-id", EXACT, case)
-
-
-@family("partition-id", ("u32",), 0.2)
-def partition_id(draft: Draft, case: str) -> Program:
-    """The number of the only partition."""
-    draft.replicas(draft.pick([1, 2]))
-    draft.emit(f"{case}[]", "partition-id()")
-    return draft.finish("partition-id", EXACT, case)
-
-
-@family("all-reduce", ("f32", "s32", "f64", "bf16", "pred", "u8", "c64", "several f32"), 1.6)
-def all_reduce(draft: Draft, case: str) -> Program:
-    """Sums and others over groups of replicas; of several arrays at once."""
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    kind = case.rsplit(maxsplit=1)[-1]
-    choices = {"pred": ["and", "or"], "c64": ["add"]}.get(kind, ["add", "maximum", "minimum", "multiply"])
-    opcode = draft.pick(choices)
-    exact = not is_float(kind) and kind != "c64"
-    style = EDGES if exact or opcode in ("maximum", "minimum") else SMALL
-    sizes = [draft.dims() for _ in range(2 if " " in case else 1)]
-    operands = [draft.parameter(kind, dims, style, plain=True) for dims in sizes]
-    shapes = [f"{kind}[{join(dims)}]" for dims in sizes]
-    shape = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
-    groups = "{}" if draft.chance(0.3) else _groups_text(_groups(draft, count))
-    called = draft.reducer(opcode, kind)
-    draft.emit(shape, f"all-reduce({', '.join(operands)}), replica_groups={groups}, to_apply={called}")
-    return draft.finish("all-reduce", EXACT if style == EDGES else SUMS, f"{case} {opcode}")
-
-
-@family("all-gather", ("f32", "s8", "bf16", "pred", "c64"), 1)
-def all_gather(draft: Draft, case: str) -> Program:
-    """Every replica's array, one after the other along a dimension."""
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    groups = _groups(draft, count)
-    dims = draft.dims(1, 3)
-    along = draft.integer(0, len(dims) - 1)
-    operand = draft.parameter(case, dims, plain=True)
-    result = [n * len(groups[0]) if d == along else n for d, n in enumerate(dims)]
-    call = f"all-gather({operand}), dimensions={{{along}}}, replica_groups={_groups_text(groups)}"
-    draft.emit(f"{case}[{join(result)}]", call)
-    return draft.finish("all-gather", EXACT, case)
-
-
-@family("reduce-scatter", ("f32", "s32", "f64"), 1)
-def reduce_scatter(draft: Draft, case: str) -> Program:
-    """A sum of which each replica gets a part."""
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    groups = _groups(draft, count)
-    dims = draft.dims(1, 3, most=40, empty=0.0)
-    along = draft.integer(0, len(dims) - 1)
-    operand = draft.parameter(
-        case, [n * len(groups[0]) if d == along else n for d, n in enumerate(dims)], SMALL, plain=True
-    )
-    called = draft.reducer("add", case)
-    text = _groups_text(groups)
-    draft.emit(
-        f"{case}[{join(dims)}]",
-        f"reduce-scatter({operand}), dimensions={{{along}}}, replica_groups={text}, to_apply={called}",
-    )
-    return draft.finish("reduce-scatter", SUMS if is_float(case) else EXACT, case)
-
-
-@family("all-to-all", ("array f32", "array s32", "tuple f32", "tuple s8"), 1)
-def all_to_all(draft: Draft, case: str) -> Program:
-    """Parts of an array, or elements of a tuple, one to each replica."""
-    form, kind = case.split()
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    groups = _groups(draft, count)
-    size, text = len(groups[0]), _groups_text(groups)
-    dims = draft.dims(1, 3, most=40)
-    if form == "array":
-        along = draft.integer(0, len(dims) - 1)
-        whole = [n * size if d == along else n for d, n in enumerate(dims)]
-        operand = draft.parameter(kind, whole, plain=True)
-        draft.emit(f"{kind}[{join(whole)}]", f"all-to-all({operand}), dimensions={{{along}}}, replica_groups={text}")
-    else:
-        operands = [draft.parameter(kind, dims, plain=True) for _ in range(size)]
-        shapes = ", ".join([f"{kind}[{join(dims)}]"] * size)
-        draft.emit(f"({shapes})", f"all-to-all({', '.join(operands)}), replica_groups={text}")
-    return draft.finish("all-to-all", EXACT, case)
-
-
-@family("collective-permute", ("f32", "s32", "pred"), 0.8)
-def collective_permute(draft: Draft, case: str) -> Program:
-    """From some replicas to others; who gets nothing has zeros."""
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    sources, targets = draft.permutation(count), draft.permutation(count)
-    pairs = list(zip(sources, targets, strict=True))[: draft.integer(1, count)]
-    dims = draft.dims()
-    operand = draft.parameter(case, dims, plain=True)
-    call = f"collective-permute({operand}), source_target_pairs={_groups_text([list(p) for p in pairs])}"
-    draft.emit(f"{case}[{join(dims)}]", call)
-    return draft.finish("collective-permute", EXACT, case)
-
-
-@family("collective-broadcast", ("f32", "s32"), 0.2)
-def collective_broadcast(draft: Draft, case: str) -> Program:
-    """From the first of each group to all of it."""
-    count = draft.pick([2, 4])
-    draft.replicas(count)
-    dims = draft.dims()
-    operand = draft.parameter(case, dims, plain=True)
-    draft.emit(
-        f"{case}[{join(dims)}]",
-        f"collective-broadcast({operand}), replica_groups={_groups_text(_groups(draft, count))}",
-    )
-    return draft.finish("collective-broadcast", EXACT, case)

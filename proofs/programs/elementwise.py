@@ -218,7 +218,7 @@ def stochastic_convert(draft: Draft, case: str) -> Program:
     dims = draft.dims()
     operand = draft.parameter(case, dims, SMALL)
     bits = draft.parameter("u32" if case == "f32" else "u16", dims)
-    draft.emit(draft.shape(draft.pick(["s8", "s32", "bf16"]), dims), f"stochastic-convert({operand}, {bits})")
+    draft.emit(draft.shape(draft.pick(["s8", "s32"]), dims), f"stochastic-convert({operand}, {bits})")
     return draft.finish("stochastic-convert", EXACT, case)
 
 

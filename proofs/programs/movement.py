@@ -191,7 +191,7 @@ def _literal(values: Array, kind: str) -> str:
     if values.ndim:
         return "{" + ", ".join(_literal(v, kind) for v in values) + "}"
     if kind in COMPLEX:
-        return f"({_number(float(values.real))}, {_number(float(values.imag))})"
+        return f"({_number(float(np.real(values)))}, {_number(float(np.imag(values)))})"
     if is_float(kind):
         return _number(float(values))
     return str(bool(values)).lower() if kind == "pred" else str(int(values))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proofs.programs import algebra, contraction, control, elementwise, indexing, movement, reductions
+from proofs.programs import algebra, collectives, contraction, control, elementwise, indexing, movement, reductions
 from proofs.programs.draft import FAMILIES, Draft, Family, Program
 
 # The pages enter their families when they are loaded.
-PAGES = (elementwise, movement, contraction, reductions, indexing, algebra, control)
+PAGES = (elementwise, movement, contraction, reductions, indexing, algebra, control, collectives)
 
 
 @dataclass(frozen=True, slots=True)

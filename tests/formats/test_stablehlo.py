@@ -105,3 +105,23 @@ def test_programs_of_jax_are_read():
         exported = read_stablehlo(export.export(jitted)(x).mlir_module_serialized)
         exported.verify()
         assert exported.program_shape.result == module.program_shape.result
+
+
+@pytest.mark.parametrize("kind", ["f6E2M3FN", "f6E3M2FN"])
+def test_constants_that_end_the_process_are_refused(kind):
+    ir = pytest.importorskip("jaxlib.mlir.ir")
+    program = f"""
+func.func @main() -> tensor<2x{kind}> {{
+  %0 = stablehlo.constant dense<[1.0,
+                                 2.0]> : tensor<2x{kind}>
+  return %0 : tensor<2x{kind}>
+}}
+"""
+    with pytest.raises(UnsupportedError, match=kind.lower()) as caught:
+        read_stablehlo(program, name="f.mlir")
+    assert caught.value.location == ("f.mlir", 3, 0)
+    bytecode = io.BytesIO()
+    with pytest.importorskip("jax.interpreters.mlir").make_ir_context():
+        ir.Module.parse(program).operation.write_bytecode(bytecode)
+    with pytest.raises(UnsupportedError, match=kind.lower()):
+        read_stablehlo(bytecode.getvalue())

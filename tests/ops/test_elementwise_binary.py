@@ -107,6 +107,13 @@ def test_nan_wins_and_zeros_are_ordered():
     same(evaluate(xla.min, a, b), floats([-0.0, -0.0, nan, nan, -inf]))
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_numbers_are_ordered_by_real_then_imaginary_part(dtype):
+    a, b = np.array([1 + 9j, 2 + 3j, -1, nan], dtype), np.array([2 - 5j, 2 + 4j, -1 - 1j, 1], dtype)
+    same(evaluate(xla.max, a, b), np.array([2 - 5j, 2 + 4j, -1, nan], dtype))
+    same(evaluate(xla.min, a, b), np.array([1 + 9j, 2 + 3j, -1 - 1j, nan], dtype))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
 def test_remainder_has_the_sign_of_the_dividend(dtype):
     a, b = np.array([-7, 7, 5, inf, 3, -0.0]).astype(dtype), np.array([2, -2, 0, 1, inf, 1]).astype(dtype)
@@ -197,7 +204,7 @@ def test_types_that_are_refused():
     pred, c64 = xla.make_shape(xla.PRED, (2,)), xla.make_shape(xla.C64, (2,))
     for function in (xla.sub, xla.div, xla.rem, xla.pow, xla.atan2, xla.shift_left, xla.mulhi):
         refused("element type", function, pred, pred)
-    for function in (xla.max, xla.min, xla.rem, xla.and_, xla.shift_right_logical):
+    for function in (xla.rem, xla.and_, xla.shift_right_logical):
         refused("element type", function, c64, c64)
     for function in (xla.and_, xla.or_, xla.xor, xla.mulhi, xla.shift_left):
         refused("element type", function, f32(2), f32(2))

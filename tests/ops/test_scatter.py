@@ -77,6 +77,13 @@ def test_sums_of_small_floats_are_rounded_once():
     same(result, np.array([1000], ml_dtypes.bfloat16))
 
 
+def test_sums_begin_with_what_is_there():
+    # In any other order the large numbers do not cancel before the small one is added.
+    updates = np.array([-1e30, 1.0])
+    result = evaluate(scatter(xla.add, **ELEMENTS), np.array([5.0, 1e30]), np.array([1, 1], np.int32), updates)
+    same(result, np.array([5.0, 1.0]))
+
+
 def test_maximum_keeps_nan():
     updates = np.array([2, np.nan, 1], np.float32)
     result = evaluate(scatter(xla.max, **ELEMENTS), np.zeros(3, np.float32), np.array([0, 1, 1], np.int32), updates)

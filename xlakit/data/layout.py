@@ -77,6 +77,9 @@ class Layout:
             )
         if self.padding_value is not None and not self.padded_dimensions:
             raise ShapeError("padding_value is given without padded_dimensions")
+        for kind in (self.index_primitive_type, self.pointer_primitive_type):
+            if kind is not None and not kind.is_unsigned:
+                raise ShapeError(f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}")
 
     @staticmethod
     def default(rank: int) -> Layout:

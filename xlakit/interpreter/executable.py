@@ -22,6 +22,9 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Value
 from xlakit.ops.custom_call import CustomCall
 
+# Each device has a thread of its own.
+_MAX_DEVICES = 4096
+
 
 def compile_module(
     module: HloModule,
@@ -48,6 +51,12 @@ def compile_module(
     partitions = module.num_partitions if num_partitions is None else num_partitions
     if replicas < 1 or partitions < 1:
         raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
+    if replicas * partitions > _MAX_DEVICES:
+        raise ResourceError(
+            f"{replicas} replicas of {partitions} partitions are {replicas * partitions:,} devices, "
+            f"the interpreter has threads for {_MAX_DEVICES:,}",
+            hint="give num_replicas and num_partitions",
+        )
     calls = CustomCalls(custom_calls)
     _check_instructions(module, calls)
     return InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, world)

@@ -9,7 +9,36 @@ from collections.abc import Sequence
 
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError
+from xlakit.ir.faults import Program
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.verifier_annotations import annotations
+from xlakit.ir.verifier_devices import devices
+from xlakit.ir.verifier_pairs import pairs
+
+# These hand values on as they are, so their declared precision is that of what they hand on.
+_EXACT = frozenset(
+    {
+        "bitcast",
+        "call",
+        "conditional",
+        "constant",
+        "copy-done",
+        "copy-start",
+        "custom-call",
+        "dynamic-update-slice",
+        "get-tuple-element",
+        "infeed",
+        "optimization-barrier",
+        "outfeed",
+        "parameter",
+        "recv",
+        "recv-done",
+        "send",
+        "send-done",
+        "tuple",
+        "while",
+    }
+)
 
 
 def verify(module: HloModule) -> None:
@@ -24,6 +53,10 @@ def verify(module: HloModule) -> None:
     _verify_aliases(module)
     if module.replica_count < 1 or module.num_partitions < 1:
         raise VerificationError("replica_count and num_partitions must be at least 1")
+    program = Program(module)
+    for rules in (pairs, devices, annotations):
+        for fault in rules(program):
+            raise _broken(module, *fault)
 
 
 def _verify_computation(module: HloModule, computation: Computation) -> None:
@@ -57,7 +90,7 @@ def _verify_shape(module: HloModule, computation: Computation, instruction: Inst
     location = module.location_of(instruction)
     operands = [o.shape for o in instruction.operands]
     inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name)
-    if not matches(instruction.shape, inferred):
+    if not matches(instruction.shape, inferred, exact=instruction.opcode in _EXACT):
         raise ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
             operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
@@ -66,21 +99,23 @@ def _verify_shape(module: HloModule, computation: Computation, instruction: Inst
         )
 
 
-def matches(declared: Shape, inferred: Shape) -> bool:
+def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:
     """Whether a declared shape is one that the rule allows.
 
     Layouts do not matter, a size that may be dynamic can be declared static with its bound or the other way round,
-    and floating point types may differ in precision, as XLA lets backends keep values in another one.
+    and floating point types may differ in precision, unless ``exact``, as XLA lets backends keep values in another one.
     """
     if declared.is_tuple or inferred.is_tuple:
         return (
             declared.is_tuple
             and inferred.is_tuple
             and len(declared.tuple_shapes) == len(inferred.tuple_shapes)
-            and all(matches(d, i) for d, i in zip(declared.tuple_shapes, inferred.tuple_shapes, strict=True))
+            and all(
+                matches(d, i, exact=exact) for d, i in zip(declared.tuple_shapes, inferred.tuple_shapes, strict=True)
+            )
         )
     same_type = declared.element_type is inferred.element_type or (
-        declared.element_type.is_floating and inferred.element_type.is_floating
+        not exact and declared.element_type.is_floating and inferred.element_type.is_floating
     )
     if not declared.is_array or not inferred.is_array:
         return declared.element_type is inferred.element_type
@@ -122,9 +157,12 @@ def _verify_parameter_index(parameters: Sequence[Shape], number: int, index: Seq
     parameters[number].at(index)
 
 
-def _broken(module: HloModule, computation: Computation, instruction: Instruction, rule: str) -> VerificationError:
+def _broken(
+    module: HloModule, computation: Computation, instruction: Instruction, rule: str, hint: str = ""
+) -> VerificationError:
     return VerificationError(
         rule,
+        hint=hint,
         operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
         location=module.location_of(instruction),
     )

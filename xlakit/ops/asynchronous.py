@@ -29,7 +29,10 @@ def _check_state(shape: Shape) -> tuple[Shape, ...]:
 
 
 def _check_prefix(parts: Sequence[Shape], computation: Computation, arguments: Sequence[Shape]) -> None:
-    """Raise ShapeError unless the first parameters are the arguments and the result is the computation's."""
+    """Raise ShapeError unless the first parameters are the arguments, and the result is the computation's.
+
+    As long as arguments are missing, the shape may say () for a result that is not known yet.
+    """
     program = computation.program_shape
     if len(arguments) > len(program.parameters):
         raise ShapeError(f"{computation.name} takes {len(program.parameters)} arguments, got {len(arguments)}")
@@ -38,8 +41,38 @@ def _check_prefix(parts: Sequence[Shape], computation: Computation, arguments: S
             raise ShapeError(f"{computation.name} takes {parameter} as parameter {number}, got {argument}")
     if len(parts[0].tuple_shapes) != len(arguments):
         raise ShapeError(f"the shape says {len(parts[0].tuple_shapes)} arguments, there are {len(arguments)}")
-    if len(arguments) == len(program.parameters) and not agree(parts[1], program.result):
+    if not _starts_with(parts[1], program.result):
         raise ShapeError(f"{computation.name} gives {program.result}, the shape says {parts[1]}")
+
+
+def _starts_with(part: Shape, whole: Shape) -> bool:
+    """Whether ``part`` is ``whole``, or a tuple without some of its last elements, () standing for any."""
+    if not part.is_tuple or agree(part, whole):
+        return agree(part, whole)
+    if not part.tuple_shapes:
+        return True
+    return (
+        whole.is_tuple
+        and len(part.tuple_shapes) <= len(whole.tuple_shapes)
+        and all(_starts_with(p, w) for p, w in zip(part.tuple_shapes, whole.tuple_shapes, strict=False))
+    )
+
+
+def _check_start_aliasing(op: AsyncStart, parts: Sequence[Shape]) -> None:
+    """Raise ShapeError unless each pair names a parameter of the computation and an equal part of the whole value."""
+    program = op.calls.program_shape
+    whole = make_tuple_shape([make_tuple_shape(program.parameters), program.result, *parts[2:]])
+    if any(not pair.output_index for pair in op.output_to_operand_aliasing):
+        raise ShapeError("output_to_operand_aliasing must name a part of the asynchronous value, not all of it")
+    check_aliasing(op.output_to_operand_aliasing, program.parameters, whole)
+
+
+def _check_update_aliasing(op: AsyncUpdate, before: Shape, after: Shape) -> None:
+    """Raise ShapeError unless each pair names contexts: elements from index 2 on, before and after."""
+    for pair in op.output_to_operand_aliasing:
+        if pair.operand_number or pair.operand_index[:1] != (2,) or pair.output_index[:1] != (2,):
+            raise ShapeError("output_to_operand_aliasing of async-update can only join the contexts, {2}: (0, {2})")
+    check_aliasing(op.output_to_operand_aliasing, [before], after)
 
 
 def _state(computation: Computation, context: Evaluation, arguments: Sequence[Value]) -> Value:
@@ -65,7 +98,7 @@ class AsyncStart(Calling):
             declared = make_tuple_shape([make_tuple_shape(operands), self.calls.root.shape, Shape(PrimitiveType.U32)])
         parts = _check_state(declared)
         _check_prefix(parts, self.calls, operands)
-        check_aliasing(self.output_to_operand_aliasing, operands, parts[1])
+        _check_start_aliasing(self, parts)
         arguments = make_tuple_shape([o.without_layout() for o in operands])
         return make_tuple_shape([arguments, *(p.without_layout() for p in parts[1:])])
 
@@ -105,10 +138,14 @@ class AsyncUpdate(_Following):
         state, *more = operands
         parts = _check_state(state)
         arguments = [*parts[0].tuple_shapes, *more]
-        result = _check_state(need_declared(declared)) if more else parts
+        result = _check_state(need_declared(declared)) if more or declared is not None else parts
+        if not _starts_with(parts[1], result[1]):
+            raise ShapeError(f"the result was {parts[1]}, it cannot become {result[1]}")
         if self.calls is not None:
             _check_prefix(result, self.calls, arguments)
-        return make_tuple_shape([make_tuple_shape(arguments), *result[1:]]).without_layout()
+        after = make_tuple_shape([make_tuple_shape(arguments), *result[1:]]).without_layout()
+        _check_update_aliasing(self, state, after)
+        return after
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         state, *more = operands
@@ -128,7 +165,9 @@ class AsyncDone(_Following):
             _check_prefix(parts, self.calls, parts[0].tuple_shapes)
             if len(parts[0].tuple_shapes) < len(self.calls.parameters):
                 raise ShapeError(f"{self.calls.name} has not got all its arguments yet")
-        return parts[1].without_layout()
+        # A start or an update may have left open what the whole result is.
+        known = declared is not None and _starts_with(parts[1], declared)
+        return (declared if declared is not None and known else parts[1]).without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         arguments, result, *_ = operands[0]

@@ -55,12 +55,14 @@ def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
         if result is PrimitiveType.PRED:
             # A count of ones that is not zero: or-of-and.
             return np.matmul((lhs != 0).astype(np.float32), (rhs != 0).astype(np.float32)) > 0
-        if result.is_integral:
+        if result.is_integral and not any(element_type(x).is_floating for x in (lhs, rhs)):
             return _multiply_integers(convert(lhs, result), convert(rhs, result), result)
         if result.is_complex:
             return convert(np.matmul(lhs.astype(np.complex128), rhs.astype(np.complex128)), result)
         left, right = (to_double(convert(x, element_type(x).real_part)) for x in (lhs, rhs))
-        return from_double(np.matmul(left, right), result.dtype)
+        product = np.matmul(left, right)
+        # Fractions count until the end, also where the result is an integer.
+        return convert(product, result) if result.is_integral else from_double(product, result.dtype)
 
 
 def _multiply_integers(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:

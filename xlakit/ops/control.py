@@ -258,7 +258,8 @@ class Fusion(Calling):
         return self.calls.is_pointwise
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        result = check_arguments(self.calls, operands, "fused computation")
+        # Operands that the fused computation does not take keep their buffers alive, no more.
+        result = check_arguments(self.calls, operands[: len(self.calls.parameters)], "fused computation")
         check_aliasing(self.output_to_operand_aliasing, operands, result)
         return result
 

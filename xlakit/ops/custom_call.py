@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAliasing, Window
@@ -74,11 +75,21 @@ class CustomCall(Calling):
                     raise ShapeError(f"operand_layout_constraints say {constraint} for operand {number}, {operand}")
                 if any(leaf.is_array and leaf.layout is None for _, leaf in constraint.leaves()):
                     raise ShapeError(f"operand_layout_constraints give no layout for operand {number}, {constraint}")
+        if self.custom_call_target in _BUFFER_CASTS:
+            operands, result = [_unpinned(o) for o in operands], _unpinned(result)
         check_aliasing(self.output_to_operand_aliasing, operands, result)
-        return result.without_layout()
+        return need_declared(declared).without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         return context.custom_call(self.custom_call_target, *operands)
+
+
+# These turn an array into a buffer of the same memory and back.
+_BUFFER_CASTS = ("Pin", "Unpin")
+
+
+def _unpinned(shape: Shape) -> Shape:
+    return shape.tuple_shapes[0] if shape.element_type is PrimitiveType.BUFFER else shape
 
 
 # Their operand layouts are requests to the compiler, not facts about the operands.

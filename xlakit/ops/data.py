@@ -184,12 +184,9 @@ class AddDependency(_Same):
 
 @operation("after-all", documents=("AfterAll",))
 class AfterAll(Op):
-    """One token after all the operand tokens."""
+    """One token after all the operands: tokens, or in HLO any values that must be there first."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        for operand in operands:
-            if not operand.is_token:
-                raise ShapeError(f"takes tokens, got {operand}")
         return TOKEN_SHAPE
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -216,7 +213,10 @@ def add_dependency(operand: XlaOp, token: XlaOp) -> XlaOp:
 
 @building
 def after_all(operands: Sequence[XlaOp]) -> XlaOp:
-    """Join tokens into one. Source: Operation semantics, AfterAll."""
+    """Join tokens into one. Raises ShapeError. Source: Operation semantics, AfterAll."""
+    for operand in operands:
+        if not operand.shape.is_token:
+            raise ShapeError("takes tokens only", operation="after-all", shapes=[o.shape for o in operands])
     return common_builder(operands).append(AfterAll(), operands)
 
 

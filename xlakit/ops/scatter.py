@@ -219,12 +219,14 @@ def _combine(
 
 
 def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array) -> None:
-    """A known computation: each run of updates of one target, which begins at one of ``firsts``, by itself."""
+    """A known computation: each run of updates of one target, which begins at one of ``firsts``, in its order."""
     where = targets[firsts]
+    totals = fold.widen([flat[0][where]])[0]
+    run_of = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, len(targets))))
     ufunc: Any = fold.ufunc
     with np.errstate(all="ignore"):
-        sums = ufunc.reduceat(updates[0], firsts, axis=0, dtype=fold.wide[0])
-    _store(flat[0], where, fold.finish(fold.combine(*fold.widen([flat[0][where]]), sums))[0])
+        ufunc.at(totals, run_of, updates[0])
+    _store(flat[0], where, fold.finish([totals])[0])
 
 
 def _combine_in_rounds(

@@ -9,6 +9,7 @@ from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.shapes import read_program_shape, write_program_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
+from xlakit.formats.hlo_text.header import check_other_attribute
 from xlakit.ir.attributes import AliasEntry, BufferDonor, StackFrames
 from xlakit.ir.instruction import HloModule
 
@@ -140,6 +141,8 @@ def _read_kept(proto: Any) -> bytes:
 def _read_config(proto: Any, config: Any) -> dict[str, Any]:
     """What the first line of HLO text says and HloModuleProto alone does not."""
     header = [(pair.name, pair.text) for pair in proto.header]
+    for name, text in header:
+        check_other_attribute(name, text)
     if not header and config.alias_passthrough_params:
         header.append(("alias_passthrough_params", "true"))
     for name in ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output"):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlakit.data.shape import ProgramShape
+from xlakit.errors import FormatError, ParseError
 from xlakit.formats.hlo_text.lexer import Lexer, quote
 from xlakit.formats.hlo_text.metadata import (
     parse_fields,
@@ -44,6 +45,18 @@ def parse_header(lexer: Lexer) -> dict[str, Any]:
             others.append((name, lexer.take_json() if lexer.text == "{" else lexer.take(_WORD, "a value")))
     fields["header"] = tuple(others)
     return fields
+
+
+def check_other_attribute(name: str, text: str) -> None:
+    """Raise FormatError unless the line could carry this attribute, as one that xlakit has no use for."""
+    lexer = Lexer(f"HloModule m, {name}={text}")
+    try:
+        fields = parse_header(lexer)
+        lexer.expect_end()
+    except ParseError:
+        fields = {}
+    if fields.get("header") != ((name, text),):
+        raise FormatError(f"'{name}={text}' is no attribute that the first line of a module can have")
 
 
 def _alias(lexer: Lexer) -> AliasEntry:

@@ -349,16 +349,22 @@ class Reader:
         values["branch_computations"] = tuple(branches)
 
     def _called_alone(self, body: Body, values: dict[str, Any]) -> None:
-        values["called_computations"] = (self._callee(body),)
+        values["computations"] = (self._callee(body),)
 
     def _ignored_word(self, body: Body, values: dict[str, Any]) -> None:
         self.lexer.expect_name("a mode")
+
+    def _repeated_thread(self, body: Body, values: dict[str, Any]) -> None:
+        # Old texts say the thread of the start again.
+        self.lexer.expect_string("a thread's name")
 
 
 _ODD: dict[tuple[str, str], Callable[[Reader, Body, dict[str, Any]], None]] = {
     ("conditional", "true_computation"): lambda reader, body, values: reader._branch(body, values, 0),  # pyright: ignore[reportPrivateUsage]
     ("conditional", "false_computation"): lambda reader, body, values: reader._branch(body, values, 1),  # pyright: ignore[reportPrivateUsage]
     ("custom-call", "to_apply"): Reader._called_alone,  # pyright: ignore[reportPrivateUsage]
+    ("async-update", "async_execution_thread"): Reader._repeated_thread,  # pyright: ignore[reportPrivateUsage]
+    ("async-done", "async_execution_thread"): Reader._repeated_thread,  # pyright: ignore[reportPrivateUsage]
     # Texts of a few months of 2025 have it; it means nothing.
     ("all-reduce", "mode"): Reader._ignored_word,  # pyright: ignore[reportPrivateUsage]
     ("all-reduce-start", "mode"): Reader._ignored_word,  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import xlakit
+from proofs import jaxlib as jaxlib_proof
+from proofs import mutations
+from proofs.differences import CANNOT_RUN
+from proofs.mutators import mutate_bytes, mutate_text
+from proofs.programs.draft import FAMILIES
+from proofs.programs.plan import Entry, plan
+from proofs.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
+from xlakit.interpreter.executable import compile_module
+from xlakit.ir.operation import OPERATIONS
+
+needs_jaxlib = pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
+
+
+def test_the_same_seed_makes_the_same_programs():
+    first, second = (Entry("gather", 3, 5).make() for _ in range(2))
+    assert first.text == second.text
+    for a, b in zip(first.arguments[0], second.arguments[0], strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert Entry("gather", 4, 5).make().text != first.text
+
+
+def test_a_plan_has_every_operation_and_enough_programs():
+    entries = plan(500, seed=0)
+    assert len(entries) >= 500
+    assert {entry.opcode for entry in entries} == set(FAMILIES)
+    assert {entry.opcode for entry in plan(10, 0, "sort")} == {"sort"}
+
+
+def test_every_operation_has_programs_or_a_reason():
+    # Every program has parameters; tokens are made for add-dependency; starts come with their ends.
+    elsewhere = {"parameter", "after-all", "all-reduce-start", "all-gather-start", "collective-permute-start"}
+    assert set(OPERATIONS) - set(FAMILIES) - set(CANNOT_RUN) == elsewhere
+
+
+@pytest.mark.parametrize("opcode", sorted(FAMILIES))
+def test_the_interpreter_runs_programs_of_every_operation(opcode):
+    program = Entry(opcode, 7, 0).make()
+    module = xlakit.HloModule.from_text(program.text)
+    executable = compile_module(module, num_replicas=len(program.arguments))
+    assert len(executable.execute_replicated(program.arguments)) == len(program.arguments)
+
+
+@needs_jaxlib
+def test_a_few_programs_agree_with_jaxlib():
+    opcodes = ("add", "gather", "reduce-window", "convert", "dot", "sort", "all-reduce", "while")
+    report = jaxlib_proof.run([Entry(opcode, 11, 0) for opcode in opcodes])
+    assert [f"{o.reproduce}: {o.detail}" for o in report.failures()] == []
+    assert report.count("add", "agreed") == 1
+    assert "all" in report.table()
+
+
+@needs_jaxlib
+def test_a_wrong_result_is_a_failure(monkeypatch):
+    monkeypatch.setattr(OPERATIONS["negate"], "evaluate", lambda self, context, x: x)
+    report = jaxlib_proof.run([Entry("negate", 1, n) for n in range(3)])
+    assert len(report.failures()) >= 1
+    assert "HloModule negate" in report.failures()[0].text
+
+
+def test_tolerances():
+    one = np.array([1.0, np.nan, 0.0], dtype=np.float32)
+    near = np.array([np.nextafter(np.float32(1), 2, dtype=np.float32), np.nan, 0.0], dtype=np.float32)
+    assert mismatches(near, one, EXACT).tolist() == [True, False, False]
+    assert not mismatches(near, one, Tolerance(Measure.ULPS, 1)).any()
+    assert mismatches(-one, one, EXACT).tolist() == [True, False, True]
+    terms = np.full(3, 100, dtype=np.float32)
+    assert not mismatches(one + np.float32(1e-5), one, SUMS, terms).any()
+    assert mismatches(one + np.float32(1e-3), one, SUMS, terms).tolist() == [True, False, True]
+    assert mismatches(np.array([1, 2]), np.array([1, 3]), SUMS, None).tolist() == [False, True]
+
+
+def test_mutants_are_refused_in_an_orderly_way_or_legal():
+    tally = mutations.run(150, seed=5)
+    assert tally.failures == []
+    assert sum(tally.outcomes.values()) >= 150
+
+
+def test_a_mutant_is_the_same_for_the_same_seed():
+    texts = [mutate_text("HloModule m\nENTRY e { ROOT p = f32[2] parameter(0) }", np.random.default_rng(1))] * 2
+    assert texts[0] == texts[1]
+    assert mutate_bytes(b"abcdef", np.random.default_rng(2)) == mutate_bytes(b"abcdef", np.random.default_rng(2))
+
+
+def test_a_crash_is_a_failure():
+    tally = mutations.Tally()
+
+    def crash():
+        raise RecursionError("deep")
+
+    mutations.attempt(tally, "text", crash, "how to reproduce it")
+    assert tally.outcomes["FAILED"] == 1
+    assert "how to reproduce it" in tally.failures[0]

@@ -1,0 +1,55 @@
+"""What a rule of well-formedness finds, and how a program hangs together, for rules beyond one instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+
+
+class Fault(NamedTuple):
+    """A rule broken by an instruction of a computation."""
+
+    computation: Computation
+    instruction: Instruction
+    rule: str
+    hint: str = ""
+
+
+class Program:
+    """A module with its instructions, their users, and the callers of its computations, each found when asked for."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+
+    def instructions(self, *opcodes: str) -> Iterator[tuple[Computation, Instruction]]:
+        """All instructions, or those with these opcodes."""
+        for computation in self.module.computations:
+            for instruction in computation.instructions:
+                if not opcodes or instruction.opcode in opcodes:
+                    yield computation, instruction
+
+    @cached_property
+    def home(self) -> dict[Instruction, Computation]:
+        """The computation of each instruction."""
+        return {instruction: computation for computation, instruction in self.instructions()}
+
+    @cached_property
+    def users(self) -> dict[Instruction, list[Instruction]]:
+        """The instructions that use each instruction, each user once."""
+        found: dict[Instruction, list[Instruction]] = {}
+        for _, instruction in self.instructions():
+            for operand in dict.fromkeys(instruction.operands):
+                found.setdefault(operand, []).append(instruction)
+        return found
+
+    @cached_property
+    def callers(self) -> dict[Computation, list[Instruction]]:
+        """The instructions that call each computation."""
+        found: dict[Computation, list[Instruction]] = {}
+        for _, instruction in self.instructions():
+            for computation in dict.fromkeys(instruction.op.called_computations):
+                found.setdefault(computation, []).append(instruction)
+        return found

@@ -1,0 +1,59 @@
+"""Rules for what instructions carry beside their operation, where a meaning hangs on it.
+
+Source: the checks of OpenXLA's HLO verifier for composite calls, known custom calls and original values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.faults import Fault, Program
+from xlakit.ir.instruction import Instruction
+
+
+def annotations(program: Program) -> Iterator[Fault]:
+    """Faults of composite calls, of the custom call GetRngSeed, and of original values."""
+    for computation, instruction in program.instructions():
+        op: Any = instruction.op
+        if instruction.opcode == "call" and op.is_composite:
+            rule = _composite_fault(instruction)
+        elif instruction.opcode == "custom-call" and op.custom_call_target == "GetRngSeed":
+            rule = _seed_fault(instruction)
+        else:
+            rule = ""
+        rule = rule or _origin_fault(instruction)
+        if rule:
+            yield Fault(computation, instruction, rule)
+
+
+def _composite_fault(call: Instruction) -> str:
+    said = dict(call.annotations.frontend_attributes)
+    if not said.get("composite.name"):
+        return "a composite call needs the frontend attribute composite.name"
+    if said.get("composite.attributes") == "":
+        return "composite.attributes is empty; without attributes it is {}"
+    version = said.get("composite.version", "0")
+    if not version.isdecimal():
+        return f"composite.version is {version}, it must be an integer of at least 0"
+    return ""
+
+
+def _seed_fault(call: Instruction) -> str:
+    if call.operands:
+        return f"GetRngSeed takes no operands, got {len(call.operands)}"
+    if not call.shape.is_scalar or call.shape.element_type is not PrimitiveType.U64:
+        return f"GetRngSeed gives u64[], not {call.shape}"
+    return ""
+
+
+def _origin_fault(instruction: Instruction) -> str:
+    origin = instruction.annotations.origin
+    if origin is None or origin.is_synthetic_call:
+        return ""
+    known = {index for index, _ in origin.elements}
+    leaves = {index for index, _ in instruction.shape.leaves()}
+    if known == leaves:
+        return ""
+    return f"its original value has {len(known)} parts, its shape {len(leaves)}, or they are at other places"

@@ -1,0 +1,295 @@
+"""Rules for operations in two halves: what begins must end, once, and the halves must fit.
+
+Source: the checks of OpenXLA's HLO verifier for asynchronous pairs and channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xlakit.data.shape import Shape
+from xlakit.ir.faults import Fault, Program
+from xlakit.ir.instruction import Computation, Instruction
+
+# Each start has one user; a send or recv may also travel in a tuple to its other half.
+_HALVES = {
+    "all-gather-start": "all-gather-done",
+    "all-reduce-start": "all-reduce-done",
+    "collective-permute-start": "collective-permute-done",
+    "copy-start": "copy-done",
+    "send": "send-done",
+    "recv": "recv-done",
+}
+_STARTS = {done: start for start, done in _HALVES.items()}
+_TRANSFERS = ("send", "recv")
+
+# Through these a value passes unchanged from one half to the other.
+_PASSING = frozenset({"tuple", "get-tuple-element", "optimization-barrier", "copy", "parameter", "while"})
+_PASSING_TARGETS = frozenset(
+    {
+        "Sharding",
+        "LocalToGlobalShape",
+        "GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.FuncResultSharding",
+    }
+)
+_ASYNC_USERS = _PASSING | {"async-update", "async-done", "call", "conditional", "domain"}
+_GROUP_MARKER = "_collectives_group"
+
+
+def pairs(program: Program) -> Iterator[Fault]:
+    """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
+    opcodes = {i.opcode for _, i in program.instructions()}
+    if not opcodes.isdisjoint({*_HALVES, *_STARTS}):
+        yield from _halves(program)
+    if not opcodes.isdisjoint({"send", "recv"}):
+        yield from _host_channels(program)
+    if not opcodes.isdisjoint({"async-start", "async-update", "async-done"}):
+        yield from _users(program)
+        yield from _chains(program)
+        yield from _wrapped(program)
+
+
+# -- starts and dones of one kind ------------------------------------------------------------------
+
+
+def _halves(program: Program) -> Iterator[Fault]:
+    for computation, instruction in program.instructions(*_HALVES, *_STARTS):
+        opcode = instruction.opcode
+        if opcode in _HALVES:
+            # Alone in a computation that an async-start runs, its other half is the async-done.
+            if instruction is computation.root and _is_wrapped(program, computation) and opcode in _TRANSFERS:
+                continue
+            yield from _one_user(program, computation, instruction)
+        else:
+            yield from _known_operand(program, computation, instruction)
+
+
+def _one_user(program: Program, computation: Computation, start: Instruction) -> Iterator[Fault]:
+    users = [u for u in program.users.get(start, []) if not _calls_target(u, {"control_dep"})]
+    done = _HALVES[start.opcode]
+    if len(users) != 1:
+        yield Fault(computation, start, f"has {len(users)} users, it takes one", f"end it with one {done}")
+        return
+    (user,) = users
+    if user.opcode != done and not _passes(user):
+        yield Fault(computation, start, f"is used by {user.opcode} '{user.name}', only {done} can use it")
+    elif user.opcode == done and start.opcode in _TRANSFERS:
+        for name in ("channel_id", "is_host_transfer"):
+            first, second = getattr(start.op, name), getattr(user.op, name)
+            if first != second:
+                yield Fault(computation, user, f"{name} is {_said(second)}, its {start.opcode} says {_said(first)}")
+
+
+def _known_operand(program: Program, computation: Computation, done: Instruction) -> Iterator[Fault]:
+    start = _STARTS[done.opcode]
+    (operand,) = done.operands
+    allowed = {start, "get-tuple-element"} if start in _TRANSFERS else {start}
+    if operand.opcode in allowed:
+        return
+    producer = _producer(program, operand, {*_HALVES, "async-start", "async-update"})
+    if producer is None or producer.opcode != start:
+        yield Fault(computation, done, f"ends {operand.opcode} '{operand.name}', it can only end a {start}")
+
+
+def _said(value: object) -> str:
+    return "not said" if value is None else str(value).lower()
+
+
+def _host_channels(program: Program) -> Iterator[Fault]:
+    first: dict[int, Instruction] = {}
+    for computation, instruction in program.instructions(*_TRANSFERS):
+        op: Any = instruction.op
+        if not op.is_host_transfer or op.channel_id is None:
+            continue
+        other = first.setdefault(op.channel_id, instruction)
+        same = other.op == op and other.shape.compatible(instruction.shape)
+        if not same or other.annotations.frontend_attributes != instruction.annotations.frontend_attributes:
+            yield Fault(
+                computation,
+                instruction,
+                f"'{other.name}' uses channel {op.channel_id} to the host too, and differs in more than operands",
+                "give them different channels",
+            )
+
+
+# -- asynchronous computations ---------------------------------------------------------------------
+
+
+def _users(program: Program) -> Iterator[Fault]:
+    for computation, instruction in program.instructions():
+        for number, operand in enumerate(instruction.operands):
+            if operand.opcode not in ("async-start", "async-update"):
+                continue
+            if instruction.opcode not in _ASYNC_USERS and not _passes(instruction):
+                yield Fault(computation, instruction, f"cannot use what {operand.opcode} '{operand.name}' gives")
+            elif instruction.opcode in ("async-update", "async-done") and number:
+                yield Fault(computation, instruction, f"takes '{operand.name}' as its first operand only")
+
+
+def _chains(program: Program) -> Iterator[Fault]:
+    ended: dict[Instruction, Instruction] = {}
+    updated: set[Instruction] = set()
+    for computation, done in program.instructions("async-done"):
+        producer = _async_producer(program, done)
+        while producer is not None and producer.opcode == "async-update":
+            if producer in updated:
+                yield Fault(computation, producer, "is in two asynchronous chains, or in a circle")
+                return
+            updated.add(producer)
+            producer = _async_producer(program, producer)
+        if producer is None:
+            yield Fault(computation, done, "does not lead back to an async-start")
+            return
+        if producer in ended:
+            yield Fault(computation, done, f"ends '{producer.name}', which '{ended[producer].name}' ends already")
+        ended[producer] = done
+        yield from _bound(program, done, producer)
+    for computation, instruction in program.instructions("async-start", "async-update"):
+        finished = instruction in ended or instruction in updated
+        if not finished and not _enters_loop(program, instruction):
+            yield Fault(computation, instruction, "has no async-done")
+
+
+def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[Fault]:
+    """Each link of a chain runs the start's computation, with its first parameters; at the end all are there."""
+    (called,) = start.op.called_computations
+    wanted = [p.shape for p in called.parameters]
+    link = done
+    while link is not start:
+        computation = program.home[link]
+        for other in link.op.called_computations:
+            if other is not called and not _alike(other, called):
+                yield Fault(computation, link, f"runs {other.name}, its start runs {called.name}")
+        previous = _async_producer(program, link)
+        if previous is None:
+            return
+        shape = link.shape if link is not done else previous.shape
+        given = _arguments(shape)
+        if len(given) > len(wanted) or not all(a.compatible(b) for a, b in zip(given, wanted, strict=False)):
+            yield Fault(computation, link, f"has the arguments {_listed(given)}, {called.name} takes {_listed(wanted)}")
+        elif link is done and len(given) < len(wanted):
+            yield Fault(computation, link, f"{called.name} has {len(given)} of its {len(wanted)} arguments")
+        if link is done and not link.shape.compatible(called.root.shape):
+            yield Fault(computation, link, f"gives {link.shape}, {called.name} gives {called.root.shape}")
+        link = previous
+
+
+def _arguments(shape: Shape) -> tuple[Shape, ...]:
+    return shape.tuple_shapes[0].tuple_shapes if shape.tuple_shapes else ()
+
+
+def _listed(shapes: tuple[Shape, ...] | list[Shape]) -> str:
+    return f"({', '.join(s.to_string(with_layout=False) for s in shapes)})"
+
+
+def _alike(a: Computation, b: Computation) -> bool:
+    def facts(computation: Computation) -> list[tuple[str, str]]:
+        return [(i.opcode, i.shape.to_string(with_layout=False)) for i in computation.instructions]
+
+    return a.execution_thread == b.execution_thread and facts(a) == facts(b)
+
+
+def _wrapped(program: Program) -> Iterator[Fault]:
+    for computation, start in program.instructions("async-start"):
+        (called,) = start.op.called_computations
+        op: Any = start.op
+        if op.async_execution_thread != called.execution_thread:
+            yield Fault(
+                computation,
+                start,
+                f"async_execution_thread is {op.async_execution_thread}, {called.name} runs on "
+                f"{called.execution_thread}",
+            )
+        if called.execution_thread != "main" or _GROUP_MARKER in dict(start.annotations.frontend_attributes):
+            continue
+        inner = {i.opcode for i in called.instructions if i is not called.root}
+        if not (inner <= {"parameter"} or inner <= {"parameter", "get-tuple-element"}):
+            yield Fault(
+                computation,
+                start,
+                f"{called.name} must have one instruction besides its parameters",
+                "call a computation that has more",
+            )
+
+
+def _is_wrapped(program: Program, computation: Computation) -> bool:
+    return any(c.opcode == "async-start" for c in program.callers.get(computation, []))
+
+
+# -- following a value -----------------------------------------------------------------------------
+
+
+def _calls_target(instruction: Instruction, targets: set[str] | frozenset[str]) -> bool:
+    return instruction.opcode == "custom-call" and getattr(instruction.op, "custom_call_target", "") in targets
+
+
+def _passes(instruction: Instruction) -> bool:
+    return instruction.opcode in _PASSING or _calls_target(instruction, _PASSING_TARGETS)
+
+
+def _async_producer(program: Program, link: Instruction) -> Instruction | None:
+    return _producer(program, link.operands[0], {"async-start", "async-update"})
+
+
+def _producer(program: Program, instruction: Instruction, opcodes: set[str]) -> Instruction | None:
+    """The nearest instruction with one of these opcodes that a value comes from, through tuples and loops."""
+    seen: set[tuple[Instruction, tuple[int, ...]]] = set()
+    stack: list[tuple[Instruction, tuple[int, ...]]] = [(instruction, ())]
+    while stack:
+        node, index = stack.pop()
+        if (node, index) in seen:
+            continue
+        seen.add((node, index))
+        if node.opcode in opcodes:
+            return node
+        stack.extend(reversed(_sources(program, node, index)))
+    return None
+
+
+def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
+    """Where the element ``index`` (innermost first) of a value may come from, the likeliest first."""
+    op: Any = node.op
+    if node.opcode == "get-tuple-element":
+        return [(node.operands[0], (*index, op.index))]
+    if node.opcode == "tuple":
+        if not index:
+            return [(operand, ()) for operand in node.operands]
+        return [(node.operands[index[-1]], index[:-1])] if index[-1] < len(node.operands) else []
+    if node.opcode == "while":
+        return [(op.body.root, index), (node.operands[0], index)]
+    if node.opcode == "parameter":
+        body = program.home[node]
+        loops = [c for c in program.callers.get(body, []) if c.opcode == "while"]
+        if len(loops) == 1 and getattr(loops[0].op, "body", None) is body:
+            return [(loops[0].operands[0], index), (body.root, index)]
+        return []
+    return [(node.operands[0], index)] if _passes(node) and node.operands else []
+
+
+def _enters_loop(program: Program, instruction: Instruction) -> bool:
+    """Whether a value goes into a while, or out of the body of one, so that its end may be in another turn."""
+    passing = {"async-update", "tuple", "get-tuple-element", "optimization-barrier", "domain", "call", "conditional"}
+    seen: set[Instruction] = set()
+    stack = [instruction]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        home = program.home[node]
+        if node is home.root:
+            for caller in program.callers.get(home, []):
+                if caller.opcode == "while" and getattr(caller.op, "body", None) is home:
+                    return True
+                if caller.opcode in ("call", "conditional"):
+                    stack.append(caller)
+        for user in program.users.get(node, []):
+            if user.opcode == "while":
+                return True
+            if user.opcode in passing:
+                stack.append(user)
+    return False
