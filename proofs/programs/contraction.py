@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
 from proofs.programs.draft import Draft, Program, family, join
 from proofs.programs.values import EDGES, SMALL, is_complex, is_float
+from proofs.programs.window import draw_dimension, window_text
 from proofs.tolerances import EXACT, SUMS, Tolerance
 
 _TYPES = ("f32", "f64", "bf16", "f16", "s32", "s64", "u8", "s8", "c64", "c128", "f8e4m3fn", "f8e5m2", "s4", "u32")
@@ -54,58 +55,15 @@ def dot(draft: Draft, case: str) -> Program:
     return draft.finish("dot", _exactness(case), f"{case} to {result}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Spatial:
-    """One spatial dimension of a convolution: the sizes that it meets, and its part of the window's text."""
-
-    base: int
-    size: int
-    stride: int
-    low: int
-    high: int
-    base_dilation: int
-    window_dilation: int
-    reversal: bool
-
-    @property
-    def output(self) -> int:
-        base = (self.base - 1) * self.base_dilation + 1 if self.base else 0
-        window = (self.size - 1) * self.window_dilation + 1
-        room = base + self.low + self.high - window
-        return room // self.stride + 1 if room >= 0 else 0
-
-
-def _spatial(draft: Draft) -> _Spatial:
-    base = draft.integer(1, 6)
-    base_dilation, window_dilation = draft.pick([1, 1, 2, 3]), draft.pick([1, 1, 2])
-    size = draft.integer(1, 3)
-    low, high = draft.integer(-1 if base > 3 else 0, 3), draft.integer(-1 if base > 3 else 0, 3)
-    window = (size - 1) * window_dilation + 1
-    room = (base - 1) * base_dilation + 1 + low + high
-    high += max(0, window - room)
-    return _Spatial(base, size, draft.integer(1, 3), low, high, base_dilation, window_dilation, draft.chance(0.2))
-
-
-def _window_text(dims: list[_Spatial]) -> str:
-    columns = {
-        "size": [str(d.size) for d in dims],
-        "stride": [str(d.stride) for d in dims],
-        "pad": [f"{d.low}_{d.high}" for d in dims],
-        "lhs_dilate": [str(d.base_dilation) for d in dims],
-        "rhs_dilate": [str(d.window_dilation) for d in dims],
-        "rhs_reversal": [str(int(d.reversal)) for d in dims],
-    }
-    plain = {"stride": "1", "lhs_dilate": "1", "rhs_dilate": "1", "rhs_reversal": "0", "pad": "0_0"}
-    parts = [f"{key}={'x'.join(v)}" for key, v in columns.items() if any(e != plain.get(key) for e in v)]
-    return " ".join(parts)
-
-
 @family("convolution", tuple(k for k in _TYPES if k != "s4"), 8)
 def convolution(draft: Draft, case: str) -> Program:
     """Strides, padding, both dilations, reversal, groups of features or batches, dimension numbers in any order."""
     rank = draft.pick([0, 1, 1, 2, 2, 2, 3])
-    spatial = [_spatial(draft) for _ in range(rank)]
-    while len(spatial) > 1 and _product(d.base for d in spatial) > 60:
+    spatial = [
+        draw_dimension(draft, dilated=True, negative=draft.chance(0.3), reversed_too=True, padding=3)
+        for _ in range(rank)
+    ]
+    while len(spatial) > 1 and math.prod(d.base for d in spatial) > 60:
         spatial.pop()
     rank = len(spatial)
     groups = draft.pick(["none", "none", "none", "features", "batches"])
@@ -125,7 +83,7 @@ def convolution(draft: Draft, case: str) -> Program:
     style = _operand_style(case)
     left, right = draft.parameter(case, lhs, style), draft.parameter(case, rhs, style)
     parts = [f"convolution({left}, {right})"]
-    window = _window_text(spatial)
+    window = window_text(spatial)
     if window:
         parts.append(f"window={{{window}}}")
     parts.append(f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}")
@@ -139,13 +97,6 @@ def convolution(draft: Draft, case: str) -> Program:
 def _arrange(draft: Draft, labels: list[str], sizes: list[int]) -> tuple[str, list[int]]:
     order = draft.permutation(len(labels))
     return "".join(labels[i] for i in order), [sizes[i] for i in order]
-
-
-def _product(numbers: object) -> int:
-    total = 1
-    for number in numbers:  # pyright: ignore
-        total *= number
-    return total
 
 
 @family("ragged-dot", ("f32",), 0.2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from proofs.programs.draft import Draft, Program, family, join
 from proofs.programs.values import EDGES, FINITE, SMALL, Array, dtype_of, is_complex, is_float
+from proofs.programs.window import draw_dimension, window_text
 from proofs.tolerances import EXACT, SUMS, Measure, Tolerance
 
 _TYPES = ("f32", "f64", "bf16", "f16", "s32", "s8", "u8", "u32", "s64", "pred", "c64", "c128", "s4", "f8e4m3fn", "u16")
@@ -138,54 +138,14 @@ def _independent_pairs(draft: Draft, first: str, second: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _WindowDimension:
-    """One dimension of a window over a base."""
-
-    base: int
-    size: int
-    stride: int
-    low: int
-    high: int
-    base_dilation: int
-    window_dilation: int
-
-    @property
-    def output(self) -> int:
-        base = (self.base - 1) * self.base_dilation + 1 if self.base else 0
-        room = base + self.low + self.high - ((self.size - 1) * self.window_dilation + 1)
-        return room // self.stride + 1 if room >= 0 else 0
-
-
-def _window_dimension(draft: Draft, *, dilated: bool, negative: bool) -> _WindowDimension:
-    base, size = draft.integer(1, 7), draft.pick([1, 2, 2, 3, 4])
-    base_dilation = draft.pick([1, 1, 2, 3]) if dilated else 1
-    window_dilation = draft.pick([1, 1, 2]) if dilated else 1
-    extent = (size - 1) * window_dilation + 1
-    least = -1 if negative and base > 2 else 0
-    low, high = (draft.integer(least, max(0, extent - 1)) if draft.chance(0.6) else 0 for _ in range(2))
-    high += max(0, extent - ((base - 1) * base_dilation + 1 + low + high))
-    return _WindowDimension(base, size, draft.integer(1, 3), low, high, base_dilation, window_dilation)
-
-
-def _window_text(dims: list[_WindowDimension]) -> str:
-    columns = {
-        "size": [str(d.size) for d in dims],
-        "stride": [str(d.stride) for d in dims],
-        "pad": [f"{d.low}_{d.high}" for d in dims],
-        "lhs_dilate": [str(d.base_dilation) for d in dims],
-        "rhs_dilate": [str(d.window_dilation) for d in dims],
-    }
-    plain = {"stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate": "1"}
-    parts = [f"{key}={'x'.join(v)}" for key, v in columns.items() if any(e != plain.get(key) for e in v)]
-    return " ".join(parts)
-
-
 @family("reduce-window", (*_TYPES, "variadic f32", "argmax f32"), 8)
 def reduce_window(draft: Draft, case: str) -> Program:
     """Strides, padding, both dilations; one array or two."""
-    dims = [_window_dimension(draft, dilated=True, negative=draft.chance(0.2)) for _ in range(draft.integer(1, 3))]
-    bases, outputs, window = [d.base for d in dims], [d.output for d in dims], _window_text(dims)
+    dims = [
+        draw_dimension(draft, dilated=True, negative=draft.chance(0.2), reversed_too=False)
+        for _ in range(draft.integer(1, 3))
+    ]
+    bases, outputs, window = [d.base for d in dims], [d.output for d in dims], window_text(dims)
     if " " in case:
         return _reduce_window_pairs(draft, case, bases, outputs, window)
     opcode = _operation(draft, case)
@@ -222,7 +182,9 @@ def select_and_scatter(draft: Draft, case: str) -> Program:
 
     The comparison holds for equal values: of two that it tells apart in neither order, any may be selected.
     """
-    dims = [_window_dimension(draft, dilated=False, negative=False) for _ in range(draft.integer(1, 3))]
+    dims = [
+        draw_dimension(draft, dilated=False, negative=False, reversed_too=False) for _ in range(draft.integer(1, 3))
+    ]
     operand = draft.parameter(case, [d.base for d in dims], SMALL if draft.chance(0.5) else FINITE)
     source = draft.parameter(case, [d.output for d in dims], SMALL)
     initial = draft.parameter(case, [], values=_identity("add", case))
@@ -236,7 +198,7 @@ def select_and_scatter(draft: Draft, case: str) -> Program:
     scatter = draft.reducer("add", case)
     draft.emit(
         draft.shape(case, [d.base for d in dims]),
-        f"select-and-scatter({operand}, {source}, {initial}), window={{{_window_text(dims)}}}, "
+        f"select-and-scatter({operand}, {source}, {initial}), window={{{window_text(dims)}}}, "
         f"select={select}, scatter={scatter}",
     )
     return draft.finish("select-and-scatter", Tolerance(Measure.NORM, 4) if is_float(case) else EXACT, case)

@@ -82,6 +82,14 @@ def test_complex():
     same(evaluate(xla.dot, a, b), a @ b)
 
 
+def test_short_sums_of_doubles_are_taken_in_order():
+    a, b = RNG.normal(size=(5, 3)), RNG.normal(size=(3, 4))
+    same(evaluate(xla.dot, a, b), (a[:, :1] * b[0] + a[:, 1:2] * b[1]) + a[:, 2:] * b[2])
+    # The fused operation would keep what is lost in rounding 0.1 * 0.1.
+    z = np.array([[0.1 + 0.1j]])
+    same(evaluate(xla.dot, z, z), np.array([[0.1 * 0.1 * 2j]]))
+
+
 def test_nan_and_infinity_pass_through():
     a = floats([[np.nan, 0], [np.inf, 0], [1, 1]])
     same(evaluate(xla.dot, a, floats([[0], [1]])), floats([[np.nan], [np.nan], [1]]))

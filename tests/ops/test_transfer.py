@@ -7,7 +7,7 @@ import pytest
 from evaluating import build, evaluate, f32, floats, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send
+from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 
 
 def program(function, *shapes, **options):
@@ -173,7 +173,7 @@ def test_recv_may_begin_before_the_send_of_the_same_device():
         token = xla.create_token(builder)
         room = xla.make_tuple_shape([x.shape, xla.make_shape(xla.U32), xla.create_token(builder).shape])
         context = builder.append(Recv(channel_id=2), [token], room)
-        builder.append(Send(channel_id=2), [x, token])
+        builder.append(SendDone(channel_id=2), [builder.append(Send(channel_id=2), [x, token])])
         return xla.get_tuple_element(builder.append(RecvDone(channel_id=2), [context]), 0)
 
     same(program(exchange, f32(2))(floats([1, 2])), floats([1, 2]))

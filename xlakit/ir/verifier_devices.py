@@ -97,11 +97,8 @@ def _leaf_fault(sharding: Sharding, shape: Shape) -> str:
 
 
 def _threads(program: Program) -> Iterator[Fault]:
-    for computation, instruction in program.instructions():
-        called = instruction.op.called_computations
-        if not called or not (instruction.opcode in _SAME_THREAD or hasattr(instruction.op, "to_apply")):
-            continue
-        for callee in called:
+    for computation, instruction in program.instructions(*_SAME_THREAD):
+        for callee in instruction.op.called_computations:
             if callee.execution_thread != computation.execution_thread:
                 yield Fault(
                     computation,

@@ -172,7 +172,7 @@ def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[
         if len(given) > len(wanted) or not all(a.compatible(b) for a, b in zip(given, wanted, strict=False)):
             yield Fault(computation, link, f"has the arguments {_listed(given)}, {called.name} takes {_listed(wanted)}")
         elif link is done and len(given) < len(wanted):
-            yield Fault(computation, link, f"{called.name} has {len(given)} of its {len(wanted)} arguments")
+            yield Fault(computation, link, f"{called.name} has not got all its arguments yet")
         if link is done and not link.shape.compatible(called.root.shape):
             yield Fault(computation, link, f"gives {link.shape}, {called.name} gives {called.root.shape}")
         link = previous

@@ -5,6 +5,7 @@ Source: the opcodes of the same names of today's HLO. The interpreter does the w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -194,6 +195,8 @@ def async_start(
     """
     ops = [as_op(builder, o) for o in operands]
     called = builder.subcomputation(computation, [o.shape for o in ops])
+    if called.execution_thread != execution_thread:
+        called = dataclasses.replace(called, execution_thread=execution_thread)
     return builder.append(AsyncStart(async_execution_thread=execution_thread, calls=called), ops)
 
 

@@ -13,7 +13,11 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
+from xlakit.ops.complex_functions import multiply
 from xlakit.ops.numerics import convert, element_type, from_double, to_double, to_integer, wrap
+
+# The longest sums that are taken in order.
+_SHORT_SUM = 8
 
 
 def free_dimensions(rank: int, *taken: Sequence[int]) -> list[int]:
@@ -58,11 +62,27 @@ def multiply_matrices(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:
         if result.is_integral and not any(element_type(x).is_floating for x in (lhs, rhs)):
             return _multiply_integers(convert(lhs, result), convert(rhs, result), result)
         if result.is_complex:
-            return convert(np.matmul(lhs.astype(np.complex128), rhs.astype(np.complex128)), result)
+            return convert(_multiply_wide(lhs.astype(np.complex128), rhs.astype(np.complex128)), result)
         left, right = (to_double(convert(x, element_type(x).real_part)) for x in (lhs, rhs))
-        product = np.matmul(left, right)
+        product = _multiply_wide(left, right)
         # Fractions count until the end, also where the result is an integer.
         return convert(product, result) if result.is_integral else from_double(product, result.dtype)
+
+
+def _multiply_wide(lhs: Array, rhs: Array) -> Array:
+    """``lhs @ rhs`` in float64 or complex128.
+
+    Short sums are taken in order, every product and sum rounded by itself: the order and the fused operations of BLAS
+    differ from machine to machine, which shows where products cancel.
+    """
+    depth = lhs.shape[-1]
+    if depth > _SHORT_SUM:
+        return np.matmul(lhs, rhs)
+    product = multiply if np.iscomplexobj(lhs) else np.multiply
+    total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), dtype=lhs.dtype)
+    for k in range(depth):
+        total += product(lhs[..., k : k + 1], rhs[..., k : k + 1, :])
+    return total
 
 
 def _multiply_integers(lhs: Array, rhs: Array, result: PrimitiveType) -> Array:

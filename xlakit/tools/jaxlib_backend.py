@@ -6,7 +6,6 @@ jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see U
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,14 +26,15 @@ class JaxlibBackend:
         # Read when jaxlib is loaded: leave out its notes on how it starts.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         try:
-            # Loaded by name, since the extension modules of jaxlib have no typing.
-            self._hlo: Any = importlib.import_module("jaxlib._hlo")
-            self._jax: Any = importlib.import_module("jaxlib._jax")
-            self._client_module: Any = importlib.import_module("jaxlib.xla_client")
+            from jaxlib import _hlo, _jax, xla_client  # pyright: ignore
         except ImportError as error:
             raise UnsupportedError(
                 f"jaxlib cannot be imported: {error}", hint="pip install 'xlakit[jax]' brings it"
             ) from None
+        # Extension modules without typing.
+        self._hlo: Any = _hlo
+        self._jax: Any = _jax
+        self._client_module: Any = xla_client
         self._client = self._client_module.make_cpu_client(num_devices=device_count)
 
     def run(self, module: HloModule | str | bytes, arguments: Sequence[Any]) -> Any:

@@ -1,0 +1,128 @@
+"""Rules for buffers, values that are places in memory: who may hold one, and that no two write to the same.
+
+Source: the checks of OpenXLA's HLO verifier for buffers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.faults import Fault, Program
+from xlakit.ir.instruction import Computation, Instruction
+
+# They hand buffers on; what they give is checked where it is used.
+_HANDING_ON = frozenset({"get-tuple-element", "tuple", "async-start", "async-update", "async-done"})
+_WRITERS = frozenset({"call", "custom-call", "fusion", "while", "conditional", "dynamic-update-slice"})
+_STREAM_MARKER = "_xla_stream_annotation"
+
+_Index = tuple[int, ...]
+
+
+def buffers(program: Program) -> Iterator[Fault]:
+    """Faults of instructions that take or give buffers."""
+    for computation, instruction in program.instructions():
+        shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
+        if any(_buffers_in(shape) for shape in shapes):
+            rule = _fault(program, computation, instruction)
+            if rule:
+                yield Fault(computation, instruction, rule)
+
+
+def _fault(program: Program, computation: Computation, instruction: Instruction) -> str:
+    """The rule that is broken, or nothing."""
+    opcode = instruction.opcode
+    if opcode == "custom-call":
+        return _custom_call_fault(program, instruction)
+    wrapped = any(c.opcode == "async-start" for c in program.callers.get(computation, []))
+    streamed = opcode == "call" and _STREAM_MARKER in dict(instruction.annotations.frontend_attributes)
+    if opcode in _HANDING_ON or wrapped or streamed:
+        return ""
+    writes_first = opcode == "dynamic-update-slice" and _is_buffer(instruction.operands[0].shape)
+    if writes_first and _is_buffer(instruction.shape):
+        other = any(_buffers_in(o.shape) for o in instruction.operands[1:])
+        return "only its first operand can be a buffer" if other else _writers_fault(program, instruction)
+    if opcode == "while" or (opcode == "parameter" and computation is not program.module.entry):
+        return _writers_fault(program, instruction)
+    return "can neither take nor give a buffer"
+
+
+def _is_buffer(shape: Shape) -> bool:
+    return shape.element_type is PrimitiveType.BUFFER
+
+
+def _buffers_in(shape: Shape) -> list[_Index]:
+    """The places of the buffers in a shape."""
+    if _is_buffer(shape):
+        return [()]
+    if not shape.is_tuple:
+        return []
+    return [(i, *index) for i, element in enumerate(shape.tuple_shapes) for index in _buffers_in(element)]
+
+
+# -- custom calls ----------------------------------------------------------------------------------
+
+
+def _custom_call_fault(program: Program, call: Instruction) -> str:
+    op: Any = call.op
+    target, aliases = op.custom_call_target, op.output_to_operand_aliasing
+    if target in ("Pin", "Unpin"):
+        return _cast_fault(call, target, len(aliases)) or _writers_fault(program, call)
+    if target == "CreateBuffer":
+        if call.operands or not _is_buffer(call.shape):
+            return "CreateBuffer takes nothing and gives one buffer"
+        return _writers_fault(program, call)
+    taken = Counter((a.operand_number, a.operand_index) for a in aliases)
+    given = Counter(a.output_index for a in aliases)
+    for number, operand in enumerate(call.operands):
+        if any(taken[number, index] != 1 for index in _buffers_in(operand.shape)):
+            return f"each buffer in operand {number} must be in output_to_operand_aliasing once"
+    if any(given[index] != 1 for index in _buffers_in(call.shape)):
+        return "each buffer of the result must be in output_to_operand_aliasing once"
+    return _writers_fault(program, call)
+
+
+def _cast_fault(call: Instruction, target: str, aliases: int) -> str:
+    if len(call.operands) != 1:
+        return f"{target} takes one operand, got {len(call.operands)}"
+    array, buffer = call.operands[0].shape, call.shape
+    if target == "Unpin":
+        array, buffer = buffer, array
+    if not _is_buffer(buffer) or not array.is_array or not array.compatible(buffer.tuple_shapes[0]):
+        return f"{target} is between an array and a buffer of it, not from {call.operands[0].shape} to {call.shape}"
+    return "" if aliases == 1 else f"{target} has one pair in output_to_operand_aliasing, got {aliases}"
+
+
+# -- writers ---------------------------------------------------------------------------------------
+
+
+def _writers_fault(program: Program, source: Instruction) -> str:
+    for place in _buffers_in(source.shape):
+        writers = _writers(program, source, place)
+        if len(writers) > 1:
+            return f"'{writers[0].name}' and '{writers[1].name}' both write to its buffer"
+    return ""
+
+
+def _writers(program: Program, source: Instruction, place: _Index) -> list[Instruction]:
+    """The instructions that may write to the buffer at a place of a value, or end it."""
+    found: list[Instruction] = []
+    stack = [(source, place)]
+    while stack:
+        node, index = stack.pop()
+        for user in program.users.get(node, []):
+            if user.opcode in _WRITERS or user.opcode == "async-start":
+                found.append(user)
+            elif user.opcode == "get-tuple-element" and index and user.op.index == index[0]:  # pyright: ignore
+                stack.append((user, index[1:]))
+            elif user.opcode == "tuple":
+                home = program.home[user]
+                if user is not home.root:
+                    stack.append((user, (user.operands.index(node), *index)))
+                elif any(c.opcode == "while" for c in program.callers.get(home, [])):
+                    # The next turn of the loop writes to it.
+                    found.append(user)
+    return found
