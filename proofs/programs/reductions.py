@@ -192,7 +192,7 @@ def select_and_scatter(draft: Draft, case: str) -> Program:
         [
             f"x = {case}[] parameter(0)",
             f"y = {case}[] parameter(1)",
-            f"r = pred[] compare(x, y), direction={draft.pick(['GE', 'GE', 'LE', 'GT'])}",
+            f"r = pred[] compare(x, y), direction={draft.pick(['GE', 'GE', 'LE'])}",
         ]
     )
     scatter = draft.reducer("add", case)

@@ -422,3 +422,69 @@ def test_jaxlib_prints_the_same(line):
     printed = print_module(module)
     theirs = hlo.hlo_module_from_text(printed).to_string(options)
     assert sorted(theirs.splitlines()) == sorted(printed.splitlines())
+
+
+# -- shapes that the text leaves out -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape"),
+    [
+        ("negate(x)", "f32[2,3]{0,1}"),
+        ("add(y, x)", "f32[2,3]{1,0}"),
+        ("compare(x, x), direction=EQ", "pred[2,3]{0,1}"),
+        ("clamp(y, x, y)", "f32[2,3]{0,1}"),
+        ("transpose(y), dimensions={1,0}", "f32[3,2]{0,1}"),
+        ("tuple(x, y)", "(f32[2,3]{0,1}, f32[2,3]{1,0})"),
+        ("concatenate(x, x), dimensions={0}", "f32[4,3]{1,0}"),
+        ("call(x), to_apply=same", "f32[2,3]{0,1}"),
+    ],
+)
+def test_an_inferred_shape_has_the_layout_of_what_it_comes_from(expression, shape):
+    text = f"""HloModule m
+same {{
+  ROOT p = f32[2,3]{{0,1}} parameter(0)
+}}
+ENTRY main {{
+  x = f32[2,3]{{0,1}} parameter(0)
+  y = f32[2,3]{{1,0}} parameter(1)
+  ROOT r = {expression}
+}}
+"""
+    assert str(HloModule.from_text(text).entry.root.shape) == shape
+
+
+# -- old and rare spellings --------------------------------------------------------------------------
+
+
+def test_a_custom_call_may_name_its_computation_with_to_apply():
+    text = """HloModule m
+f {
+  ROOT p = f32[] parameter(0)
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  ROOT r = f32[] custom-call(x), custom_call_target="run", to_apply=f
+}
+"""
+    (called,) = HloModule.from_text(text).entry.root.op.called_computations
+    assert called.name == "f"
+
+
+def test_old_texts_say_more_than_they_need():
+    text = """HloModule m
+f {
+  ROOT p = f32[] parameter(0)
+}, execution_thread="side"
+ENTRY main {
+  x = f32[] parameter(0), sharding={mesh['a'=2] [], replicated={'a'}}
+  t = token[] after-all()
+  o = () outfeed(x, t)
+  s = ((f32[]), f32[], u32[]) async-start(x), async_execution_thread="side", calls=f
+  ROOT d = f32[] async-done(s), async_execution_thread="side", calls=f
+}
+"""
+    module = HloModule.from_text(text)
+    module.verify()
+    outfeed = next(i for i in module.entry.instructions if i.opcode == "outfeed")
+    assert outfeed.shape.is_token

@@ -59,3 +59,255 @@ def test_an_error_of_a_dump_points_into_the_source():
     text = 'ROOT y = f32[3] add(x, x), metadata={op_name="f" source_file="model.py" source_line=7}'
     with pytest.raises(xla.ShapeError, match=r"model\.py:7"):
         module(f"x = f32[2] parameter(0)\n{text}").verify()
+
+
+# -- what hands values on keeps their type ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = f32[2] parameter(0)\nROOT y = (bf16[2]) tuple(x)",
+        "x = (f32[2]) parameter(0)\nROOT y = bf16[2] get-tuple-element(x), index=0",
+        "x = f32[4] parameter(0)\ni = s32[] constant(0)\nROOT y = bf16[4] dynamic-update-slice(x, x, i)",
+    ],
+)
+def test_moved_values_keep_their_precision(body):
+    with pytest.raises(xla.ShapeError, match="declared as"):
+        module(body).verify()
+
+
+# -- operations in two halves ----------------------------------------------------------------------
+
+ASYNC = """
+twice {
+  p = f32[2] parameter(0)
+  ROOT r = f32[2] add(p, p)
+}
+both {
+  p = f32[2] parameter(0)
+  q = f32[2] parameter(1)
+  ROOT r = (f32[2], f32[2]) tuple(p, q)
+}
+long {
+  p = f32[2] parameter(0)
+  n = f32[2] negate(p)
+  ROOT r = f32[2] add(n, n)
+}
+"""
+TURNS = """
+forever {
+  s = (f32[2], ((f32[2]), f32[2], u32[])) parameter(0)
+  ROOT t = pred[] constant(false)
+}
+turn {
+  s = (f32[2], ((f32[2]), f32[2], u32[])) parameter(0)
+  old = ((f32[2]), f32[2], u32[]) get-tuple-element(s), index=1
+  d = f32[2] async-done(old)
+  new = ((f32[2]), f32[2], u32[]) async-start(d), calls=twice
+  ROOT next = (f32[2], ((f32[2]), f32[2], u32[])) tuple(d, new)
+}
+"""
+START = "x = f32[2] parameter(0)\ns = ((f32[2]), f32[2], u32[]) async-start(x), calls=twice\n"
+
+
+def asynchronous(body: str) -> xla.HloModule:
+    return module(body, f"HloModule m\n{ASYNC}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        START + "u = ((f32[2]), f32[2], u32[]) async-update(s)\nROOT d = f32[2] async-done(u)",
+        # The result is known piece by piece.
+        "x = f32[2] parameter(0)\ns = ((f32[2], f32[2]), (), u32[]) async-start(x, x), calls=both\n"
+        "u = ((f32[2], f32[2]), (f32[2]), u32[]) async-update(s)\nROOT d = (f32[2], f32[2]) async-done(u)",
+        # An alias may name an argument that comes later.
+        "x = f32[2] parameter(0)\n"
+        "s = ((), f32[2], u32[]) async-start(), calls=twice, output_to_operand_aliasing={{1}: (0, {})}\n"
+        "u = ((f32[2]), f32[2], u32[]) async-update(s, x)\nROOT d = f32[2] async-done(u)",
+        "x = f32[2] parameter(0)\nc = (f32[2], f32[2], u32[]) copy-start(x)\nROOT d = f32[2] copy-done(c)",
+    ],
+)
+def test_halves_that_fit(body):
+    asynchronous(body).verify()
+
+
+def test_what_one_turn_of_a_loop_begins_the_next_one_ends():
+    body = (
+        START + "i = (f32[2], ((f32[2]), f32[2], u32[])) tuple(x, s)\n"
+        "w = (f32[2], ((f32[2]), f32[2], u32[])) while(i), condition=forever, body=turn\n"
+        "ROOT g = f32[2] get-tuple-element(w), index=0"
+    )
+    module(body, f"HloModule m\n{ASYNC}{TURNS}").verify()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (START + "ROOT y = f32[2] add(x, x)", "has no async-done"),
+        (START + "a = f32[2] async-done(s)\nb = f32[2] async-done(s)\nROOT y = f32[2] add(a, b)", "ends already"),
+        (START + "ROOT y = (f32[2]) bitcast(s)", "'y'"),
+        (START + "ROOT d = f32[2] async-done(s), calls=long", "its start runs twice"),
+        ("s = ((), f32[2], u32[]) async-start(), calls=twice\nROOT d = f32[2] async-done(s)", "not got all"),
+        (
+            "x = f32[2] parameter(0)\ns = ((f32[2]), f32[2], u32[]) async-start(x), calls=twice\n"
+            "u = ((f32[2], f32[2]), f32[2], u32[]) async-update(s, x)\nROOT d = f32[2] async-done(u)",
+            "has the arguments",
+        ),
+        (
+            "x = f32[2] parameter(0)\ns = ((f32[2]), f32[2], u32[]) async-start(x), calls=long\n"
+            "ROOT d = f32[2] async-done(s)",
+            "one instruction besides its parameters",
+        ),
+        (
+            START + "u = ((f32[2]), f32[2], u32[]) async-update(s), output_to_operand_aliasing={{2}: (1, {2})}\n"
+            "ROOT d = f32[2] async-done(u)",
+            "can only join the contexts",
+        ),
+        ("x = ((f32[2]), f32[2], u32[]) parameter(0)\nROOT d = f32[2] async-done(x)", "lead back to an async-start"),
+        ("x = f32[2] parameter(0)\nROOT c = (f32[2], f32[2], u32[]) copy-start(x)", "has 0 users"),
+        (
+            "x = f32[2] parameter(0)\nn = u32[] constant(0)\nc = (f32[2], f32[2], u32[]) tuple(x, x, n)\n"
+            "ROOT d = f32[2] copy-done(c)",
+            "can only end a copy-start",
+        ),
+        (
+            "x = f32[2] parameter(0)\nt = token[] after-all()\n"
+            "s = (f32[2], u32[], token[]) send(x, t), channel_id=1\nROOT d = token[] send-done(s), channel_id=2",
+            "channel_id is 2, its send says 1",
+        ),
+        (
+            "x = f32[2] parameter(0)\ny = f32[3] parameter(1)\nt = token[] after-all()\n"
+            "s = (f32[2], u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true\n"
+            "d = token[] send-done(s), channel_id=1, is_host_transfer=true\n"
+            "r = (f32[3], u32[], token[]) send(y, d), channel_id=1, is_host_transfer=true\n"
+            "ROOT e = token[] send-done(r), channel_id=1, is_host_transfer=true",
+            "uses channel 1 to the host too",
+        ),
+    ],
+)
+def test_halves_that_do_not_fit(body, message):
+    with pytest.raises(XlakitError) as error:
+        asynchronous(body).verify()
+    assert message in str(error.value)
+
+
+# -- who runs what ---------------------------------------------------------------------------------
+
+ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
+LOOP = """
+no {
+  s = f32[4] parameter(0)
+  ROOT n = pred[] constant(false)
+}
+same {
+  s = f32[4] parameter(0)
+  ROOT n = f32[4] copy(s), sharding={replicated}
+}
+side {
+  s = f32[4] parameter(0)
+  ROOT n = f32[4] copy(s)
+}, execution_thread="side"
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "message"),
+    [
+        ("", "ROOT x = f32[4,2] parameter(0), sharding={devices=[2]0,1}", "tiles 1 dimensions"),
+        ("", "ROOT x = f32[4] parameter(0), sharding={devices=[2]0,0}", "names device 0 twice"),
+        ("", "ROOT x = f32[4] parameter(0), sharding={maximal device=-1}", "names device -1"),
+        ("", "ROOT x = f32[4] parameter(0), sharding={{replicated}}", "is for a tuple"),
+        ("", "ROOT x = (f32[4], f32[4]) parameter(0), sharding={{replicated}}", "has 1 elements"),
+        (
+            LOOP,
+            "x = f32[4] parameter(0)\nROOT w = f32[4] while(x), condition=no, body=same, sharding={devices=[2]0,1}",
+            "sharded differently",
+        ),
+        (LOOP, "x = f32[4] parameter(0)\nROOT f = f32[4] fusion(x), kind=kLoop, calls=side", "runs on thread main"),
+        (
+            ADD,
+            "x = f32[4] parameter(0)\ny = f32[4] all-reduce(x), to_apply=add\n"
+            "ROOT z = f32[4] all-reduce(y), to_apply=add, constrain_layout=true",
+            "cannot be mixed",
+        ),
+        (
+            ", replica_count=4\n" + ADD,
+            "x = f32[4] parameter(0)\nROOT y = f32[4] all-reduce(x), to_apply=add, replica_groups={{0,1}}",
+            "have 2 members, the program runs on 4 replicas",
+        ),
+        (
+            ", num_partitions=8\n",
+            "x = f32[4] parameter(0)\nROOT y = f32[8] all-gather(x), dimensions={0}, replica_groups={{0,1}}, "
+            "use_global_device_ids=true, channel_id=1",
+            "have 2 members, the program runs on 8 devices",
+        ),
+        (
+            ", replica_count=3\n",
+            "x = f32[4] parameter(0)\nROOT y = f32[4] collective-permute(x), source_target_pairs={{0,1},{2,7}}",
+            "name 7, the program runs on 3 replicas",
+        ),
+    ],
+)
+def test_devices_and_threads(header, body, message):
+    with pytest.raises(xla.VerificationError) as error:
+        module(body, f"HloModule m{header if header.startswith(',') else chr(10) + header}").verify()
+    assert message in str(error.value)
+
+
+# -- annotations that mean something ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("ROOT y = f32[] call(x, x), to_apply=add, is_composite=true", "needs the frontend attribute"),
+        (
+            "ROOT y = f32[] call(x, x), to_apply=add, is_composite=true, "
+            'frontend_attributes={composite.name="f",composite.version="-1"}',
+            "composite.version is -1",
+        ),
+        ('ROOT y = u32[] custom-call(), custom_call_target="GetRngSeed"', r"gives u64[]"),
+        ('ROOT y = u64[] custom-call(x), custom_call_target="GetRngSeed"', "takes no operands"),
+        ('ROOT y = f32[] copy(x), origin={({"a"}, {"b"})}', "original value"),
+    ],
+)
+def test_annotations(body, message):
+    with pytest.raises(xla.VerificationError) as error:
+        module(f"x = f32[] parameter(0)\n{body}", f"HloModule m\n{ADD}").verify()
+    assert message in str(error.value)
+
+
+# -- buffers ---------------------------------------------------------------------------------------
+
+PIN = 'p = b(f32[4]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}\n'
+UNPIN = 'custom-call(w), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}'
+WRITE = 'custom_call_target="write", output_to_operand_aliasing={{}: (0, {})}'
+
+
+def test_a_buffer_is_pinned_written_and_unpinned():
+    module(f"x = f32[4] parameter(0)\n{PIN}w = b(f32[4]) custom-call(p), {WRITE}\nROOT y = f32[4] {UNPIN}").verify()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("ROOT w = b(f32[4]) copy(p)", "neither take nor give"),
+        ('ROOT w = f32[4] custom-call(p), custom_call_target="read"', "in operand 0 must be"),
+        ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="make"', "of the result must be"),
+        (f"v = b(f32[4]) custom-call(p), {WRITE}\nROOT w = b(f32[4]) custom-call(p), {WRITE}", "both write"),
+        ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="Pin"', "has one pair"),
+        ('ROOT w = b(f32[3]) custom-call(x), custom_call_target="Pin"', "a buffer of it"),
+        ('ROOT w = b(f32[4]) custom-call(x), custom_call_target="CreateBuffer"', "takes nothing"),
+    ],
+)
+def test_rules_of_buffers(body, message):
+    with pytest.raises(xla.VerificationError) as error:
+        module(f"x = f32[4] parameter(0)\n{PIN}{body}").verify()
+    assert message in str(error.value)
+
+
+def test_the_entry_takes_no_buffers():
+    with pytest.raises(xla.VerificationError, match="neither take nor give"):
+        module("ROOT x = b(f32[4]) parameter(0)").verify()

@@ -206,6 +206,21 @@ def test_scan_checks_sizes_and_carries():
     assert built.computation.root.op.is_associative is TriState.TRI_STATE_TRUE
 
 
+def test_a_fusion_may_have_operands_that_it_does_not_take():
+    text = """HloModule m
+f {
+  p = f32[] parameter(0)
+  ROOT r = f32[] negate(p)
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  y = f32[4] parameter(1)
+  ROOT z = f32[] fusion(x, y), kind=kLoop, calls=f
+}
+"""
+    same(xla.compile(xla.HloModule.from_text(text))(floats(3), floats([1, 2, 3, 4])), floats(-3))
+
+
 # -- asynchronous ----------------------------------------------------------------------------------
 
 
@@ -240,6 +255,34 @@ def test_async_done_before_all_arguments_is_an_error():
 
     with pytest.raises(xla.VerificationError, match="not got all its arguments"):
         evaluate(run, floats(3))
+
+
+def test_the_thread_of_async_start_is_that_of_its_computation():
+    def run(x):
+        return xla.async_done(xla.async_start(x.builder, lambda v: -v, [x], execution_thread="side"))
+
+    start = build(run, f32()).computation.root.operands[0]
+    assert start.op.calls.execution_thread == "side"
+
+
+def test_the_result_of_an_asynchronous_operation_may_be_said_late():
+    text = """HloModule m
+f {
+  p = f32[] parameter(0)
+  ROOT r = (f32[], f32[]) tuple(p, p)
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  s = ((f32[]), (), u32[]) async-start(x), calls=f
+  u = ((f32[]), (f32[]), u32[]) async-update(s)
+  ROOT d = (f32[], f32[]) async-done(u)
+}
+"""
+    first, second = xla.compile(xla.HloModule.from_text(text))(floats(3))
+    same(first, floats(3))
+    same(second, floats(3))
+    with pytest.raises(xla.ShapeError, match="cannot become"):
+        xla.HloModule.from_text(text.replace("(), u32[]", "(f32[], f32[]), u32[]")).verify()
 
 
 def test_copy_in_two_halves():

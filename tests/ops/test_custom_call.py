@@ -204,3 +204,16 @@ def test_custom_call_checks_layouts_and_aliases():
         compiled("", [f32(2)], f32(2))
     with pytest.raises(xla.ArgumentError, match="not a built computation"):
         compiled("Sharding", [f32(2)], f32(2), computation=lambda x: x)
+
+
+def test_pin_and_unpin_share_the_memory_of_an_array_and_its_buffer():
+    text = """HloModule m
+ENTRY main {
+  x = f32[2] parameter(0)
+  b = b(f32[2]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
+  ROOT y = f32[2] custom-call(b), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
+}
+"""
+    xla.HloModule.from_text(text).verify()
+    with pytest.raises(xla.ShapeError, match="joins"):
+        xla.HloModule.from_text(text.replace("Pin", "Other")).verify()

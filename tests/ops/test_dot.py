@@ -225,3 +225,9 @@ def test_scaled_dot_refuses():
     refused("rank", lambda *o: xla.scaled_dot(*o, numbers), f32(4, 8), f32(8, 6), f32(4), f32(1, 1))
     half = [xla.make_shape(xla.BF16, d) for d in ([4, 8], [8, 6], [], [])]
     refused("must not be a scalar", lambda *o: xla.scaled_dot(*o, numbers), *half)
+
+
+@pytest.mark.parametrize("kind", [np.float32, ml_dtypes.bfloat16])
+def test_fractions_count_where_the_result_is_an_integer(kind):
+    a, b = np.array([[1.5, 0.5]], kind), np.array([[1.5], [0.5]], kind)
+    same(evaluate(lambda x, y: xla.dot(x, y, preferred_element_type=xla.S32), a, b), ints([[2]]))

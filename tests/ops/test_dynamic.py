@@ -127,3 +127,21 @@ def test_dynamic_reshape_refuses():
 def test_the_page_declares_its_operations():
     names = {"dynamic-slice", "dynamic-update-slice", "get-dimension-size", "set-dimension-size", "dynamic-reshape"}
     assert names <= set(OPERATIONS)
+
+
+def test_operands_of_which_some_are_dynamic_meet_where_both_are():
+    def run(x, n):
+        part = xla.set_dimension_size(x, n, 0)
+        return xla.reduce_all(part + x, 0.0, xla.add)
+
+    same(evaluate(run, floats([1, 2, 3, 4]), ints(2)), floats(6))
+    same(evaluate(run, floats([1, 2, 3, 4]), ints(1)), floats(2))
+    same(evaluate(run, floats([1, 2, 3, 4]), ints(0)), floats(0))
+
+
+def test_two_dynamic_operands_meet_in_the_smaller_one():
+    def run(x, n, m):
+        total = xla.set_dimension_size(x, n, 0) + xla.set_dimension_size(x, m, 0)
+        return xla.get_dimension_size(total, 0)
+
+    same(evaluate(run, floats([1, 2, 3, 4]), ints(3), ints(2)), ints(2))

@@ -24,7 +24,7 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
     """The HLO of a StableHLO module: MLIR text, MLIR bytecode, or a portable artifact as ``jax.export`` makes it.
 
     ``name`` stands for the file in errors. Raises FormatError with the line where MLIR finds a fault, and
-    UnsupportedError where jaxlib is not installed.
+    UnsupportedError where jaxlib is not installed, or cannot read the program.
     """
     mlir = _mlir()
     if isinstance(program, bytes) and not program.startswith(BYTECODE_MAGIC):
@@ -76,7 +76,9 @@ def _check_constants(text: str, name: str) -> None:
     found = _FATAL_CONSTANT.search(text)
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1
-        raise UnsupportedError(f"jaxlib cannot read constants of {found[1].lower()}", location=Location(name, line))
+        raise UnsupportedError(
+            f"jaxlib cannot read constants of {found[1].lower()}, a 6-bit float", location=Location(name, line)
+        )
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -63,7 +63,7 @@ def make_plan(computation: Computation) -> Plan:
     steps = tuple(
         Step(
             instruction,
-            instruction.op.evaluate,
+            _evaluator(instruction),
             tuple(slots[o] for o in instruction.operands),
             tuple(releases[slot]),
             instruction.op.number if instruction.opcode == "parameter" else -1,  # pyright: ignore
@@ -71,6 +71,33 @@ def make_plan(computation: Computation) -> Plan:
         for slot, instruction in enumerate(order)
     )
     return Plan(steps, root, all(i.op.is_pointwise for i in order))
+
+
+def _evaluator(instruction: Instruction) -> Callable[..., Value]:
+    """The meaning of an instruction, made ready for operands of which only some have dynamic sizes."""
+    marks = [o.shape.dynamic_dimensions for o in instruction.operands]
+    if not instruction.op.pointwise or len(marks) < 2 or not any(map(any, marks)):
+        return instruction.op.evaluate
+
+    def evaluate(context: Context, *operands: Value) -> Value:
+        return instruction.op.evaluate(context, *_common_part(operands, marks))
+
+    return evaluate
+
+
+def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> Sequence[Array]:
+    """The part that is there in all operands; a current size of 1 stretches, as in NumPy."""
+    rank = max(map(len, marks))
+    # Scalars, and whole arrays in place of scalars, broadcast as they are.
+    alike = {*map(len, marks), *(a.ndim for a in operands)} == {rank}
+    if not alike or len({a.shape for a in operands}) == 1:
+        return operands
+    sizes = [slice(None)] * rank
+    for axis in range(rank):
+        current = {a.shape[axis] for a, m in zip(operands, marks, strict=True) if m[axis]}
+        if current:
+            sizes[axis] = slice(min(current - {1}, default=1))
+    return [a[tuple(sizes)] for a in operands]
 
 
 class Context:

@@ -69,12 +69,12 @@ def _sharding_fault(sharding: Sharding, shape: Shape) -> str:
         if not shape.is_tuple:
             return f"is for a tuple, the value is {shape}"
         leaves = [leaf for _, leaf in shape.leaves()]
-        if len(leaves) != len(sharding.elements):
+        if leaves and len(leaves) != len(sharding.elements):
             return f"has {len(sharding.elements)} elements, the tuple has {len(leaves)}"
         return next(filter(None, map(_leaf_fault, sharding.elements, leaves)), "")
-    if shape.is_tuple:
-        return "is for one array, the value is a tuple"
-    return _leaf_fault(sharding, shape)
+    # One sharding of a tuple is that of all its elements.
+    leaves = [leaf for _, leaf in shape.leaves()] if shape.is_tuple else [shape]
+    return next(filter(None, (_leaf_fault(sharding, leaf) for leaf in leaves)), "")
 
 
 def _leaf_fault(sharding: Sharding, shape: Shape) -> str:

@@ -28,7 +28,7 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.movement import check_distinct, need_array
-from xlakit.ops.numerics import convert
+from xlakit.ops.numerics import convert, greater, lesser
 
 
 def check_reducer(
@@ -108,6 +108,11 @@ class Folder:
     narrow: tuple[PrimitiveType, ...]
     ufunc: np.ufunc | None = None
 
+    @property
+    def blurs_zeros(self) -> bool:
+        """Whether ``ufunc`` takes -0 and +0 for equal, which ``combine`` does not."""
+        return self.ufunc in (np.maximum, np.minimum) and self.wide[0].is_floating
+
     def widen(self, arrays: Sequence[Array]) -> list[Array]:
         """The arrays in the types that are combined."""
         return [convert(a, kind) for a, kind in zip(arrays, self.wide, strict=True)]
@@ -133,9 +138,13 @@ def folder(context: Evaluation, computation: Computation) -> Folder:
         # NumPy has no functions of integers narrower than a byte; wider ones agree modulo their width.
         wide = PrimitiveType.S64
 
+    function: Callable[[Array, Array], Array] = ufunc
+    if wide.is_floating:
+        function = {"maximum": greater, "minimum": lesser}.get(opcode, ufunc)
+
     def combine(running: Array, element: Array) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            return (ufunc(running, element),)
+            return (function(running, element),)
 
     return Folder(combine, (wide,), kinds, ufunc)
 
@@ -206,7 +215,8 @@ def reduce_arrays(
     if fold.ufunc is not None:
         with np.errstate(all="ignore"):
             total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0].dtype)
-        return fold.finish(fold.combine(starts[0], total))
+        if not fold.blurs_zeros or np.all(total):
+            return fold.finish(fold.combine(starts[0], total))
     # One axis of everything that is combined, in front.
     rows = [v.transpose(*sorted(dimensions), *kept).reshape(count, *sizes) for v in values]
     return fold.finish(fold.combine(*starts, *halve(fold, rows)))

@@ -213,7 +213,7 @@ def _combine(
         else:
             fold = folder(context, computation)
             sources = fold.widen([u[order] for u in updates])
-            combine = _combine_in_rounds if fold.ufunc is None else _combine_runs
+            combine = _combine_in_rounds if fold.ufunc is None or fold.blurs_zeros else _combine_runs
             combine(fold, flat, targets[order], sources, firsts)
     return tuple(f.reshape(a.shape) for f, a in zip(flat, arrays, strict=True))
 

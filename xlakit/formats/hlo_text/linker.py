@@ -8,11 +8,15 @@ from typing import Any
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ParseError, XlakitError
+from xlakit.formats.hlo_text.inferred import laid_out
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.reader import unknown
 from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Kind, Op
+
+# Whatever the text says that they give; old texts say what they take.
+_ALWAYS_TOKENS = frozenset({"outfeed", "send-done"})
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ class Linker:
             shape = record.shape
             if record.operand_shapes:
                 self._check_operand_shapes(record)
-            if shape is None:
+            if shape is None or record.cls.opcode in _ALWAYS_TOKENS:
                 shape = self._inferred(record, op)
             record.made = Instruction(
                 op,
@@ -120,7 +124,7 @@ class Linker:
     def _inferred(self, record: Record, op: Op) -> Shape:
         shapes: list[Any] = [operand.made.shape for operand in record.operands]  # pyright: ignore
         try:
-            return infer_shape(op, shapes, None, name=record.name).with_default_layout()
+            return laid_out(op, shapes, infer_shape(op, shapes, None, name=record.name))
         except XlakitError as error:
             raise self._placed(error, record) from None
 

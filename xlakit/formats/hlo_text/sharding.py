@@ -241,7 +241,8 @@ def _named(lexer: Lexer) -> Sharding:
     mesh = _mesh(lexer)
     fields: dict[str, object] = {}
     metadata: tuple[OpMetadata, ...] = ()
-    if lexer.accept(","):
+    # The comma after the mesh may be missing.
+    if lexer.accept(",") or lexer.text in ("[", "replicated", "manual", "unreduced"):
         if lexer.text == "[":
             fields["dim_shardings"] = tuple(
                 list_of(lexer, "[", "]", lambda lexer: _dimension(lexer, mesh), "between dimensions")
