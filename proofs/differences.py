@@ -252,8 +252,8 @@ DIFFERENCES: dict[str, Difference] = {
         _complex_nan_literal,
     ),
     "unstable": Difference(
-        "jaxlib gave another result when it ran the same program again, and that one agrees (seen in convolutions of f16 "
-        "with groups, of which one element was memory that nobody had written)",
+        "jaxlib gave another result when it ran the same program again, and that one agrees (seen in convolutions of "
+        "f16 with groups, of which one element was memory that nobody had written)",
         _unstable,
     ),
 }

@@ -11,10 +11,10 @@ from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError
 from xlakit.ir.faults import Program
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
-from xlakit.ir.verifier_annotations import annotations
-from xlakit.ir.verifier_buffers import buffers
-from xlakit.ir.verifier_devices import devices
-from xlakit.ir.verifier_pairs import pairs
+from xlakit.ir.verifier_annotations import annotation_faults
+from xlakit.ir.verifier_buffers import buffer_faults
+from xlakit.ir.verifier_devices import device_faults
+from xlakit.ir.verifier_pairs import pair_faults
 
 # These hand values on as they are, so their declared precision is that of what they hand on.
 _EXACT = frozenset(
@@ -55,7 +55,7 @@ def verify(module: HloModule) -> None:
     if module.replica_count < 1 or module.num_partitions < 1:
         raise VerificationError("replica_count and num_partitions must be at least 1")
     program = Program(module)
-    for rules in (pairs, devices, annotations, buffers):
+    for rules in (pair_faults, device_faults, annotation_faults, buffer_faults):
         for fault in rules(program):
             raise _broken(module, *fault)
 

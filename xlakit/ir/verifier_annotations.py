@@ -13,7 +13,7 @@ from xlakit.ir.faults import Fault, Program
 from xlakit.ir.instruction import Instruction
 
 
-def annotations(program: Program) -> Iterator[Fault]:
+def annotation_faults(program: Program) -> Iterator[Fault]:
     """Faults of composite calls, of the custom call GetRngSeed, and of original values."""
     for computation, instruction in program.instructions():
         op: Any = instruction.op

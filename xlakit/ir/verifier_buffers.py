@@ -22,7 +22,7 @@ _STREAM_MARKER = "_xla_stream_annotation"
 _Index = tuple[int, ...]
 
 
-def buffers(program: Program) -> Iterator[Fault]:
+def buffer_faults(program: Program) -> Iterator[Fault]:
     """Faults of instructions that take or give buffers."""
     for computation, instruction in program.instructions():
         shapes = [instruction.shape, *(o.shape for o in instruction.operands)]

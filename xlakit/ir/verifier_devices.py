@@ -19,7 +19,7 @@ _ALL_REDUCES = ("all-reduce", "all-reduce-start")
 _PERMUTES = ("collective-permute", "collective-permute-start")
 
 
-def devices(program: Program) -> Iterator[Fault]:
+def device_faults(program: Program) -> Iterator[Fault]:
     """Faults of shardings, threads and collectives."""
     yield from _shardings(program)
     yield from _threads(program)

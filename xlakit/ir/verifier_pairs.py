@@ -40,7 +40,7 @@ _ASYNC_USERS = _PASSING | {"async-update", "async-done", "call", "conditional", 
 _GROUP_MARKER = "_collectives_group"
 
 
-def pairs(program: Program) -> Iterator[Fault]:
+def pair_faults(program: Program) -> Iterator[Fault]:
     """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
     opcodes = {i.opcode for _, i in program.instructions()}
     if not opcodes.isdisjoint({*_HALVES, *_STARTS}):
