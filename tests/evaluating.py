@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.ops.numerics import to_double
+from xlakit.ops.shared.numerics import to_double
 
 
 def shape(kind, *dimensions, dynamic=()):

@@ -99,15 +99,8 @@ from xlakit.ops.data import (
     parameter,
     tuple_,
 )
-from xlakit.ops.dot import (
-    DotDimensionNumbers,
-    PrecisionConfig,
-    RaggedDotDimensionNumbers,
-    dot,
-    dot_general,
-    ragged_dot,
-    scaled_dot,
-)
+from xlakit.ops.dot import DotDimensionNumbers, PrecisionConfig, dot, dot_general
+from xlakit.ops.dot_variants import RaggedDotDimensionNumbers, ragged_dot, scaled_dot
 from xlakit.ops.dynamic import (
     dynamic_reshape,
     dynamic_slice,
@@ -196,11 +189,11 @@ from xlakit.ops.movement import (
     slice_in_dim,
     transpose,
 )
-from xlakit.ops.padding import Padding, make_padding
 from xlakit.ops.random import rng_bit_generator, rng_get_and_update_state, rng_normal, rng_uniform
 from xlakit.ops.reduction import map, reduce, reduce_all
 from xlakit.ops.scatter import ScatterDimensionNumbers, scatter
 from xlakit.ops.select import clamp, select
+from xlakit.ops.shared.padding import Padding, make_padding
 from xlakit.ops.shuffle import shuffle_permute, shuffle_rotate
 from xlakit.ops.sort import sort, top_k
 from xlakit.ops.transfer import (

@@ -8,7 +8,7 @@ import pytest
 from evaluating import array_of, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.numerics import limits, to_double
+from xlakit.ops.shared.numerics import limits, to_double
 
 inf, nan = np.inf, np.nan
 ALL = [kind for kind in xla.PrimitiveType if kind.is_array]

@@ -8,7 +8,7 @@ from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 import xlakit as xla
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.padding import Padding
+from xlakit.ops.shared.padding import Padding
 
 
 def by_loops(lhs, rhs, window, features=1, batches=1):

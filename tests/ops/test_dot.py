@@ -6,7 +6,8 @@ import pytest
 from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.dot import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
+from xlakit.ops.dot import DotDimensionNumbers, PrecisionConfig
+from xlakit.ops.dot_variants import RaggedDotDimensionNumbers
 
 RNG = np.random.default_rng(7)
 

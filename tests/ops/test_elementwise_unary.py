@@ -8,7 +8,7 @@ from evaluating import evaluate, floats, infer, ints, refused, same
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
 from xlakit.ir.attributes import ResultAccuracy
-from xlakit.ops.numerics import from_double
+from xlakit.ops.shared.numerics import from_double
 
 bf16 = np.dtype(ml_dtypes.bfloat16)
 NARROW = [kind.dtype for kind in xla.PrimitiveType if kind.is_array and kind.is_floating and kind.bit_width == 8]

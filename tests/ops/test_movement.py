@@ -8,7 +8,7 @@ from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ops.movement import Broadcast
-from xlakit.ops.regrouping import common_factors
+from xlakit.ops.shared.regrouping import common_factors
 
 CUBE = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
 

@@ -6,7 +6,7 @@ import pytest
 from evaluating import evaluate, infer, refused, same, shape
 
 import xlakit as xla
-from xlakit.ops.random_bits import philox4x32, threefry2x32
+from xlakit.ops.shared.random_bits import philox4x32, threefry2x32
 
 
 def words(text):

@@ -6,7 +6,7 @@ from evaluating import build, evaluate, f32, floats, infer, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.attributes import WindowDimension
-from xlakit.ops.window_geometry import make_window
+from xlakit.ops.shared.window_geometry import make_window
 
 
 def spots(place, window, sizes):

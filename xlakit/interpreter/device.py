@@ -21,7 +21,7 @@ from xlakit.interpreter.world import Message, Wait, World
 from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
-from xlakit.ops.calling import zero_value
+from xlakit.ops.shared.calling import zero_value
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape

@@ -13,7 +13,7 @@ from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
-from xlakit.ops.numerics import from_double, to_double
+from xlakit.ops.shared.numerics import from_double, to_double
 
 
 class _BatchNorm(Op):

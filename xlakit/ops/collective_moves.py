@@ -15,8 +15,9 @@ import numpy as np
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.calling import agree, zero_value
-from xlakit.ops.collective_base import (
+from xlakit.ops.handle import XlaOp, building, common_builder, emit
+from xlakit.ops.shared.calling import agree, zero_value
+from xlakit.ops.shared.collective import (
     Collective,
     GroupsLike,
     OperandsLike,
@@ -26,7 +27,6 @@ from xlakit.ops.collective_base import (
     repack,
     unpack,
 )
-from xlakit.ops.handle import XlaOp, building, common_builder, emit
 
 Pairs = tuple[tuple[int, int], ...]
 

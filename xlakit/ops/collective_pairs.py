@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
-from xlakit.ops.calling import zero_value
-from xlakit.ops.collective_base import (
+from xlakit.ops.collective_moves import Permuting
+from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.shared.calling import zero_value
+from xlakit.ops.shared.collective import (
     bundle,
     bundle_shapes,
 )
-from xlakit.ops.collective_moves import Permuting
-from xlakit.ops.collectives import AllGather, AllReduce
 
 
 class _Done(Op):

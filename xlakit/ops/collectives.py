@@ -16,8 +16,9 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.calling import zero_value
-from xlakit.ops.collective_base import (
+from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
+from xlakit.ops.shared.calling import zero_value
+from xlakit.ops.shared.collective import (
     Collective,
     GroupsLike,
     OperandsLike,
@@ -29,7 +30,6 @@ from xlakit.ops.collective_base import (
     repack,
     unpack,
 )
-from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
 
 
 def _resized(shape: Shape, dimension: int, size: int) -> Shape:

@@ -15,9 +15,9 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Array, Kind, attribute, operation
-from xlakit.ops.elementwise import Binary, emit_binary
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building
-from xlakit.ops.numerics import element_type, total_order_key
+from xlakit.ops.shared.elementwise import Binary, emit_binary
+from xlakit.ops.shared.numerics import element_type, total_order_key
 
 _FUNCTIONS = {
     ComparisonDirection.EQ: np.equal,

@@ -18,7 +18,6 @@ from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.enums import FusionKind, TriState
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Value, attribute, operation
-from xlakit.ops.calling import Calling, agree, as_argument, check_aliasing, check_arguments, join_dynamic
 from xlakit.ops.handle import (
     Builder,
     ComputationLike,
@@ -30,9 +29,10 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
+from xlakit.ops.shared.calling import Calling, agree, as_argument, check_aliasing, check_arguments, join_dynamic
 
 if TYPE_CHECKING:
-    from xlakit.ops.calling import ArgumentLike
+    from xlakit.ops.shared.calling import ArgumentLike
 
 
 @operation("call", documents=("Call", "CompositeCall"))

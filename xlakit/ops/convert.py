@@ -16,11 +16,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops import numerics
 from xlakit.ops.data import need_declared
-from xlakit.ops.elementwise import FLOATING, Unary, check_array
 from xlakit.ops.elementwise_unary import real
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.shared import numerics
+from xlakit.ops.shared.elementwise import FLOATING, Unary, check_array
 
 
 def _declared_type(declared: Shape | None) -> PrimitiveType:

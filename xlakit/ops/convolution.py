@@ -23,12 +23,12 @@ from xlakit.ir.attributes import (
 )
 from xlakit.ir.enums import ConvolutionKind, Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.contraction import multiply_matrices
 from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
 from xlakit.ops.movement import need_array
-from xlakit.ops.padding import Padding, make_padding, pad_array
-from xlakit.ops.window_geometry import check_window_dimension, make_window, window_output
+from xlakit.ops.shared.contraction import multiply_matrices
+from xlakit.ops.shared.padding import Padding, make_padding, pad_array
+from xlakit.ops.shared.window_geometry import check_window_dimension, make_window, window_output
 
 # Patches of the input are laid out for one matrix product at a time; this many elements of them at once.
 _PATCH_ELEMENTS = 1 << 22

@@ -18,9 +18,9 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, emit
 from xlakit.ops.movement import check_distinct, need_array
-from xlakit.ops.numerics import convert, element_type
-from xlakit.ops.padding import zero_extend
-from xlakit.ops.regrouping import check_same_count
+from xlakit.ops.shared.numerics import convert, element_type
+from xlakit.ops.shared.padding import zero_extend
+from xlakit.ops.shared.regrouping import check_same_count
 
 _INT32_MAX = 2**31 - 1
 

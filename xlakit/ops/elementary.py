@@ -16,10 +16,10 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import ResultAccuracy
 from xlakit.ir.operation import Array, Kind, attribute, operation
-from xlakit.ops import complex_functions as of_complex
-from xlakit.ops.elementwise import FLOATING, FLOATING_OR_COMPLEX, Unary
 from xlakit.ops.handle import XlaOp, building, emit
-from xlakit.ops.numerics import of_doubles, of_wider_complex
+from xlakit.ops.shared import complex_functions as of_complex
+from xlakit.ops.shared.elementwise import FLOATING, FLOATING_OR_COMPLEX, Unary
+from xlakit.ops.shared.numerics import of_doubles, of_wider_complex
 
 Function = Callable[[Array], Array]
 

@@ -13,7 +13,6 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, operation
-from xlakit.ops import complex_functions as of_complex
 from xlakit.ops.compare import (
     compare,
     eq,
@@ -29,7 +28,9 @@ from xlakit.ops.compare import (
     ne,
     ne_total_order,
 )
-from xlakit.ops.elementwise import (
+from xlakit.ops.handle import OperandLike, XlaOp, building
+from xlakit.ops.shared import complex_functions as of_complex
+from xlakit.ops.shared.elementwise import (
     ANY,
     FLOATING,
     FLOATING_OR_COMPLEX,
@@ -41,8 +42,7 @@ from xlakit.ops.elementwise import (
     Types,
     emit_binary,
 )
-from xlakit.ops.handle import OperandLike, XlaOp, building
-from xlakit.ops.numerics import (
+from xlakit.ops.shared.numerics import (
     element_type,
     exactly,
     greater,

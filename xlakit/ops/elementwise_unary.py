@@ -10,7 +10,6 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array, operation
-from xlakit.ops import complex_functions as of_complex
 from xlakit.ops.elementary import (
     acos,
     acosh,
@@ -33,9 +32,18 @@ from xlakit.ops.elementary import (
     tan,
     tanh,
 )
-from xlakit.ops.elementwise import FLOATING, FLOATING_OR_COMPLEX, INTEGRAL, NUMERIC, PRED_OR_INTEGRAL, SIGNED, Unary
 from xlakit.ops.handle import XlaOp, building, emit
-from xlakit.ops.numerics import (
+from xlakit.ops.shared import complex_functions as of_complex
+from xlakit.ops.shared.elementwise import (
+    FLOATING,
+    FLOATING_OR_COMPLEX,
+    INTEGRAL,
+    NUMERIC,
+    PRED_OR_INTEGRAL,
+    SIGNED,
+    Unary,
+)
+from xlakit.ops.shared.numerics import (
     element_type,
     exactly,
     of_doubles,

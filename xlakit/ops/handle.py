@@ -10,10 +10,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
+from xlakit.arguments import Parameters
+from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, Location, XlakitError
@@ -21,6 +23,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 
 
+@runtime_checkable
 class Builder(Protocol):
     """What the pages need of a builder; ``xlakit.builder.XlaBuilder`` is it."""
 
@@ -45,6 +48,7 @@ class Builder(Protocol):
         ...
 
 
+@runtime_checkable
 class HasComputation(Protocol):
     """Something built that holds a computation (XlaComputation)."""
 
@@ -55,15 +59,15 @@ class HasComputation(Protocol):
 
 
 # What a person may give where an operation calls a computation.
-ComputationLike: TypeAlias = "Computation | HasComputation | Callable[..., Any]"
-# What a person may give where an operation takes an operand; numbers become constants of a fitting type.
-OperandLike: TypeAlias = "XlaOp | bool | int | float | complex | np.ndarray | np.generic"
+ComputationLike: TypeAlias = Computation | HasComputation | Callable[..., Any]
 
 
 class XlaOp:
     """An instruction in the making: what every function of this interface takes and gives."""
 
     __slots__ = ("builder", "instruction")
+
+    how_to_make: ClassVar[str] = "make one with xlakit.parameter or xlakit.constant"
 
     # NumPy must leave `array + op` to us.
     __array_ufunc__ = None
@@ -185,6 +189,10 @@ class XlaOp:
         return _page().ge(self, other)
 
 
+# What a person may give where an operation takes an operand; numbers become constants of a fitting type.
+OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.generic | Literal
+
+
 def _page() -> Any:
     from xlakit.ops import elementwise_binary  # the pages import this module
 
@@ -214,7 +222,7 @@ def common_builder(operands: Sequence[object]) -> Builder:
                 )
             found = operand.builder
     if found is None:
-        raise ArgumentError("no operand is an XlaOp", hint="make one with xlakit.parameter or xlakit.constant")
+        raise ArgumentError("no operand is an XlaOp", hint=XlaOp.how_to_make)
     return found
 
 
@@ -269,12 +277,17 @@ def _handles(values: Sequence[object]) -> list[XlaOp]:
 
 
 def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Mark a function that a person calls: its errors name it, the operands' shapes and the person's line."""
+    """Mark a function that a person calls.
+
+    Its arguments are converted by its annotations, and its errors name it, the operands' shapes and the person's line.
+    """
+    parameters = Parameters(function)
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            return function(*args, **kwargs)
+            given, named = parameters.converted(args, kwargs)
+            return function(*given, **named)
         except XlakitError as error:
             shapes = [a.shape for a in _handles((*args, *kwargs.values()))]
             raise error.at(operation=function.__name__, shapes=shapes, location=caller_location()) from None

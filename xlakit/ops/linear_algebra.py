@@ -14,7 +14,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.enums import Transpose
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
-from xlakit.ops.numerics import from_double
+from xlakit.ops.shared.numerics import from_double
 
 
 def _check_square(name: str, matrix: Shape) -> None:

@@ -17,12 +17,12 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.broadcasting import check_broadcast_dimensions, expand
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
-from xlakit.ops.numerics import convert
-from xlakit.ops.padding import pad_array, padded_size, zero_extend
-from xlakit.ops.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
+from xlakit.ops.shared.broadcasting import check_broadcast_dimensions, expand
+from xlakit.ops.shared.numerics import convert
+from xlakit.ops.shared.padding import pad_array, padded_size, zero_extend
+from xlakit.ops.shared.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
 
 
 def need_array(shape: Shape) -> Shape:

@@ -16,8 +16,8 @@ from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
-from xlakit.ops.numerics import from_double
-from xlakit.ops.random_bits import philox_bits, threefry_bits
+from xlakit.ops.shared.numerics import from_double
+from xlakit.ops.shared.random_bits import philox_bits, threefry_bits
 
 
 @operation("rng", arity=2, documents=("RngUniform", "RngNormal"))

@@ -28,7 +28,7 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.movement import check_distinct, need_array
-from xlakit.ops.numerics import convert, greater, lesser
+from xlakit.ops.shared.numerics import convert, greater, lesser
 
 
 def check_reducer(

@@ -13,11 +13,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
-from xlakit.ops.broadcasting import expand
 from xlakit.ops.data import get_tuple_element, tuple_
-from xlakit.ops.elementwise import ORDERED, alike, check_array, common_dimensions, common_element_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
-from xlakit.ops.numerics import convert, greater, lesser
+from xlakit.ops.shared.broadcasting import expand
+from xlakit.ops.shared.elementwise import ORDERED, alike, check_array, common_dimensions, common_element_type
+from xlakit.ops.shared.numerics import convert, greater, lesser
 
 
 @operation("select", arity=3, pointwise=True, documents=("Select",))

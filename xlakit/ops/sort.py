@@ -28,7 +28,7 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
-from xlakit.ops.numerics import to_double, total_order_key
+from xlakit.ops.shared.numerics import to_double, total_order_key
 
 
 @operation("sort", documents=("Sort",))

@@ -28,10 +28,10 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.movement import need_array
-from xlakit.ops.numerics import convert
-from xlakit.ops.padding import Padding, make_padding
 from xlakit.ops.reduction import Folder, as_declared, check_reducer, folder, split_operands
-from xlakit.ops.window_geometry import make_window, window_places, window_shape
+from xlakit.ops.shared.numerics import convert
+from xlakit.ops.shared.padding import Padding, make_padding
+from xlakit.ops.shared.window_geometry import make_window, window_places, window_shape
 
 # From this many elements on, a window along one dimension is combined by doubling instead of one by one.
 _LONG_WINDOW = 32

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from xlakit.data.shape import Shape
+from xlakit.data.shape import TOKEN_SHAPE, Shape
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.inferred import laid_out
 from xlakit.formats.hlo_text.lexer import Lexer
@@ -80,7 +80,9 @@ class Linker:
             shape = record.shape
             if record.operand_shapes:
                 self._check_operand_shapes(record)
-            if shape is None or record.cls.opcode in _ALWAYS_TOKENS:
+            if record.cls.opcode in _ALWAYS_TOKENS:
+                shape = TOKEN_SHAPE
+            elif shape is None:
                 shape = self._inferred(record, op)
             record.made = Instruction(
                 op,

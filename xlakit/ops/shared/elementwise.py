@@ -15,9 +15,9 @@ from xlakit.data.primitive import PrimitiveType, higher_precision, same_type_fam
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Op, Value
-from xlakit.ops.broadcasting import broadcast_together
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, emit
-from xlakit.ops.numerics import convert
+from xlakit.ops.shared.broadcasting import broadcast_together
+from xlakit.ops.shared.numerics import convert
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError
-from xlakit.ir.faults import Program
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
-from xlakit.ir.verifier_annotations import annotation_faults
-from xlakit.ir.verifier_buffers import buffer_faults
-from xlakit.ir.verifier_devices import device_faults
-from xlakit.ir.verifier_pairs import pair_faults
+from xlakit.ir.verifier.annotations import annotation_faults
+from xlakit.ir.verifier.buffers import buffer_faults
+from xlakit.ir.verifier.devices import device_faults
+from xlakit.ir.verifier.faults import Program
+from xlakit.ir.verifier.pairs import pair_faults
 
 # These hand values on as they are, so their declared precision is that of what they hand on.
 _EXACT = frozenset(

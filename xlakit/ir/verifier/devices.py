@@ -11,8 +11,8 @@ from typing import Any
 
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Sharding
-from xlakit.ir.faults import Fault, Program
 from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.verifier.faults import Fault, Program
 
 _SAME_THREAD = ("fusion", "while", "conditional")
 _ALL_REDUCES = ("all-reduce", "all-reduce-start")

@@ -13,8 +13,8 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
-from xlakit.ops.complex_functions import multiply
-from xlakit.ops.numerics import convert, element_type, from_double, to_double, to_integer, wrap
+from xlakit.ops.shared.complex_functions import multiply
+from xlakit.ops.shared.numerics import convert, element_type, from_double, to_double, to_integer, wrap
 
 # The longest sums that are taken in order.
 _SHORT_SUM = 8

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlakit.data.shape import Shape
-from xlakit.ir.faults import Fault, Program
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.verifier.faults import Fault, Program
 
 # Each start has one user; a send or recv may also travel in a tuple to its other half.
 _HALVES = {

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.faults import Fault, Program
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.verifier.faults import Fault, Program
 
 
 def annotation_faults(program: Program) -> Iterator[Fault]:

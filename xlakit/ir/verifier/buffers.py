@@ -11,8 +11,8 @@ from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.faults import Fault, Program
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.verifier.faults import Fault, Program
 
 # They hand buffers on; what they give is checked where it is used.
 _HANDING_ON = frozenset({"get-tuple-element", "tuple", "async-start", "async-update", "async-done"})

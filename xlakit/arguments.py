@@ -1,0 +1,319 @@
+"""Arguments: what a person gives, turned into what a function asks for, or an error that names the parameter.
+
+The annotations of a function say what it takes. :func:`converting` reads them once, when the function is called for
+the first time, and from then on every argument is converted by its type before the function's own code sees it:
+NumPy's integers become ints, lists, ranges and generators tuples; whatever does not fit is an ArgumentError. So no
+function checks the Python types of its arguments, and none fails inside for a string where a number belongs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import numbers
+import operator
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, ParamSpec, TypeVar, Union, cast
+
+import numpy as np
+
+from xlakit.errors import ArgumentError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _UnfitError(Exception):
+    """A value is not what is wanted; ``path`` leads to it inside the argument."""
+
+    def __init__(self, value: object, wanted: str, path: str = "", hint: str = "") -> None:
+        super().__init__(wanted)
+        self.value, self.wanted, self.path, self.hint = value, wanted, path, hint
+
+    def named(self, name: str) -> ArgumentError:
+        kind = type(self.value).__name__
+        shown = "None" if self.value is None else f"{_short(self.value)} of type {kind}"
+        return ArgumentError(f"{name}{self.path} must be {self.wanted}, got {shown}", hint=self.hint)
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Type:
+    """A type as arguments have it: in words (one of it, several), and the conversion, which raises _UnfitError."""
+
+    one: str
+    many: str
+    convert: Callable[[Any], Any]
+
+
+# -- numbers and text ------------------------------------------------------------------------------
+
+
+def _int(value: object) -> int:
+    if type(value) is not int:
+        if isinstance(value, (bool, np.bool_)):
+            raise _UnfitError(value, "an integer")
+        try:
+            value = int(operator.index(cast("int", value)))
+        except TypeError:
+            raise _UnfitError(value, "an integer") from None
+    if not -(2**63) <= value < 2**63:
+        raise _UnfitError(value, "an integer that int64 holds")
+    return value
+
+
+def _float(value: object) -> float:
+    if isinstance(value, (numbers.Real, np.generic)) and not isinstance(value, (bool, np.bool_)):
+        try:
+            return float(cast("float", value))
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise _UnfitError(value, "a real number")
+
+
+def _bool(value: object) -> bool:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise _UnfitError(value, "True or False")
+
+
+def _anything(value: object) -> object:
+    return value
+
+
+_PLAIN: dict[object, _Type] = {
+    int: _Type("an integer", "integers", _int),
+    float: _Type("a real number", "real numbers", _float),
+    bool: _Type("True or False", "bools", _bool),
+    Any: _Type("anything", "anything", _anything),
+    object: _Type("anything", "anything", _anything),
+}
+_WORDS: dict[object, tuple[str, str]] = {
+    str: ("a string", "strings"),
+    complex: ("a number", "numbers"),
+    np.ndarray: ("an array", "arrays"),
+    np.generic: ("a NumPy scalar", "NumPy scalars"),
+    type(None): ("None", "None"),
+    Callable: ("a function", "functions"),
+}
+
+
+# -- types made of others --------------------------------------------------------------------------
+
+
+def _elements(value: object, wanted: str) -> tuple[object, ...]:
+    """The elements of a list, tuple, range, array, generator or the like: not of what has no order."""
+    if isinstance(value, (list, tuple)):
+        return tuple(cast("Sequence[object]", value))
+    refused = isinstance(value, (str, bytes, bytearray, Set, Mapping)) or not isinstance(value, Iterable)
+    if not refused:
+        try:
+            return tuple(cast("Iterable[object]", value))
+        except TypeError:  # an array of no dimensions
+            pass
+    hint = f"write [{value}]" if isinstance(value, numbers.Number) else ""
+    raise _UnfitError(value, wanted, hint=hint)
+
+
+def _inside(kind: _Type, value: object, position: int) -> object:
+    try:
+        return kind.convert(value)
+    except _UnfitError as unfit:
+        unfit.path = f"[{position}]{unfit.path}"
+        raise
+
+
+def _sequence(element: _Type) -> _Type:
+    wanted = f"a sequence of {element.many}"
+
+    def convert(value: object) -> object:
+        return tuple([_inside(element, v, i) for i, v in enumerate(_elements(value, wanted))])
+
+    return _Type(wanted, f"sequences of {element.many}", convert)
+
+
+def _fixed(elements: Sequence[_Type]) -> _Type:
+    wanted = f"({', '.join(e.one for e in elements)})"
+
+    def convert(value: object) -> object:
+        given = _elements(value, wanted)
+        if len(given) != len(elements):
+            raise _UnfitError(value, wanted)
+        return tuple([_inside(e, v, i) for i, (e, v) in enumerate(zip(elements, given, strict=True))])
+
+    return _Type(wanted, f"tuples {wanted}", convert)
+
+
+def _either(hints: Sequence[Any]) -> _Type:
+    members = [(hint, _type(hint)) for hint in hints]
+    # What is one of the members already stays what it is; np.float64 is not to become a float where both will do.
+    exact = {hint for hint in hints if isinstance(hint, type)}
+    kinds = tuple(hint for hint in exact - {int, float, bool, object} if not dataclasses.is_dataclass(hint))
+    # A number of any kind is one word.
+    hidden = {bool, int, float} if complex in exact else set[object]()
+    one, many = (
+        _listed([getattr(kind, words) for hint, kind in members if hint not in hidden]) for words in ("one", "many")
+    )
+
+    def convert(value: object) -> object:
+        if (type(value) in exact and type(value) in (int, float, bool, complex)) or isinstance(value, kinds):
+            return value if type(value) is not int or complex in exact else _int(value)
+        deepest: _UnfitError | None = None
+        for _, kind in members:
+            try:
+                return kind.convert(value)
+            except _UnfitError as unfit:
+                if (unfit.hint and deepest is None) or len(unfit.path) > len(deepest.path if deepest else ""):
+                    deepest = unfit
+        if deepest is not None and deepest.path:
+            raise deepest
+        raise _UnfitError(value, one, hint=deepest.hint if deepest else "")
+
+    return _Type(one, many, convert)
+
+
+def _listed(words: Iterable[str]) -> str:
+    different = list(dict.fromkeys(words))
+    return " or ".join([", ".join(different[:-1]), different[-1]] if len(different) > 1 else different)
+
+
+def _instance(kind: type) -> _Type:
+    article = "an" if kind.__name__[0] in "AEIOUX" else "a"
+    one, many = _WORDS.get(kind, (f"{article} {kind.__name__}", f"{kind.__name__}s"))
+    # Protocols are slow to ask; the answer for a class does not change.
+    known: set[type] = set()
+
+    def convert(value: object) -> object:
+        if type(value) not in known:
+            if not isinstance(value, kind):
+                raise _UnfitError(value, one, hint=getattr(kind, "how_to_make", ""))
+            known.add(type(value))
+        return value
+
+    # A plain record is as good as its fields; a class with a check of its own has made it.
+    if not dataclasses.is_dataclass(kind) or hasattr(kind, "__post_init__"):
+        return _Type(one, many, convert)
+    return _Type(one, many, lambda value: _record(kind, convert(value)))
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[tuple[str, _Type], ...]:
+    hints = typing.get_type_hints(kind)
+    return tuple((f.name, _type(hints[f.name])) for f in dataclasses.fields(kind) if f.init)
+
+
+def _record(kind: type, value: Any) -> object:
+    changes: dict[str, object] = {}
+    for name, field in _fields(kind):
+        before = getattr(value, name)
+        try:
+            after = field.convert(before)
+        except _UnfitError as unfit:
+            unfit.path = f".{name}{unfit.path}"
+            raise
+        if after is not before:
+            changes[name] = after
+    return dataclasses.replace(value, **changes) if changes else value
+
+
+def _callable(value: object) -> object:
+    if not callable(value):
+        raise _UnfitError(value, "a function")
+    return value
+
+
+def _type(hint: Any) -> _Type:
+    """The type that an annotation says."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin in (Union, types.UnionType):
+        return _either(inside)
+    if origin is Sequence or (origin is tuple and len(inside) == 2 and inside[1] is Ellipsis):
+        return _sequence(_type(inside[0]))
+    if origin is tuple:
+        return _fixed([_type(i) for i in inside])
+    if origin is Callable or hint is Callable:
+        return _Type(*_WORDS[Callable], _callable)
+    kind = hint if isinstance(hint, type) else origin
+    return _instance(kind) if isinstance(kind, type) else _PLAIN[Any]
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+class Parameters:
+    """The parameters of a function: what a call gives, converted. The annotations are read at the first call."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self._function)
+
+    @functools.cached_property
+    def _types(self) -> dict[str, _Type]:
+        hints = typing.get_type_hints(self._function)
+        return {name: _type(hints.get(name, Any)) for name in self._signature.parameters}
+
+    @functools.cached_property
+    def _positional(self) -> tuple[tuple[str, _Type], ...]:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return tuple((p.name, self._types[p.name]) for p in self._signature.parameters.values() if p.kind in kinds)
+
+    @functools.cached_property
+    def _variable(self) -> tuple[str, _Type]:
+        found = [p.name for p in self._signature.parameters.values() if p.kind is inspect.Parameter.VAR_POSITIONAL]
+        return (found[0], self._types[found[0]]) if found else ("", _PLAIN[Any])
+
+    def converted(self, args: Sequence[object], named: Mapping[str, object]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call, converted; raises ArgumentError for their number, a name or a type."""
+        if named or len(args) != len(self._positional):
+            try:
+                self._signature.bind(*args, **named)
+            except TypeError as error:
+                parameters = ", ".join(self._signature.parameters)
+                raise ArgumentError(str(error), hint=f"the parameters are ({parameters})") from None
+        given: list[Any] = []
+        for position, value in enumerate(args):
+            if position < len(self._positional):
+                name, kind = self._positional[position]
+            else:
+                name, kind = self._variable
+            given.append(_convert(name, kind, value))
+        return given, {n: _convert(n, self._types.get(n, _PLAIN[Any]), v) for n, v in named.items()}
+
+
+def _convert(name: str, kind: _Type, value: object) -> object:
+    try:
+        return kind.convert(value)
+    except _UnfitError as unfit:
+        raise unfit.named(name) from None
+
+
+def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Convert the arguments of every call of a function by its annotations; raises ArgumentError where one is unfit."""
+    parameters = Parameters(function)
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given, named = parameters.converted(args, kwargs)
+        return function(*given, **named)
+
+    return call
+
+
+def integers(name: str, value: object) -> tuple[int, ...]:
+    """A sequence of integers as a tuple; raises ArgumentError."""
+    return cast("tuple[int, ...]", _convert(name, _INTEGERS, value))
+
+
+_INTEGERS = _sequence(_PLAIN[int])

@@ -1,0 +1,1 @@
+"""What several pages need: rules and arithmetic that belong to no one operation."""
