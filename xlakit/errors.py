@@ -111,7 +111,7 @@ class ParseError(FormatError):
     def __init__(self, rule: str, *, source: str, offset: int, name: str = "<text>", hint: str = "") -> None:
         start = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
-        line = source[start:] if end < 0 else source[start:end]
+        line = (source[start:] if end < 0 else source[start:end]).rstrip("\r")
         self.line = source.count("\n", 0, start) + 1
         self.column = offset - start + 1
         self.text = line

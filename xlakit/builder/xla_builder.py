@@ -6,6 +6,7 @@ instruction remembers the person's file and line, and every error is raised at t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -171,7 +172,7 @@ class XlaBuilder:
         held = getattr(source, "computation", None)
         if isinstance(held, Computation):
             return held
-        if not callable(source):
+        if not callable(source) or isinstance(source, type):
             raise ArgumentError(
                 f"{source!r} is not a computation", hint="give an XlaComputation or a Python function on XlaOps"
             )
@@ -284,9 +285,27 @@ def trace(function: Callable[..., Any], parameters: Sequence[Shape], name: str =
 
     The function may return a handle, a number, or a (nested) tuple of those. Raises what the function raises.
     """
-    builder = XlaBuilder(name or getattr(function, "__name__", "").strip("<>") or "function")
+    stem = getattr(function, "__name__", "").strip("<>") or "function"
+    _check_takes(function, stem, parameters)
+    builder = XlaBuilder(name or stem)
     result = function(*(parameter(builder, i, shape, f"p{i}") for i, shape in enumerate(parameters)))
     return builder.build(_as_root(builder, result))
+
+
+def _check_takes(function: Callable[..., Any], name: str, parameters: Sequence[Shape]) -> None:
+    """Raise ArgumentError unless a function takes as many handles as there are parameters."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions made in C say nothing of themselves
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        shapes = ", ".join(shape.to_string(with_layout=False) for shape in parameters)
+        raise ArgumentError(
+            f"the function {name}{signature} is called with {len(parameters)} values, ({shapes}): {error}",
+            hint="it gets one XlaOp for each parameter of the computation",
+        ) from None
 
 
 def _as_root(builder: XlaBuilder, result: object) -> XlaOp:

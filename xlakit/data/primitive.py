@@ -11,7 +11,7 @@ from functools import cache, cached_property
 import ml_dtypes
 import numpy as np
 
-from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.errors import ArgumentError, ShapeError, UnsupportedError
 
 
 class PrimitiveType(enum.Enum):
@@ -119,15 +119,28 @@ class PrimitiveType(enum.Enum):
     @staticmethod
     def from_name(name: str) -> PrimitiveType:
         """The type with this HLO name (``f32``); raises ShapeError for an unknown one."""
-        found = _by_name().get(name)
+        found = _by_name().get(str(name))
         if found is None:
             raise ShapeError(f"unknown primitive type '{name}'", hint="known: " + ", ".join(sorted(_by_name())))
         return found
 
     @staticmethod
     def from_dtype(dtype: object) -> PrimitiveType:
-        """The type that a NumPy or ml_dtypes dtype stands for; raises UnsupportedError."""
-        numpy_dtype = np.dtype(dtype)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+        """The type that a NumPy or ml_dtypes dtype, or what NumPy takes as one, stands for.
+
+        Raises ArgumentError for what is none, UnsupportedError for a dtype that no primitive type holds.
+        """
+        if isinstance(dtype, PrimitiveType):
+            return dtype
+        try:
+            # NumPy takes None for float64; nobody who gives None means that.
+            numpy_dtype: np.dtype[np.generic] | None = None if dtype is None else np.dtype(dtype)  # pyright: ignore
+        except (TypeError, ValueError):
+            numpy_dtype = None
+        if numpy_dtype is None:
+            raise ArgumentError(
+                f"{dtype!r} is neither a PrimitiveType nor a dtype", hint="give one such as xlakit.F32 or np.float32"
+            )
         found = _by_dtype().get(numpy_dtype.newbyteorder("="))
         if found is None:
             raise UnsupportedError(f"no primitive type holds NumPy's {numpy_dtype}")

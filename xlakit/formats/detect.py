@@ -36,7 +36,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         raise FormatError("the file is empty", location=Location(name, 1))
     if data.startswith(stablehlo.BYTECODE_MAGIC):
         return stablehlo.read_stablehlo(data, name=name)
-    text = _as_text(data)
+    text = _as_text(data, name)
     try:
         return hlo_proto.read_module(data) if text is None else _load_text(text, name)
     except XlakitError as error:
@@ -58,14 +58,17 @@ def _load_text(text: str, name: str) -> HloModule:
     )
 
 
-def _as_text(data: bytes) -> str | None:
-    """The data as text, or None where it is binary."""
+def _as_text(data: bytes, name: str) -> str | None:
+    """The data as text, or None where it is binary; raises FormatError for text in another encoding."""
     if _CONTROL.search(data):
         return None
     try:
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",
+            location=Location(name, data.count(b"\n", 0, error.start) + 1),
+        ) from None
 
 
 def _gunzip(data: bytes, name: str) -> bytes:

@@ -15,7 +15,7 @@ from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = b"ML\xefR"
 
-_ERROR = re.compile(r"(?:-|<unknown>):(\d+):(\d+): error: (.*)")
+_ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
 _FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
 _COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
 
@@ -66,9 +66,12 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
     found = _ERROR.search(str(error))
     if found is None:
         return FormatError(str(error).strip().split("\n")[0], location=Location(name, 1))
-    line, column, fault = found.groups()
-    location = Location(name, int(line), int(column)) if int(line) else Location(name, 1)
-    return FormatError(f"not StableHLO: {fault}", location=location)
+    file, line, column, fault = found.groups()
+    # MLIR counts in the file itself, or in the person's source where the program has locations.
+    source = name if file in ("-", "<unknown>") else file
+    location = Location(source, int(line), int(column)) if int(line) else Location(name, 1)
+    hint = "HLO has no unknown sizes: export the program for fixed shapes" if "translated to XLA HLO" in fault else ""
+    return FormatError(f"not StableHLO that is HLO: {fault}", location=location, hint=hint)
 
 
 def _check_constants(text: str, name: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Where XLA's CPU backend begins.
 _FIRST_RNG_STATE = 0x7012395
+_COUNTS_HINT = "give the num_replicas and num_partitions that the program was written for"
 
 
 class Program:
@@ -175,7 +176,7 @@ class Device:
                 if member >= count:
                     raise ExecutionError(
                         f"replica groups name {member}, the program runs with ids 0 .. {count - 1}",
-                        hint="give compile the num_replicas and num_partitions that the program was written for",
+                        hint=_COUNTS_HINT,
                     )
         return next((list(group) for group in groups.groups if own in group), [])
 
@@ -203,7 +204,7 @@ class Device:
             if max(pair) >= len(members):
                 raise ExecutionError(
                     f"source_target_pairs name {max(pair)}, the program runs with ids 0 .. {len(members) - 1}",
-                    hint="with a channel_id the ids are partitions, without one they are replicas",
+                    hint=f"with a channel_id the ids are partitions, without one they are replicas; {_COUNTS_HINT}",
                 )
         key = self._meeting(instruction, channel_id, tuple(members))
         expected = [number for number, (_, target) in enumerate(pairs) if target == own]

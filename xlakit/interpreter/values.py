@@ -56,6 +56,9 @@ def _to_array(value: object, shape: Shape, what: str) -> Array:
             rule = error.rule if isinstance(error, LiteralError) else str(error)
             raise ArgumentError(f"{what} takes {_name(shape)}, got {describe(value)}: {rule}") from None
     array = np.asarray(value)
+    if array.dtype.newbyteorder("=") == kind.dtype:
+        # The other byte order holds the same numbers.
+        array = array.astype(kind.dtype, copy=False)
     if array.dtype != kind.dtype:
         hint = f"convert it, as with .astype(numpy.dtype('{kind.dtype}'))" if array.dtype.kind in "biufcV" else ""
         raise ArgumentError(f"{what} takes {_name(shape)}, got {describe(value)}", hint=hint)

@@ -7,10 +7,11 @@ operations of today's HLO.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ArgumentError, ShapeError
@@ -29,10 +30,15 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
-from xlakit.ops.shared.calling import Calling, agree, as_argument, check_aliasing, check_arguments, join_dynamic
-
-if TYPE_CHECKING:
-    from xlakit.ops.shared.calling import ArgumentLike
+from xlakit.ops.shared.calling import (
+    ArgumentLike,
+    Calling,
+    agree,
+    as_argument,
+    check_aliasing,
+    check_arguments,
+    join_dynamic,
+)
 
 
 @operation("call", documents=("Call", "CompositeCall"))
@@ -221,26 +227,40 @@ def conditional(*args: Any, **named: Any) -> XlaOp:
     Operands may be tuples of handles, computations Python functions on one handle. Gives an S. Raises ShapeError.
     Source: Operation semantics, Conditional.
     """
-    names = _PRED_FORM if len(args) + len(named) == len(_PRED_FORM) else _INDEX_FORM
-    given = dict(zip(names, args, strict=False)) | named
-    if len(args) > len(names) or len(args) + len(named) != len(given) or set(given) != set(names):
-        raise ArgumentError(f"takes ({', '.join(_PRED_FORM)}) or ({', '.join(_INDEX_FORM)})")
-    if names is _PRED_FORM:
-        chooser = given["pred"]
-        computations = [given["true_computation"], given["false_computation"]]
-        values = [given["true_operand"], given["false_operand"]]
-    else:
-        chooser, computations, values = given["branch_index"], given["branch_computations"], given["branch_operands"]
-        if len(computations) != len(values):
-            raise ShapeError(f"{len(computations)} branches take one operand each, got {len(values)}")
-    builder = common_builder([chooser, *_flat(tuple(values))])
-    operands = [as_argument(builder, v) for v in values]
-    branches = tuple(builder.subcomputation(c, [o.shape]) for c, o in zip(computations, operands, strict=True))
-    return emit(Conditional(branch_computations=branches), as_op(builder, chooser), *operands)
+    count = len(args) + len(named)
+    if count not in (3, 5):
+        raise ArgumentError(f"takes 3 or 5 arguments, got {count}", hint=f"write {_PRED_FORM} or {_INDEX_FORM}")
+    return (_conditional_by_pred if count == 5 else _conditional_by_index)(*args, **named)
 
 
-_PRED_FORM = ("pred", "true_operand", "true_computation", "false_operand", "false_computation")
-_INDEX_FORM = ("branch_index", "branch_computations", "branch_operands")
+_PRED_FORM = "conditional(pred, true_operand, true_computation, false_operand, false_computation)"
+_INDEX_FORM = "conditional(branch_index, branch_computations, branch_operands)"
+
+
+@converting
+def _conditional_by_pred(
+    pred: OperandLike,
+    true_operand: ArgumentLike,
+    true_computation: ComputationLike,
+    false_operand: ArgumentLike,
+    false_computation: ComputationLike,
+) -> XlaOp:
+    return _conditional_by_index(pred, [true_computation, false_computation], [true_operand, false_operand])
+
+
+@converting
+def _conditional_by_index(
+    branch_index: OperandLike, branch_computations: Sequence[ComputationLike], branch_operands: Sequence[ArgumentLike]
+) -> XlaOp:
+    if len(branch_computations) != len(branch_operands):
+        raise ShapeError(
+            f"{len(branch_computations)} branches take one operand each, got {len(branch_operands)}",
+            hint="one operand that is several values is a tuple",
+        )
+    builder = common_builder([branch_index, *_flat(tuple(branch_operands))])
+    operands = [as_argument(builder, v) for v in branch_operands]
+    branches = tuple(builder.subcomputation(c, [o.shape]) for c, o in zip(branch_computations, operands, strict=True))
+    return emit(Conditional(branch_computations=branches), as_op(builder, branch_index), *operands)
 
 
 @operation("fusion")

@@ -6,7 +6,6 @@ Source: seed document "Operation semantics", section CustomCall, and XlaBuilder'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
@@ -18,10 +17,7 @@ from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Evaluation, Kind, Value, attribute, operation
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
-from xlakit.ops.shared.calling import Calling, agree, as_argument, check_aliasing
-
-if TYPE_CHECKING:
-    from xlakit.ops.shared.calling import ArgumentLike
+from xlakit.ops.shared.calling import ArgumentLike, Calling, agree, as_argument, check_aliasing
 
 
 @operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
-from xlakit.errors import XlakitError
+from xlakit.api import BACKENDS
+from xlakit.errors import ArgumentError, XlakitError
 
 _EPILOG = """\
 exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is.
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status = options.command(options)
-        sys.stdout.flush()
+        _open(sys.stdout, "standard output").flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,6 +52,13 @@ def _plain(error: Exception) -> str:
     return str(error)
 
 
+def _open(stream: TextIO | None, name: str) -> TextIO:
+    # Python has None for a stream that was closed before it started.
+    if stream is None:
+        raise ArgumentError(f"{name} is closed")
+    return stream
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="xlakit",
@@ -57,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"xlakit {version('xlakit')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_check(commands)
@@ -85,12 +95,20 @@ def _add_run(commands: _Commands) -> None:
     command.add_argument(
         "--input", metavar="X.npz", help="arguments by parameter name or number; default: made up from --seed"
     )
-    command.add_argument("--seed", type=int, default=0, help="of made up arguments and of rng instructions (default 0)")
+    command.add_argument(
+        "--seed", type=_at_least(0), default=0, help="of made up arguments and of rng instructions (default 0)"
+    )
     command.add_argument("--output", metavar="Y.npz", help="save the results there instead of printing them")
     command.add_argument(
-        "--iterations", type=_positive, default=1, metavar="N", help="run N times and print the median time"
+        "--iterations", type=_at_least(1), default=1, metavar="N", help="run N times and print the median time"
     )
-    command.add_argument("--backend", default="interpreter", help="what runs it: interpreter (default)")
+    command.add_argument(
+        "--replicas", type=_at_least(1), metavar="N", help="how many replicas run; default: what the program says"
+    )
+    command.add_argument(
+        "--partitions", type=_at_least(1), metavar="N", help="how many partitions run (HLO protos do not say it)"
+    )
+    command.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help=f"what runs it (default {BACKENDS[0]})")
     command.add_argument(
         "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
     )
@@ -120,25 +138,36 @@ def _add_ops(commands: _Commands) -> None:
     command.set_defaults(command=_ops)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return read
 
 
 def _load(path: str):  # noqa: ANN202 - the module type is imported only when a command needs it
     from xlakit.formats.detect import load
 
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = _open(sys.stdin, "standard input").buffer.read() if path == "-" else Path(path).read_bytes()
     return load(data, name="<stdin>" if path == "-" else path)
 
 
 def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.run import run
 
+    module = _load(options.file)
+    module = module.replace(
+        replica_count=options.replicas or module.replica_count,
+        num_partitions=options.partitions or module.num_partitions,
+    )
     return run(
-        _load(options.file),
+        module,
         input_path=options.input,
         seed=options.seed,
         output_path=options.output,
@@ -170,7 +199,7 @@ def _convert(options: argparse.Namespace) -> int:
     if options.output:
         Path(options.output).write_bytes(data)
     else:
-        sys.stdout.buffer.write(data)
+        _open(sys.stdout, "standard output").buffer.write(data)
     return 0
 
 

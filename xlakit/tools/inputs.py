@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -29,8 +31,8 @@ def _make(shape: Shape, rng: np.random.Generator) -> Any:
         return tuple(_make(s, rng) for s in shape.tuple_shapes)
     if shape.is_token:
         return TOKEN
-    if not shape.is_array:
-        raise UnsupportedError(f"no value can be made up for a parameter of shape {shape}")
+    if not shape.is_array or any(size < 0 for size in shape.dimensions):
+        raise UnsupportedError(f"no value can be made up for a parameter of shape {shape}", hint="give --input")
     kind, size = shape.element_type, shape.dimensions
     if kind is PrimitiveType.PRED:
         return np.asarray(rng.integers(0, 2, size), dtype=np.bool_)
@@ -50,18 +52,26 @@ def read_inputs(path: str, program: ProgramShape) -> list[Any]:
     """The parameters' values from an ``.npz`` file (or one ``.npy`` for a single parameter).
 
     Arrays are found by the parameter's name, its number, or ``arg<number>``; elements of tuples by ``0.1``.
-    Raises ArgumentError where one is missing or does not fit, FormatError where the file is not NumPy's.
+    Raises ArgumentError where one is missing, FormatError where the file is not NumPy's.
     """
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise FormatError(f"{path} is not a NumPy file: {error}", hint="save one with numpy.savez") from None
-    arrays = {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    arrays = _load_arrays(path)
     names = program.parameter_names or ("",) * len(program.parameters)
     return [
         _read(arrays, [name, str(i), f"arg{i}"] if name else [str(i), f"arg{i}"], shape, Path(path).name)
         for i, (name, shape) in enumerate(zip(names, program.parameters, strict=True))
     ]
+
+
+def _load_arrays(path: str) -> dict[str, Array]:
+    with Path(path).open("rb") as file:
+        try:
+            loaded = np.load(file, allow_pickle=False)
+            return {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        # What NumPy, zipfile and zlib raise for files that are damaged, hold Python objects, or are something else.
+        except (ValueError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError):
+            raise FormatError(
+                f"{path} is not a file of NumPy arrays, or is damaged", hint="save one with numpy.savez; no object arrays"
+            ) from None
 
 
 def _read(arrays: dict[str, Array], keys: list[str], shape: Shape, file: str) -> Any:

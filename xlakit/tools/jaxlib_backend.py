@@ -16,6 +16,7 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import TOKEN
 
 
 class JaxlibBackend:
@@ -136,6 +137,8 @@ def _refusals() -> Generator[None]:
     """Turn what jaxlib raises into UnsupportedError with the first line of what it says."""
     try:
         yield
+    except UnsupportedError:
+        raise
     except (RuntimeError, ValueError, NotImplementedError) as error:
         message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(f"jaxlib does not run this program: {message.strip()}") from None
@@ -153,5 +156,7 @@ def _leaves(value: Any) -> Iterator[Array]:
     if isinstance(value, (tuple, list)):
         for element in value:  # pyright: ignore[reportUnknownVariableType]
             yield from _leaves(element)
+    elif value is TOKEN:
+        raise UnsupportedError("tokens are not given to jaxlib")
     else:
         yield np.array(value, order="C")

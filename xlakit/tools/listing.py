@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from xlakit.errors import ArgumentError
 from xlakit.ir.operation import OPERATIONS, Attribute, Op
 from xlakit.ops.registry import PAGES
 
@@ -44,7 +45,7 @@ def is_evaluated(op: type[Op]) -> bool:
 
 
 def table(pattern: str = "") -> str:
-    """A table of the operations whose name, here or in the documents, contains ``pattern``."""
+    """A table of the operations whose name, here or in the documents, contains ``pattern``; ArgumentError if none has."""
     rows = [("opcode", "in the documents", "operands", "attributes", "interpreter")]
     for opcode in sorted(OPERATIONS):
         op = OPERATIONS[opcode]
@@ -59,6 +60,8 @@ def table(pattern: str = "") -> str:
                 "yes" if is_evaluated(op) else "no",
             )
         )
+    if len(rows) == 1:
+        raise ArgumentError(f"no operation's name contains '{pattern}'", hint="'xlakit ops' lists all")
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 2)]
     lines: list[str] = []
     for *cells, attributes, evaluated in rows:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlakit.api import compile
+from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
@@ -38,7 +40,9 @@ def run(
         times.append(time.perf_counter() - start)
         _progress(done + 1, iterations, sum(times))
     if output_path:
-        np.savez(output_path, **flatten(result))  # pyright: ignore[reportArgumentType]
+        # Opened here, since savez puts .npz behind a path that does not end so.
+        with Path(output_path).open("wb") as file:
+            np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
     elif not compare_with:
         print(format_result(result))
     if iterations > 1:
@@ -87,9 +91,10 @@ def _format_array(value: Any) -> str:
     if value is None:
         return "token"
     array = np.asarray(value)
-    # ml_dtypes' own printing is slow for large arrays, and float32 shows every digit that they have.
-    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4", "float6")):
-        array = array.astype(np.float32)
+    # ml_dtypes' own printing is slow for large arrays, and NumPy's types of more bits show the same values.
+    kind = PrimitiveType.from_dtype(array.dtype)
+    if not array.dtype.isbuiltin:
+        array = array.astype(np.float32 if kind.is_floating else np.int8 if kind.is_signed else np.uint8)
     return str(array)
 
 

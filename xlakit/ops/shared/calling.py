@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from xlakit.ir.operation import TOKEN, Op, Value
 from xlakit.ops.data import tuple_
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    # What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
-    ArgumentLike: TypeAlias = "OperandLike | tuple[ArgumentLike, ...]"
+# What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
+ArgumentLike: TypeAlias = OperandLike | tuple[Any, ...]
 
 
 class Calling(Op):
