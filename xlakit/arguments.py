@@ -84,6 +84,16 @@ def _bool(value: object) -> bool:
     raise _UnfitError(value, "True or False")
 
 
+def _str(value: object) -> str:
+    if not isinstance(value, str):
+        raise _UnfitError(value, "a string")
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise _UnfitError(value, "a string that UTF-8 can write") from None
+    return value
+
+
 def _anything(value: object) -> object:
     return value
 
@@ -92,17 +102,25 @@ _PLAIN: dict[object, _Type] = {
     int: _Type("an integer", "integers", _int),
     float: _Type("a real number", "real numbers", _float),
     bool: _Type("True or False", "bools", _bool),
+    str: _Type("a string", "strings", _str),
     Any: _Type("anything", "anything", _anything),
     object: _Type("anything", "anything", _anything),
 }
 _WORDS: dict[object, tuple[str, str]] = {
-    str: ("a string", "strings"),
     complex: ("a number", "numbers"),
     np.ndarray: ("an array", "arrays"),
     np.generic: ("a NumPy scalar", "NumPy scalars"),
     type(None): ("None", "None"),
     Callable: ("a function", "functions"),
 }
+
+
+_HINTS: dict[object, str] = {}
+
+
+def name_type(kind: type, one: str, many: str, hint: str = "") -> None:
+    """Say how errors call a class, one of it and several, and how a person gets one."""
+    _WORDS[kind], _HINTS[kind] = (one, many), hint
 
 
 # -- types made of others --------------------------------------------------------------------------
@@ -139,6 +157,24 @@ def _sequence(element: _Type) -> _Type:
     return _Type(wanted, f"sequences of {element.many}", convert)
 
 
+def _mapping(key: _Type, element: _Type) -> _Type:
+    wanted = f"a mapping of {key.many} to {element.many}"
+
+    def convert(value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise _UnfitError(value, wanted)
+        made: dict[object, object] = {}
+        for k, v in cast("Mapping[object, object]", value).items():
+            try:
+                made[key.convert(k)] = element.convert(v)
+            except _UnfitError as unfit:
+                unfit.path = f"[{k!r}]{unfit.path}"
+                raise
+        return made
+
+    return _Type(wanted, f"mappings of {key.many} to {element.many}", convert)
+
+
 def _fixed(elements: Sequence[_Type]) -> _Type:
     wanted = f"({', '.join(e.one for e in elements)})"
 
@@ -155,7 +191,7 @@ def _either(hints: Sequence[Any]) -> _Type:
     members = [(hint, _type(hint)) for hint in hints]
     # What is one of the members already stays what it is; np.float64 is not to become a float where both will do.
     exact = {hint for hint in hints if isinstance(hint, type)}
-    kinds = tuple(hint for hint in exact - {int, float, bool, object} if not dataclasses.is_dataclass(hint))
+    kinds = tuple(hint for hint in exact - {int, float, bool, str, object} if not dataclasses.is_dataclass(hint))
     # A number of any kind is one word.
     hidden = {bool, int, float} if complex in exact else set[object]()
     one, many = (
@@ -193,7 +229,7 @@ def _instance(kind: type) -> _Type:
     def convert(value: object) -> object:
         if type(value) not in known:
             if not isinstance(value, kind):
-                raise _UnfitError(value, one, hint=getattr(kind, "how_to_make", ""))
+                raise _UnfitError(value, one, hint=_HINTS.get(kind, ""))
             known.add(type(value))
         return value
 
@@ -238,6 +274,8 @@ def _type(hint: Any) -> _Type:
         return _either(inside)
     if origin is Sequence or (origin is tuple and len(inside) == 2 and inside[1] is Ellipsis):
         return _sequence(_type(inside[0]))
+    if origin is Mapping:
+        return _mapping(_type(inside[0]), _type(inside[1]))
     if origin is tuple:
         return _fixed([_type(i) for i in inside])
     if origin is Callable or hint is Callable:
@@ -311,9 +349,18 @@ def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def integers(name: str, value: object) -> tuple[int, ...]:
-    """A sequence of integers as a tuple; raises ArgumentError."""
-    return cast("tuple[int, ...]", _convert(name, _INTEGERS, value))
+# -- values that check themselves ------------------------------------------------------------------
 
 
-_INTEGERS = _sequence(_PLAIN[int])
+def settle(value: object, **kinds: object) -> None:
+    """Convert fields of a frozen value that is being made; ``kinds`` has the type of each. Raises ArgumentError."""
+    for name, hint in kinds.items():
+        object.__setattr__(value, name, _convert(name, _cached_type(hint), getattr(value, name)))
+
+
+_cached_type = functools.cache(_type)
+
+
+def all_integers(values: object) -> bool:
+    """Whether this is a tuple of ints and needs no conversion."""
+    return type(values) is tuple and all(type(v) is int for v in cast("tuple[object, ...]", values))

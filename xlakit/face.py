@@ -7,6 +7,7 @@
 
 from xlakit.api import compile
 from xlakit.builder import XlaBuilder, XlaComputation
+from xlakit.data.index_util import linear_index_to_multidimensional_index, multidimensional_index_to_linear_index
 from xlakit.data.layout import Layout, SplitConfig, Tile
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
@@ -35,7 +36,31 @@ from xlakit.errors import (
 from xlakit.interpreter.custom_calls import register_c_custom_call, register_custom_call
 from xlakit.interpreter.executable import run_together
 from xlakit.interpreter.world import World
-from xlakit.ir.attributes import OpMetadata, ReplicaGroups, Sharding
+from xlakit.ir.attributes import (
+    AxisRef,
+    ConvolutionDimensionNumbers,
+    IotaTileAssignment,
+    Mesh,
+    NamedSharding,
+    OpMetadata,
+    OutputOperandAliasing,
+    PaddingDimension,
+    ReplicaGroups,
+    ResultAccuracy,
+    Sharding,
+)
+from xlakit.ir.enums import (
+    ComparisonDirection,
+    ComparisonType,
+    CustomCallApiVersion,
+    CustomCallSchedule,
+    FftType,
+    FusionKind,
+    Precision,
+    PrecisionAlgorithm,
+    RandomAlgorithm,
+    Transpose,
+)
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.asynchronous import async_done, async_start, async_update, copy_done, copy_start
 from xlakit.ops.batch_norm import batch_norm_grad, batch_norm_inference, batch_norm_training

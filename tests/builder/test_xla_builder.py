@@ -147,5 +147,5 @@ def test_misuse_is_an_argument_error():
     xla.parameter(builder, 5, F32_2)
     with pytest.raises(xla.ArgumentError, match="parameters"):
         builder.build()
-    with pytest.raises(xla.ArgumentError, match="not a computation"):
+    with pytest.raises(xla.ArgumentError, match="computation must be an XlaComputation"):
         xla.reduce(x, 0.0, "add", [0])

@@ -84,6 +84,7 @@ def test_stablehlo_without_jaxlib(monkeypatch):
         (b" \n ", "empty"),
         (b"hello world", "none of the formats"),
         (b"[1, 2]", "none of the formats"),
+        (b"HloModule caf\xe9\n", "UTF-8"),
         (b"{}", "JSON"),
         (b'{"name": 1}', "JSON"),
         (b"\x00\x01\x02", "not a HloModuleProto"),

@@ -125,3 +125,17 @@ func.func @main() -> tensor<2x{kind}> {{
         ir.Module.parse(program).operation.write_bytecode(bytecode)
     with pytest.raises(UnsupportedError, match=kind.lower()):
         read_stablehlo(bytecode.getvalue())
+
+
+def test_what_hlo_lacks_is_told_at_the_persons_line():
+    program = """module {
+  func.func @main(%x: tensor<?xf32>, %n: tensor<1xi32>) -> tensor<?xf32> {
+    %0 = stablehlo.dynamic_broadcast_in_dim %x, %n, dims = [0] : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32> LOC
+    return %0 : tensor<?xf32>
+  }
+}"""
+    for location, file, line in (("", "f.mlir", 3), ('loc("model.py":7:5)', "model.py", 7)):
+        with pytest.raises(FormatError, match="HLO lacks") as caught:
+            read_stablehlo(program.replace("LOC", location), name="f.mlir")
+        assert caught.value.location[:2] == (file, line)
+        assert "fixed shapes" in caught.value.hint

@@ -91,6 +91,86 @@ def test_missing_files_and_inputs_are_one_line(add_file, tmp_path, capsys):
     assert "f32[3]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no arrays", ADD.encode(), b"PK\x03\x04" + bytes(40), b"\x93NUMPY\x01\x00\x10\x00{'descr': 'O'}   "],
+)
+def test_input_that_holds_no_arrays_is_refused(add_file, tmp_path, capsys, content):
+    path = tmp_path / "x.npz"
+    path.write_bytes(content)
+    assert cli.main(["run", add_file, "--input", str(path)]) == 1
+    assert "NumPy arrays" in capsys.readouterr().err
+
+
+def test_input_that_is_damaged_or_pickled_is_refused(add_file, tmp_path, capsys):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.float32([1, 2, 3]), y=np.array([{}, 1, 2], dtype=object))
+    assert cli.main(["run", add_file, "--input", str(path)]) == 1
+    np.savez(path, x=np.float32([1, 2, 3]), y=np.float32([1, 2, 3]))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"NUMPY") + 130] ^= 255
+    path.write_bytes(data)
+    assert cli.main(["run", add_file, "--input", str(path)]) == 1
+    assert capsys.readouterr().err.count("NumPy arrays") == 2
+
+
+def test_output_goes_to_the_very_path(add_file, tmp_path):
+    assert cli.main(["run", add_file, "--output", str(tmp_path / "y")]) == 0
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("y")] == ["y"]
+    assert np.load(tmp_path / "y")["result"].shape == (3,)
+    assert cli.main(["run", add_file, "--output", str(tmp_path)]) == 1
+
+
+def test_narrow_types_are_printed_as_numbers_of_their_kind(tmp_path, capsys):
+    path = tmp_path / "narrow.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e { x = s4[2] constant({-8, 7}) y = u2[] constant(3) z = bf16[2] constant({0.1, 2})"
+        " ROOT t = (s4[2], u2[], bf16[2]) tuple(x, y, z) }"
+    )
+    assert cli.main(["run", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1::2] == ["[-8  7]", "3", "[0.10009766 2.        ]"]
+
+
+def test_the_number_of_devices_can_be_given(tmp_path, capsys):
+    path = tmp_path / "ids.hlo"
+    path.write_text("HloModule m\nENTRY e { r = u32[] replica-id() p = u32[] partition-id() ROOT s = u32[] add(r, p) }")
+    assert cli.main(["run", str(path), "--replicas", "2", "--partitions", "2"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line[0] != "#"] == ["0", "1", "1", "2"]
+
+
+def test_values_that_cannot_be_made_up(tmp_path, capsys):
+    path = tmp_path / "dynamic.hlo"
+    path.write_text("HloModule m\nENTRY e { ROOT x = f32[?] parameter(0) }")
+    assert cli.main(["run", str(path)]) == 1
+    assert "--input" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", x=np.arange(2, dtype=">f4"))
+    assert cli.main(["run", str(path), "--input", str(tmp_path / "x.npz")]) == 0
+    assert capsys.readouterr().out == "[0. 1.]\n"
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_closed_streams_are_told(add_file, monkeypatch, capsys, stream):
+    monkeypatch.setattr(sys, stream, None)
+    assert cli.main(["check", "-" if stream == "stdin" else add_file]) == 1
+    assert "is closed" in capsys.readouterr().err
+
+
+def test_interrupted(add_file, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xlakit.tools.run.run", interrupt)
+    assert cli.main(["run", add_file]) == 130
+    assert capsys.readouterr().err == "xlakit: interrupted\n"
+
+
+def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):
+    path = tmp_path / "token.hlo"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT t = token[] parameter(0)\n}\n")
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 1
+    assert "tokens" in capsys.readouterr().err
+
+
 def test_traceback_on_request(add_file):
     with pytest.raises(Exception, match="No such file"):
         cli.main(["check", add_file + ".not", "--traceback"])
@@ -101,6 +181,22 @@ def test_usage_errors_exit_with_2(capsys):
         cli.main(["run"])
     assert exit.value.code == 2
     assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("--iterations", "0", "at least 1"),
+        ("--iterations", "ten", "'ten' is not a whole number"),
+        ("--seed", "-1", "at least 0"),
+        ("--backend", "gpu", "interpreter"),
+    ],
+)
+def test_values_of_options_are_checked(add_file, capsys, option, value, rule):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["run", add_file, option, value])
+    assert exit.value.code == 2
+    assert rule in capsys.readouterr().err
 
 
 def test_standard_input():
@@ -116,6 +212,8 @@ def test_ops_lists_and_documents_are_up_to_date(capsys):
     out = capsys.readouterr().out
     assert "reduce-window" in out
     assert "ReduceScatter" in out
+    assert cli.main(["ops", "frobnicate"]) == 1
+    assert "frobnicate" in capsys.readouterr().err
     docs = Path(__file__).parents[2] / "docs"
     for page in ("operations", "support"):
         assert cli.main(["ops", "--markdown", page]) == 0

@@ -13,13 +13,14 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import Any, cast
 
+from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Parameter, parameter, tuple_
-from xlakit.ops.handle import ComputationLike, XlaOp, as_op, caller_location
+from xlakit.ops.handle import ComputationLike, XlaOp, as_op, building, caller_location
 
 
 class XlaComputation:
@@ -66,6 +67,7 @@ class XlaBuilder:
     (``parameter``, ``constant``, ``iota``) take the builder first. Source: XlaBuilder of OpenXLA's client library.
     """
 
+    @converting
     def __init__(self, name: str = "computation") -> None:
         self.name = name
         self._instructions: list[Instruction] = []
@@ -136,6 +138,7 @@ class XlaBuilder:
         metadata = given.metadata or OpMetadata()
         return replace(given, metadata=replace(metadata, source_file=location.file, source_line=location.line))
 
+    @building
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """The computation with ``root`` as its result; by default the last operation that was added.
 
@@ -153,8 +156,19 @@ class XlaBuilder:
             )
         kept = [i for i in self._instructions if i.opcode == "parameter" or i.op.has_side_effect]
         computation = Computation.from_root(self.name, chosen, kept)
+        self._check_aliases(computation.program_shape)
         return XlaComputation(computation, self._aliases)
 
+    def _check_aliases(self, program: ProgramShape) -> None:
+        for alias in self._aliases:
+            if not 0 <= alias.parameter_number < len(program.parameters):
+                raise ShapeError(
+                    f"an alias names parameter {alias.parameter_number}, there are {len(program.parameters)} parameters"
+                )
+            program.result.at(alias.output_index)
+            program.parameters[alias.parameter_number].at(alias.parameter_index)
+
+    @building
     def create_sub_builder(self, name: str) -> XlaBuilder:
         """A builder for a computation that this one calls; it sees nothing of this one's operations or settings.
 
@@ -180,14 +194,17 @@ class XlaBuilder:
 
     # -- asking ----------------------------------------------------------------------------------
 
+    @building
     def get_shape(self, op: XlaOp) -> Shape:
         """The shape of an operation."""
         return op.shape
 
+    @building
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
         """The shapes of parameters and result, were the computation built now."""
         return self.build(root).program_shape
 
+    @building
     def is_constant(self, op: XlaOp) -> bool:
         """Whether a value depends on constants only: no parameter, no random number, no effect, no replica."""
         stack, seen = [op.instruction], set[Instruction]()
@@ -206,26 +223,49 @@ class XlaBuilder:
 
     # -- settings for the operations that follow ---------------------------------------------------
 
+    @building
     def set_op_metadata(self, metadata: OpMetadata) -> None:
         """Give ``metadata`` to all operations that follow."""
         self._annotations = replace(self._annotations, metadata=metadata)
 
+    @building
     def clear_op_metadata(self) -> None:
         """End what :meth:`set_op_metadata` began."""
         self._annotations = replace(self._annotations, metadata=None)
 
+    @building
+    def set_sharding(self, sharding: Sharding) -> None:
+        """Give ``sharding`` to all operations that follow. Source: XlaBuilder::SetSharding."""
+        self._annotations = replace(self._annotations, sharding=sharding)
+
+    def clear_sharding(self) -> None:
+        """End what :meth:`set_sharding` began."""
+        self._annotations = replace(self._annotations, sharding=None)
+
+    @building
+    def set_frontend_attributes(self, attributes: Mapping[str, str]) -> None:
+        """Give frontend attributes to all operations that follow. Source: XlaBuilder::SetFrontendAttributes."""
+        self._annotations = replace(self._annotations, frontend_attributes=tuple(attributes.items()))
+
+    def clear_frontend_attributes(self) -> None:
+        """End what :meth:`set_frontend_attributes` began."""
+        self._annotations = replace(self._annotations, frontend_attributes=())
+
+    @building
     @contextmanager
     def op_metadata(self, metadata: OpMetadata) -> Generator[None]:
         """Give ``metadata`` to the operations made inside a ``with``."""
         with self._scoped(replace(self._annotations, metadata=metadata)):
             yield
 
+    @building
     @contextmanager
     def sharding(self, sharding: Sharding | None) -> Generator[None]:
         """Give a sharding to the operations made inside a ``with``."""
         with self._scoped(replace(self._annotations, sharding=sharding)):
             yield
 
+    @building
     @contextmanager
     def frontend_attributes(self, attributes: Mapping[str, str]) -> Generator[None]:
         """Give frontend attributes to the operations made inside a ``with``."""
@@ -240,10 +280,14 @@ class XlaBuilder:
         finally:
             self._annotations = before
 
+    @building
     def setup_alias(
         self, output_index: ShapeIndex, parameter_number: int, parameter_index: ShapeIndex, *, must: bool = False
     ) -> None:
-        """Let an output share its buffer with a parameter. Source: XlaBuilder::SetUpAlias."""
+        """Let an output share its buffer with a parameter; :meth:`build` checks that both are there.
+
+        Source: XlaBuilder::SetUpAlias.
+        """
         self._aliases.append(AliasEntry(tuple(output_index), parameter_number, tuple(parameter_index), must))
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 
@@ -19,11 +20,13 @@ def padded_sizes(shape: Shape) -> tuple[int, ...]:
     return layout.padded_dimensions or shape.dimensions
 
 
+@converting
 def linear_size(shape: Shape) -> int:
     """How many elements the linear buffer of ``shape`` has, padding included."""
     return int(np.prod([1, *padded_sizes(shape)], dtype=object))
 
 
+@converting
 def multidimensional_index_to_linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
     """The position in the linear buffer of the element at ``multi_index`` (int64 numbers).
 
@@ -42,6 +45,7 @@ def multidimensional_index_to_linear_index(shape: Shape, multi_index: Sequence[i
     return linear
 
 
+@converting
 def linear_index_to_multidimensional_index(shape: Shape, linear_index: int) -> tuple[int, ...]:
     """The element at a position of the linear buffer.
 

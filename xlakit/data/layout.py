@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlakit.arguments import all_integers, converting, settle
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 
@@ -64,6 +65,7 @@ class Layout:
     dynamic_shape_metadata_prefix_bytes: int = 0
 
     def __post_init__(self) -> None:
+        self._settle()
         rank = len(self.minor_to_major)
         if sorted(self.minor_to_major) != list(range(rank)):
             raise ShapeError(
@@ -81,12 +83,27 @@ class Layout:
             if kind is not None and not kind.is_unsigned:
                 raise ShapeError(f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}")
 
+    def _settle(self) -> None:
+        if not all_integers(self.minor_to_major) or not all_integers(self.padded_dimensions):
+            settle(self, minor_to_major=tuple[int, ...], padded_dimensions=tuple[int, ...])
+        if self.padding_value is not None and type(self.padding_value) not in (int, float):
+            settle(self, padding_value=float)
+        if self.tiles or self.split_configs:
+            settle(self, tiles=tuple[Tile, ...], split_configs=tuple[SplitConfig, ...])
+        for name in ("index_primitive_type", "pointer_primitive_type"):
+            if getattr(self, name) is not None:
+                settle(self, **{name: PrimitiveType})
+        for name, default in _NUMBERS:
+            if getattr(self, name) is not default:
+                settle(self, **{name: int})
+
     @staticmethod
     def default(rank: int) -> Layout:
         """Major to minor: the layout of every new shape (row-major for rank 2)."""
         return _DEFAULTS[rank] if rank < len(_DEFAULTS) else Layout(tuple(range(rank - 1, -1, -1)))
 
     @staticmethod
+    @converting
     def major_to_minor(order: Sequence[int]) -> Layout:
         """The layout whose dimensions, slowest varying first, are ``order``."""
         return Layout(tuple(reversed(order)))
@@ -130,4 +147,10 @@ class Layout:
         return "{" + order + (":" + "".join(parts) if parts else "") + "}"
 
 
+_NUMBERS = (
+    ("element_size_in_bits", 0),
+    ("memory_space", 0),
+    ("tail_padding_alignment_in_elements", 1),
+    ("dynamic_shape_metadata_prefix_bytes", 0),
+)
 _DEFAULTS = tuple(Layout(tuple(range(rank - 1, -1, -1))) for rank in range(9))

@@ -5,17 +5,19 @@ Source: seed document "Shapes and layout", sections on layout and padding (the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from xlakit.arguments import converting
 from xlakit.data.index_util import padded_sizes
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import TOKEN_SHAPE, Shape, make_shape, make_tuple_shape
-from xlakit.errors import LiteralError
+from xlakit.data.shape import TOKEN_SHAPE, UNBOUNDED, Shape, make_shape, make_tuple_shape
+from xlakit.errors import LiteralError, ResourceError
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +32,8 @@ class Literal:
     __slots__ = ("_array", "elements", "shape")
 
     def __init__(self, shape: Shape, array: Array | None = None, elements: Sequence[Literal] = ()) -> None:
+        if not isinstance(shape, Shape):
+            raise LiteralError(f"a literal has a Shape, got {shape!r}")  # pyright: ignore[reportUnreachable]
         self.shape = shape
         self.elements = tuple(elements)
         self._array = array
@@ -37,12 +41,14 @@ class Literal:
             self._array = self._checked(array)
         elif array is not None:
             raise LiteralError(f"a literal of shape {shape} holds no array")
-        if shape.is_tuple and [e.shape for e in self.elements] != list(shape.tuple_shapes):
+        if not all(isinstance(e, Literal) for e in self.elements):
+            raise LiteralError("the elements of a literal are literals", hint="make one with Literal.from_value")
+        if [e.shape for e in self.elements] != list(shape.tuple_shapes):
             raise LiteralError(f"the elements do not have the shapes of {shape}")
 
     def _checked(self, array: Array | None) -> Array:
-        if array is None:
-            raise LiteralError(f"a literal of shape {self.shape} needs an array")
+        if not isinstance(array, (np.ndarray, np.generic)):
+            raise LiteralError(f"a literal of shape {self.shape} needs an array", hint="or use Literal.from_value")
         if array.dtype != self.shape.element_type.dtype:
             raise LiteralError(f"an array of {array.dtype} does not fit {self.shape}")
         fits = array.ndim == self.shape.rank and all(
@@ -69,13 +75,15 @@ class Literal:
     # -- from and to NumPy and Python ------------------------------------------------------------
 
     @staticmethod
+    @converting
     def from_numpy(value: object, *, layout: Layout | None = None) -> Literal:
-        """A literal of a NumPy array or scalar, with its dtype; raises UnsupportedError for odd dtypes."""
-        array = np.asarray(value)
+        """A literal of a NumPy array or scalar, with its dtype. Raises LiteralError, UnsupportedError."""
+        array = _as_array(value)
         kind = PrimitiveType.from_dtype(array.dtype)
         return Literal(make_shape(kind, array.shape, layout=layout), np.asarray(array, dtype=kind.dtype))
 
     @staticmethod
+    @converting
     def from_value(value: object, element_type: PrimitiveType | None = None) -> Literal:
         """A literal of a Python value, a NumPy array, or a (nested) tuple of those.
 
@@ -86,15 +94,18 @@ class Literal:
             return value
         if isinstance(value, tuple):
             return Literal.make_tuple([Literal.from_value(v, element_type) for v in value])  # pyright: ignore
-        array = np.asarray(value)
+        array = _as_array(value)
         if element_type is None:
             if not isinstance(value, (np.ndarray, np.generic)):
                 element_type = _python_type(array)
             else:
                 return Literal.from_numpy(array)
+        if not element_type.is_array:
+            raise LiteralError(f"a number has no type {element_type.hlo_name}")
         return Literal(make_shape(element_type, array.shape), convert_exactly(array, element_type))
 
     @staticmethod
+    @converting
     def make_tuple(elements: Sequence[Literal]) -> Literal:
         """A tuple of literals."""
         return Literal(make_tuple_shape([e.shape for e in elements]), None, elements)
@@ -113,20 +124,21 @@ class Literal:
     # -- from and to linear memory ---------------------------------------------------------------
 
     @staticmethod
+    @converting
     def from_linear(shape: Shape, buffer: object) -> Literal:
         """The literal whose linear buffer, in the shape's layout with its padding, is ``buffer``.
 
         ``buffer`` is a one-dimensional array-like of the shape's element type. Raises LiteralError.
         """
-        linear = np.asarray(buffer, dtype=shape.element_type.dtype).reshape(-1)
+        if not shape.is_array or UNBOUNDED in shape.dimensions:
+            raise LiteralError(f"{shape} has no linear buffer")
+        linear = convert_exactly(_as_array(buffer), shape.element_type).reshape(-1)
         layout = shape.layout_or_default
         order = layout.minor_to_major[::-1]
         widths = padded_sizes(shape)
         physical = tuple(widths[d] for d in order)
-        if linear.size != int(np.prod(physical, dtype=np.int64)):
-            raise LiteralError(
-                f"{shape} takes {np.prod(physical, dtype=np.int64)} elements, the buffer has {linear.size}"
-            )
+        if linear.size != math.prod(physical):
+            raise LiteralError(f"{shape} takes {math.prod(physical)} elements, the buffer has {linear.size}")
         wide = linear.reshape(physical).transpose(np.argsort(order)) if order else linear.reshape(())
         return Literal(shape, wide[tuple(slice(0, size) for size in shape.dimensions)].copy())
 
@@ -137,7 +149,14 @@ class Literal:
         array = self.array
         if layout.padded_dimensions:
             fill = 0 if layout.padding_value is None else layout.padding_value
-            wide = np.full(layout.padded_dimensions, fill, dtype=array.dtype)
+            try:
+                wide = np.full(layout.padded_dimensions, fill, dtype=array.dtype)
+            except MemoryError:
+                raise ResourceError(
+                    f"there is no memory for {self.shape} padded to {layout.padded_dimensions}"
+                ) from None
+            except (OverflowError, ValueError):
+                raise LiteralError(f"padding_value {fill} is no {self.shape.element_type.hlo_name}") from None
             wide[tuple(slice(0, size) for size in array.shape)] = array
             array = wide
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
@@ -169,6 +188,21 @@ class Literal:
         if self.shape.is_array and self.shape.rank == 0:
             return f"Literal({self.shape} {self._array})"
         return f"Literal({self.shape})"
+
+
+def _as_array(value: object) -> Array:
+    """What NumPy makes of a value, where that is numbers; raises LiteralError."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError):
+        raise LiteralError("the rows of a nested list have different lengths") from None
+    if array.dtype.kind in "OSUMm":
+        shown = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else f"a value of type {type(value).__name__}"
+        raise LiteralError(
+            f"no primitive type holds {shown}" + (f" ({value})" if isinstance(value, int) else ""),
+            hint="give numbers that 64 bits hold, or a NumPy array of them",
+        )
+    return array
 
 
 def _python_type(array: Array) -> PrimitiveType:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from xlakit.arguments import all_integers, converting, settle
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
@@ -39,6 +40,7 @@ class Shape:
     tuple_shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
+        self._settle()
         if not self.element_type.is_array:
             self._check_not_array()
             return
@@ -52,6 +54,18 @@ class Shape:
         if self.layout is not None:
             self._check_layout(self.layout)
         self._check_sizes()
+
+    def _settle(self) -> None:
+        if type(self.element_type) is not PrimitiveType:
+            settle(self, element_type=PrimitiveType)
+        if not all_integers(self.dimensions):
+            settle(self, dimensions=tuple[int, ...])
+        if self.dynamic_dimensions:
+            settle(self, dynamic_dimensions=tuple[bool, ...])
+        if self.tuple_shapes:
+            settle(self, tuple_shapes=tuple[Shape, ...])
+        if self.layout is not None and type(self.layout) is not Layout:
+            settle(self, layout=Layout)
 
     def _check_not_array(self) -> None:
         name = self.element_type.hlo_name
@@ -72,6 +86,8 @@ class Shape:
         for width, size in zip(layout.padded_dimensions, self.dimensions, strict=False):
             if width < size:
                 raise ShapeError(f"padded width {width} is less than the dimension's size {size}")
+        if math.prod(layout.padded_dimensions) * self.element_type.byte_width > _INT64_MAX:
+            raise ShapeError(f"padded to {list(layout.padded_dimensions)}, the array has more bytes than int64 counts")
 
     def _check_sizes(self) -> None:
         total = 1
@@ -131,6 +147,7 @@ class Shape:
         """The customary letters (y, x; z, y, x; p, z, y, x), or the numbers for other ranks."""
         return _LETTERS.get(self.rank) or tuple(map(str, range(self.rank)))
 
+    @converting
     def dimension_number(self, dimension: int) -> int:
         """A dimension number in ``0 .. rank-1``; negative numbers count from the end, as in Python."""
         if not -self.rank <= dimension < self.rank:
@@ -167,6 +184,7 @@ class Shape:
 
     # -- parts -----------------------------------------------------------------------------------
 
+    @converting
     def at(self, index: Sequence[int]) -> Shape:
         """The shape inside nested tuples at a ShapeIndex; ``()`` is the whole."""
         shape = self
@@ -251,6 +269,7 @@ class Shape:
     __repr__ = __str__
 
 
+@converting
 def make_shape(
     element_type: PrimitiveType | object,
     dimensions: Sequence[int] = (),
@@ -261,15 +280,16 @@ def make_shape(
     """An array shape, as ShapeUtil::MakeShape makes it: dimensions in ascending order of their number.
 
     ``element_type`` is a PrimitiveType or anything NumPy takes as a dtype. ``layout`` is a Layout or a
-    minor_to_major order; the default is major to minor. Raises ShapeError.
+    minor_to_major order; the default is major to minor. Raises ShapeError, ArgumentError.
     Source: seed document "Shapes and layout".
     """
     kind = element_type if isinstance(element_type, PrimitiveType) else PrimitiveType.from_dtype(element_type)
-    sizes = tuple(int(size) for size in dimensions)
+    sizes = tuple(dimensions)
     chosen = layout if isinstance(layout, Layout) else Layout(tuple(layout)) if layout is not None else None
     return Shape(kind, sizes, chosen or Layout.default(len(sizes)), tuple(dynamic_dimensions))
 
 
+@converting
 def make_tuple_shape(shapes: Sequence[Shape]) -> Shape:
     """A tuple of shapes; tuples nest."""
     return Shape(PrimitiveType.TUPLE, tuple_shapes=tuple(shapes))

@@ -65,13 +65,16 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
     """The first fault that MLIR reports, with its line; the rest of its report repeats the program."""
     found = _ERROR.search(str(error))
     if found is None:
-        return FormatError(str(error).strip().split("\n")[0], location=Location(name, 1))
+        first = str(error).strip().split("\n")[0]
+        return FormatError(f"jaxlib does not read it: {first}", location=Location(name, 1))
     file, line, column, fault = found.groups()
     # MLIR counts in the file itself, or in the person's source where the program has locations.
     source = name if file in ("-", "<unknown>") else file
     location = Location(source, int(line), int(column)) if int(line) else Location(name, 1)
-    hint = "HLO has no unknown sizes: export the program for fixed shapes" if "translated to XLA HLO" in fault else ""
-    return FormatError(f"not StableHLO that is HLO: {fault}", location=location, hint=hint)
+    if "can't be translated to XLA HLO" not in fault:
+        return FormatError(f"not StableHLO: {fault}", location=location)
+    hint = "HLO has no unknown sizes; export the program for fixed shapes" if "dynamic" in fault else ""
+    return FormatError(f"StableHLO that HLO lacks: {fault}", location=location, hint=hint)
 
 
 def _check_constants(text: str, name: str) -> None:

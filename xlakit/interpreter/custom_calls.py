@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
@@ -26,6 +27,7 @@ Target = Callable[..., Any]
 _registered: dict[str, Target] = {}
 
 
+@converting
 def register_custom_call(name: str, function: Callable[..., Any], *, with_context: bool = False) -> None:
     """Let custom calls named ``name`` run a Python function, in all programs that are compiled from now on.
 
@@ -39,6 +41,7 @@ def register_custom_call(name: str, function: Callable[..., Any], *, with_contex
     _registered[name] = _python_target(name, function, with_context=with_context)
 
 
+@converting
 def register_c_custom_call(name: str, pointer: object) -> None:
     """Let custom calls named ``name`` run a C function ``void name(void* out, void** in)``.
 

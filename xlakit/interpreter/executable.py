@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
 from xlakit.interpreter.custom_calls import CustomCalls
@@ -26,6 +27,7 @@ from xlakit.ops.custom_call import CustomCall
 _MAX_DEVICES = 4096
 
 
+@converting
 def compile_module(
     module: HloModule,
     *,
@@ -51,6 +53,8 @@ def compile_module(
     partitions = module.num_partitions if num_partitions is None else num_partitions
     if replicas < 1 or partitions < 1:
         raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
+    if seed < 0:
+        raise ArgumentError(f"seed {seed} is negative")
     if replicas * partitions > _MAX_DEVICES:
         raise ResourceError(
             f"{replicas} replicas of {partitions} partitions are {replicas * partitions:,} devices, "
@@ -154,6 +158,7 @@ class InterpreterExecutable:
             return self._execute([self._to_device(arguments, "")])[0]
         return self.execute_replicated([arguments] * self.num_devices)
 
+    @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices at once, each on its own thread, with arguments for each.
 
@@ -226,6 +231,7 @@ def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
         raise
 
 
+@converting
 def run_together(*calls: tuple[InterpreterExecutable, Sequence[object]]) -> list[Any]:
     """Run several executables at once, each on its own thread: those that talk over channels of a shared world.
 

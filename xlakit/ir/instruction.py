@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
@@ -145,14 +146,17 @@ class Computation:
         return Computation(name, tuple(post_order([*also, root])), root)
 
     def rebuild(self, change: Callable[[Instruction, tuple[Instruction, ...]], Instruction]) -> Computation:
-        """A new computation: ``change`` gets each instruction with its operands as already changed."""
+        """A new computation: ``change`` gets each instruction with its operands as already changed.
+
+        What it gives takes the instruction's place: a new instruction, or one of the operands to leave it out.
+        """
         made: dict[Instruction, Instruction] = {}
         for old in self.instructions:
             new = change(old, tuple(made[o] for o in old.operands))
             if new.control_predecessors:
                 new = new.replace(control_predecessors=[made.get(p, p) for p in new.control_predecessors])
             made[old] = new
-        return Computation(self.name, tuple(made.values()), made[self.root], self.execution_thread)
+        return Computation(self.name, tuple(dict.fromkeys(made.values())), made[self.root], self.execution_thread)
 
     def __repr__(self) -> str:
         return f"<computation {self.name} {self.program_shape.to_string(with_layout=False)}>"
@@ -230,12 +234,15 @@ class HloModule:
         return Location(frames.file_names[file - 1], line, column) if 1 <= file <= len(frames.file_names) else None
 
     def replace(self, **changes: object) -> HloModule:
-        """A new module that differs in what is given."""
+        """A new module that differs in what is given; a new ``entry`` takes the place of the old one."""
+        if "entry" in changes:
+            changes.setdefault("computations", self.computations[:-1])
         return dataclasses.replace(self, **changes)  # pyright: ignore
 
     # -- formats: kept here because this is where a person looks for them --------------------------
 
     @staticmethod
+    @converting
     def from_text(text: str, *, name: str = "<text>") -> HloModule:
         """Parse HLO text; ``name`` stands for the file in errors. Raises ParseError, ShapeError."""
         from xlakit.formats import hlo_text
@@ -249,6 +256,7 @@ class HloModule:
         return hlo_text.print_module(self)
 
     @staticmethod
+    @converting
     def from_proto(data: bytes) -> HloModule:
         """Read a serialized HloModuleProto, or an HloProto around one. Raises FormatError, ShapeError."""
         from xlakit.formats import hlo_proto

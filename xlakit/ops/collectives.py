@@ -186,9 +186,10 @@ def cross_replica_sum(operand: OperandsLike, replica_groups: GroupsLike = ()) ->
     """
     from xlakit.ops.elementwise_binary import add, or_
 
-    first = operand if isinstance(operand, XlaOp) else operand[0]
-    shape = first.shape.tuple_shapes[0] if first.shape.tuple_shapes else first.shape
-    return all_reduce(operand, or_ if shape.element_type is PrimitiveType.PRED else add, replica_groups)
+    arrays = [operand] if isinstance(operand, XlaOp) else operand
+    first = next((leaf for array in arrays for _, leaf in array.shape.leaves()), None)
+    of_pred = first is not None and first.element_type is PrimitiveType.PRED
+    return all_reduce(operand, or_ if of_pred else add, replica_groups)
 
 
 @operation("reduce-scatter", documents=("ReduceScatter",))

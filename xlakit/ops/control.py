@@ -403,6 +403,8 @@ def scan(
 
     slices = [_without_dimension(o.shape, scan_dimension) for o in ops]
     called = builder.subcomputation(computation, [*slices, *(c.shape for c in carries)])
+    if scan_dimension_size is not None and any(o.shape.dimensions[scan_dimension] != scan_dimension_size for o in ops):
+        raise ShapeError(f"scan_dimension_size is {scan_dimension_size}, the inputs have another size there")
     declared = None
     if not ops and scan_dimension_size is not None:
         result = called.root.shape

@@ -206,6 +206,10 @@ class ReducePrecision(Unary):
             )
         if self.mantissa_bits < 0:
             raise ShapeError(f"mantissa_bits must not be negative, is {self.mantissa_bits}")
+        if max(self.exponent_bits, self.mantissa_bits) > _INT32_MAX:
+            raise ShapeError(
+                f"{self.exponent_bits} exponent_bits and {self.mantissa_bits} mantissa_bits: int32 counts them"
+            )
         return Unary.result_shape(self, operands, declared)
 
     def value(self, x: Array) -> Array:

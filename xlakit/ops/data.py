@@ -181,6 +181,11 @@ class OptimizationBarrier(_Same):
 class AddDependency(_Same):
     """The first operand, computed after the token that is the second."""
 
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        if not operands[1].is_token:
+            raise ShapeError(f"the second operand must be a token, is {operands[1].without_layout()}")
+        return operands[0].without_layout()
+
 
 @operation("after-all", documents=("AfterAll",))
 class AfterAll(Op):

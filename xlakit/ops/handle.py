@@ -10,11 +10,11 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from xlakit.arguments import Parameters
+from xlakit.arguments import Parameters, name_type
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -59,15 +59,13 @@ class HasComputation(Protocol):
 
 
 # What a person may give where an operation calls a computation.
-ComputationLike: TypeAlias = Computation | HasComputation | Callable[..., Any]
+ComputationLike: TypeAlias = HasComputation | Computation | Callable[..., Any]
 
 
 class XlaOp:
     """An instruction in the making: what every function of this interface takes and gives."""
 
     __slots__ = ("builder", "instruction")
-
-    how_to_make: ClassVar[str] = "make one with xlakit.parameter or xlakit.constant"
 
     # NumPy must leave `array + op` to us.
     __array_ufunc__ = None
@@ -193,6 +191,12 @@ class XlaOp:
 OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.generic | Literal
 
 
+_HOW_TO_MAKE = "make one with xlakit.parameter or xlakit.constant"
+name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE)
+name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder")
+name_type(HasComputation, "an XlaComputation", "XlaComputations")
+
+
 def _page() -> Any:
     from xlakit.ops import elementwise_binary  # the pages import this module
 
@@ -222,7 +226,7 @@ def common_builder(operands: Sequence[object]) -> Builder:
                 )
             found = operand.builder
     if found is None:
-        raise ArgumentError("no operand is an XlaOp", hint=XlaOp.how_to_make)
+        raise ArgumentError("no operand is an XlaOp", hint=_HOW_TO_MAKE)
     return found
 
 

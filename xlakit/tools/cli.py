@@ -108,7 +108,7 @@ def _add_run(commands: _Commands) -> None:
     command.add_argument(
         "--partitions", type=_at_least(1), metavar="N", help="how many partitions run (HLO protos do not say it)"
     )
-    command.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help=f"what runs it (default {BACKENDS[0]})")
+    command.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what runs it (default %(default)s)")
     command.add_argument(
         "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
     )
@@ -180,12 +180,14 @@ def _run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     module = _load(options.file)
     module.verify()
-    count = len(module.computations)
-    print(
-        f"{options.file}: {module.name} is well formed: {count} computation{'s' * (count != 1)}, "
-        f"{module.instruction_count()} instructions"
-    )
+    computations = _counted(len(module.computations), "computation")
+    instructions = _counted(module.instruction_count(), "instruction")
+    print(f"{options.file}: {module.name} is well formed: {computations}, {instructions}")
     return 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _convert(options: argparse.Namespace) -> int:

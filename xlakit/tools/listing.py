@@ -35,7 +35,10 @@ def functions_of(page: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
     return sorted(
         (name, value)
         for name, value in vars(page).items()
-        if inspect.isfunction(value) and hasattr(value, "__wrapped__") and not name.startswith("_")
+        if inspect.isfunction(value)
+        and hasattr(value, "__wrapped__")
+        and value.__module__.startswith("xlakit.ops.")
+        and not name.startswith("_")
     )
 
 
@@ -45,7 +48,7 @@ def is_evaluated(op: type[Op]) -> bool:
 
 
 def table(pattern: str = "") -> str:
-    """A table of the operations whose name, here or in the documents, contains ``pattern``; ArgumentError if none has."""
+    """A table of the operations whose name, here or in the documents, contains ``pattern``; ArgumentError if none."""
     rows = [("opcode", "in the documents", "operands", "attributes", "interpreter")]
     for opcode in sorted(OPERATIONS):
         op = OPERATIONS[opcode]

@@ -93,7 +93,7 @@ def _format_array(value: Any) -> str:
     array = np.asarray(value)
     # ml_dtypes' own printing is slow for large arrays, and NumPy's types of more bits show the same values.
     kind = PrimitiveType.from_dtype(array.dtype)
-    if not array.dtype.isbuiltin:
+    if array.dtype.isbuiltin != 1:
         array = array.astype(np.float32 if kind.is_floating else np.int8 if kind.is_signed else np.uint8)
     return str(array)
 

@@ -33,7 +33,7 @@ _HEXADECIMAL = re.compile(r"-?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?\d+")
 _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _COMPLEX = re.compile(r"\(\s*([^\s,()]+(?:\([^()]*\))?)\s*,\s*([^\s,()]+(?:\([^()]*\))?)\s*\)")
 _ELIDED = "the constant is elided: the dump says {...} where its elements should be"
-_ELIDED_HINT = "print the program again with print_large_constants"
+_ELIDED_HINT = "print it with print_large_constants, dump with XLA_FLAGS=--xla_dump_large_constants, or take the proto"
 
 
 class _BadElementError(Exception):
