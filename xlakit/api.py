@@ -55,7 +55,7 @@ def compile(
                 f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
             )
         module = make()
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
     from xlakit.interpreter.executable import compile_module
 

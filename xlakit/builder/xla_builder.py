@@ -42,8 +42,11 @@ class XlaComputation:
         """The shapes of parameters and result."""
         return self.computation.program_shape
 
+    @converting
     def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> HloModule:
         """The module whose entry this computation is."""
+        if replica_count < 1 or num_partitions < 1:
+            raise ArgumentError(f"replica_count {replica_count} and num_partitions {num_partitions} must be at least 1")
         return HloModule(
             self.name,
             _named_apart(self.computation),
@@ -144,6 +147,11 @@ class XlaBuilder:
 
         Raises ArgumentError where there is none, or where the parameters are not numbered 0 .. n-1.
         """
+        computation = self._computation(root)
+        self._check_aliases(computation.program_shape)
+        return XlaComputation(computation, self._aliases)
+
+    def _computation(self, root: XlaOp | None) -> Computation:
         if root is None and not self._instructions:
             raise ArgumentError(f"{self.name} has no operations", hint="add one before build()")
         if root is not None and root.builder is not self:
@@ -155,9 +163,7 @@ class XlaBuilder:
                 hint=f"number them 0 .. {len(self._parameters) - 1} without gaps",
             )
         kept = [i for i in self._instructions if i.opcode == "parameter" or i.op.has_side_effect]
-        computation = Computation.from_root(self.name, chosen, kept)
-        self._check_aliases(computation.program_shape)
-        return XlaComputation(computation, self._aliases)
+        return Computation.from_root(self.name, chosen, kept)
 
     def _check_aliases(self, program: ProgramShape) -> None:
         for alias in self._aliases:
@@ -202,7 +208,7 @@ class XlaBuilder:
     @building
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
         """The shapes of parameters and result, were the computation built now."""
-        return self.build(root).program_shape
+        return self._computation(root).program_shape
 
     @building
     def is_constant(self, op: XlaOp) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlakit.arguments import all_integers, converting, settle
+from xlakit.arguments import all_of, converting, settle
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 
@@ -27,6 +27,9 @@ class Tile:
 
     dimensions: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        settle(self, dimensions=tuple[int, ...])
+
     def __str__(self) -> str:
         return "(" + ",".join("*" if d == COMBINED_DIMENSION else str(d) for d in self.dimensions) + ")"
 
@@ -37,6 +40,9 @@ class SplitConfig:
 
     dimension: int
     split_indices: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        settle(self, dimension=int, split_indices=tuple[int, ...])
 
     def __str__(self) -> str:
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
@@ -84,23 +90,25 @@ class Layout:
                 raise ShapeError(f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}")
 
     def _settle(self) -> None:
-        if not all_integers(self.minor_to_major) or not all_integers(self.padded_dimensions):
+        if not all_of(int, self.minor_to_major) or not all_of(int, self.padded_dimensions):
             settle(self, minor_to_major=tuple[int, ...], padded_dimensions=tuple[int, ...])
         if self.padding_value is not None and type(self.padding_value) not in (int, float):
             settle(self, padding_value=float)
-        if self.tiles or self.split_configs:
+        # Most layouts are an order and no more.
+        if not all_of(Tile, self.tiles) or not all_of(SplitConfig, self.split_configs):
             settle(self, tiles=tuple[Tile, ...], split_configs=tuple[SplitConfig, ...])
-        for name in ("index_primitive_type", "pointer_primitive_type"):
-            if getattr(self, name) is not None:
-                settle(self, **{name: PrimitiveType})
-        for name, default in _NUMBERS:
-            if getattr(self, name) is not default:
-                settle(self, **{name: int})
+        if self.index_primitive_type is not None or self.pointer_primitive_type is not None:
+            settle(self, index_primitive_type=PrimitiveType | None, pointer_primitive_type=PrimitiveType | None)
+        numbers = (self.element_size_in_bits, self.memory_space, self.tail_padding_alignment_in_elements)
+        if not all_of(int, (*numbers, self.dynamic_shape_metadata_prefix_bytes)):
+            settle(self, element_size_in_bits=int, memory_space=int, tail_padding_alignment_in_elements=int)
+            settle(self, dynamic_shape_metadata_prefix_bytes=int)
 
     @staticmethod
     def default(rank: int) -> Layout:
         """Major to minor: the layout of every new shape (row-major for rank 2)."""
-        return _DEFAULTS[rank] if rank < len(_DEFAULTS) else Layout(tuple(range(rank - 1, -1, -1)))
+        known = _DEFAULTS.get(rank) if type(rank) is int else None
+        return known if known is not None else _default(rank)
 
     @staticmethod
     @converting
@@ -147,10 +155,13 @@ class Layout:
         return "{" + order + (":" + "".join(parts) if parts else "") + "}"
 
 
-_NUMBERS = (
-    ("element_size_in_bits", 0),
-    ("memory_space", 0),
-    ("tail_padding_alignment_in_elements", 1),
-    ("dynamic_shape_metadata_prefix_bytes", 0),
-)
-_DEFAULTS = tuple(Layout(tuple(range(rank - 1, -1, -1))) for rank in range(9))
+@converting
+def _default(rank: int) -> Layout:
+    if not 0 <= rank <= _MAX_RANK:
+        raise ShapeError(f"rank {rank} is not in 0 .. {_MAX_RANK}")
+    return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+# More dimensions than this would not be a mistake that one makes on purpose.
+_MAX_RANK = 1 << 20
+_DEFAULTS = {rank: _default(rank) for rank in range(9)}

@@ -35,7 +35,7 @@ class Literal:
         if not isinstance(shape, Shape):
             raise LiteralError(f"a literal has a Shape, got {shape!r}")  # pyright: ignore[reportUnreachable]
         self.shape = shape
-        self.elements = tuple(elements)
+        self.elements = tuple(elements) if isinstance(elements, (list, tuple)) else (elements,)  # pyright: ignore
         self._array = array
         if shape.is_array:
             self._array = self._checked(array)
@@ -197,7 +197,9 @@ def _as_array(value: object) -> Array:
     except (ValueError, TypeError):
         raise LiteralError("the rows of a nested list have different lengths") from None
     if array.dtype.kind in "OSUMm":
-        shown = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else f"a value of type {type(value).__name__}"
+        shown = (
+            f"an array of {array.dtype}" if isinstance(value, np.ndarray) else f"a value of type {type(value).__name__}"
+        )
         raise LiteralError(
             f"no primitive type holds {shown}" + (f" ({value})" if isinstance(value, int) else ""),
             hint="give numbers that 64 bits hold, or a NumPy array of them",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xlakit.arguments import all_integers, converting, settle
+from xlakit.arguments import all_of, converting, settle
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
@@ -58,11 +58,11 @@ class Shape:
     def _settle(self) -> None:
         if type(self.element_type) is not PrimitiveType:
             settle(self, element_type=PrimitiveType)
-        if not all_integers(self.dimensions):
+        if not all_of(int, self.dimensions):
             settle(self, dimensions=tuple[int, ...])
-        if self.dynamic_dimensions:
+        if not all_of(bool, self.dynamic_dimensions):
             settle(self, dynamic_dimensions=tuple[bool, ...])
-        if self.tuple_shapes:
+        if not all_of(Shape, self.tuple_shapes):
             settle(self, tuple_shapes=tuple[Shape, ...])
         if self.layout is not None and type(self.layout) is not Layout:
             settle(self, layout=Layout)
@@ -228,7 +228,8 @@ class Shape:
 
     def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
         """The same element type, other dimensions, no layout."""
-        return Shape(self.element_type, tuple(dimensions), None, tuple(dynamic))
+        sizes = tuple(dimensions) if isinstance(dimensions, list) else dimensions
+        return Shape(self.element_type, sizes, None, dynamic)  # pyright: ignore[reportArgumentType]
 
     # -- comparison ------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xlakit.arguments import all_of, converting, settle
 from xlakit.errors import ShapeError
 
 
@@ -103,17 +104,20 @@ class ReplicaGroups:
     mesh_axes: tuple[AxisRef, ...] = ()
 
     @staticmethod
+    @converting
     def from_lists(groups: Sequence[Sequence[int]]) -> ReplicaGroups:
         """Groups given as lists of ids."""
         return ReplicaGroups(tuple(tuple(int(i) for i in group) for group in groups))
 
     @staticmethod
+    @converting
     def from_iota(iota: IotaTileAssignment) -> ReplicaGroups:
         """Groups given as ``[groups,size]<=[dims]T(perm)``."""
         rows = iota.devices().reshape(iota.dimensions)
         return ReplicaGroups(tuple(tuple(int(i) for i in row) for row in rows), iota)
 
     @staticmethod
+    @converting
     def from_mesh(mesh: Mesh, axes: Sequence[AxisRef]) -> ReplicaGroups:
         """Groups of the devices that differ in these axes of a mesh only, in the order of ``axes``."""
         return ReplicaGroups(mesh.groups(axes), None, mesh, tuple(axes))
@@ -128,6 +132,9 @@ class IotaTileAssignment:
     transpose_perm: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        for name in ("dimensions", "reshape_dims", "transpose_perm"):
+            if not all_of(int, getattr(self, name)):
+                settle(self, **{name: tuple[int, ...]})
         if sorted(self.transpose_perm) != list(range(len(self.reshape_dims))):
             raise ShapeError(f"T({','.join(map(str, self.transpose_perm))}) does not permute {list(self.reshape_dims)}")
         if min((*self.dimensions, *self.reshape_dims), default=1) <= 0:
@@ -262,6 +269,11 @@ class ResultAccuracy:
 
     mode: str = "DEFAULT"
     tolerance: tuple[float, float, int] | None = None  # atol, rtol, ulps
+
+    def __post_init__(self) -> None:
+        settle(self, mode=str, tolerance=tuple[float, float, int] | None)
+        if self.mode not in ("DEFAULT", "HIGHEST"):
+            raise ShapeError(f"unknown result accuracy mode '{self.mode}'", hint='give "DEFAULT" or "HIGHEST"')
 
 
 @dataclass(frozen=True, slots=True)

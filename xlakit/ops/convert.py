@@ -243,6 +243,7 @@ class ReducePrecision(Unary):
         return np.where(is_nan, x, (sign | size).view(x.dtype))
 
 
+_INT32_MAX = 2**31 - 1
 _MANTISSA_BITS = {
     PrimitiveType.BF16: 7,
     PrimitiveType.F16: 10,

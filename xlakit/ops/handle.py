@@ -148,10 +148,19 @@ class XlaOp:
     def __lshift__(self, other: OperandLike) -> XlaOp:
         return _page().shift_left(self, other)
 
+    def __rlshift__(self, other: OperandLike) -> XlaOp:
+        return _page().shift_left(other, self)
+
     def __rshift__(self, other: OperandLike) -> XlaOp:
+        return self._shift_right(self, other)
+
+    def __rrshift__(self, other: OperandLike) -> XlaOp:
+        return self._shift_right(other, self)
+
+    def _shift_right(self, lhs: OperandLike, rhs: OperandLike) -> XlaOp:
         # As in C++: arithmetic for signed types, logical for unsigned ones.
         signed = self.shape.element_type.is_signed
-        return (_page().shift_right_arithmetic if signed else _page().shift_right_logical)(self, other)
+        return (_page().shift_right_arithmetic if signed else _page().shift_right_logical)(lhs, rhs)
 
     def __neg__(self) -> XlaOp:
         return _unary_page().neg(self)
@@ -162,10 +171,15 @@ class XlaOp:
     def __abs__(self) -> XlaOp:
         return _unary_page().abs(self)
 
-    def __matmul__(self, other: XlaOp) -> XlaOp:
+    def __matmul__(self, other: OperandLike) -> XlaOp:
         from xlakit.ops import dot
 
         return dot.dot(self, other)
+
+    def __rmatmul__(self, other: OperandLike) -> XlaOp:
+        from xlakit.ops import dot
+
+        return dot.dot(other, self)
 
     # Comparisons give XlaOps, as in C++; handles are told apart with `is`.
     def __eq__(self, other: OperandLike) -> XlaOp:  # type: ignore[override]  # pyright: ignore

@@ -66,7 +66,7 @@ def module_from_json(text: str) -> HloModule:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from None
-    problem = "it has no computations of instructions with opcodes" if isinstance(parsed, dict) else "it is not an object"
+    problem = "it has no instructions with opcodes" if isinstance(parsed, dict) else "it is not an object"
     for name, path in ((_MODULE, ()), *_WRAPPERS) if isinstance(parsed, dict) else ():
         message = schema.new(name, exact=True)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension
 from xlakit.ir.operation import Array
@@ -26,12 +27,13 @@ class Padding(enum.Enum):
         """The member for itself or its name in any case; raises ShapeError."""
         if isinstance(value, Padding):
             return value
-        found = Padding.__members__.get(value.upper())
+        found = Padding.__members__.get(value.upper()) if isinstance(value, str) else None  # pyright: ignore
         if found is None:
             raise ShapeError(f"unknown padding {value!r}", hint='give "SAME", "VALID" or pairs (low, high)')
         return found
 
 
+@converting
 def make_padding(
     input_dimensions: Sequence[int],
     window_dimensions: Sequence[int],
