@@ -201,16 +201,17 @@ def _either(hints: Sequence[Any]) -> _Type:
     def convert(value: object) -> object:
         if (type(value) in exact and type(value) in (int, float, bool, complex)) or isinstance(value, kinds):
             return value if type(value) is not int or complex in exact else _int(value)
-        deepest: _UnfitError | None = None
+        nearest: _UnfitError | None = None
+        hint = ""
         for _, kind in members:
             try:
                 return kind.convert(value)
             except _UnfitError as unfit:
-                if (unfit.hint and deepest is None) or len(unfit.path) > len(deepest.path if deepest else ""):
-                    deepest = unfit
-        if deepest is not None and deepest.path:
-            raise deepest
-        raise _UnfitError(value, one, hint=deepest.hint if deepest else "")
+                hint = hint or unfit.hint
+                # A fault inside says more than the list of all that would do.
+                if unfit.path or unfit.wanted != kind.one:
+                    nearest = max(nearest, unfit, key=lambda u: len(u.path)) if nearest else unfit
+        raise nearest or _UnfitError(value, one, hint=hint)
 
     return _Type(one, many, convert)
 
@@ -355,7 +356,7 @@ def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         given, named = parameters.converted(args, kwargs)
-        return function(*given, **named)
+        return cast("Any", function)(*given, **named)
 
     return call
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +32,17 @@ class Literal:
     __slots__ = ("_array", "elements", "shape")
 
     def __init__(self, shape: Shape, array: Array | None = None, elements: Sequence[Literal] = ()) -> None:
-        if not isinstance(shape, Shape):
-            raise LiteralError(f"a literal has a Shape, got {shape!r}")  # pyright: ignore[reportUnreachable]
+        if not isinstance(shape, Shape):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LiteralError(f"a literal has a Shape, got {shape!r}")
         self.shape = shape
-        self.elements = tuple(elements) if isinstance(elements, (list, tuple)) else (elements,)  # pyright: ignore
+        listed = elements if isinstance(elements, (list, tuple)) else (elements,)
+        self.elements: tuple[Literal, ...] = tuple(cast("Sequence[Literal]", listed))
         self._array = array
         if shape.is_array:
             self._array = self._checked(array)
         elif array is not None:
             raise LiteralError(f"a literal of shape {shape} holds no array")
-        if not all(isinstance(e, Literal) for e in self.elements):
+        if not all(isinstance(e, Literal) for e in self.elements):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LiteralError("the elements of a literal are literals", hint="make one with Literal.from_value")
         if [e.shape for e in self.elements] != list(shape.tuple_shapes):
             raise LiteralError(f"the elements do not have the shapes of {shape}")

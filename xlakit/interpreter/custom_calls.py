@@ -147,8 +147,8 @@ def _address(pointer: object) -> int:
         found = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
     else:
         raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
-    if found <= 0:
-        raise ArgumentError("the C function has no address")
+    if not 0 < found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
+        raise ArgumentError(f"the C function has no address, got {found}")
     return found
 
 

@@ -305,7 +305,7 @@ def building(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             given, named = parameters.converted(args, kwargs)
-            return function(*given, **named)
+            return cast("Any", function)(*given, **named)
         except XlakitError as error:
             shapes = [a.shape for a in _handles((*args, *kwargs.values()))]
             raise error.at(operation=function.__name__, shapes=shapes, location=caller_location()) from None

@@ -38,6 +38,7 @@ def functions_of(page: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
         if inspect.isfunction(value)
         and hasattr(value, "__wrapped__")
         and value.__module__.startswith("xlakit.ops.")
+        and ".shared." not in value.__module__
         and not name.startswith("_")
     )
 
