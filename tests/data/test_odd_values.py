@@ -95,3 +95,8 @@ def test_numpy_integers_and_lists_become_ints_and_tuples():
     assert hash(shape) == hash(xla.Shape(xla.F32, (2, 3), xla.Layout((0, 1), (4, 4)), (True, False)))
     assert str(shape) == "f32[<=2,3]{0,1}"
     assert all(type(size) is int for size in shape.dimensions)
+
+
+def test_a_sharding_is_of_a_known_kind():
+    with pytest.raises(xla.ShapeError, match="REPLICATED"):
+        xla.Sharding("abc")

@@ -214,6 +214,9 @@ class NamedSharding:
     reduction_op: str = "SUM"
 
 
+_SHARDING_KINDS = ("REPLICATED", "MAXIMAL", "TUPLE", "OTHER", "MANUAL", "UNKNOWN", "UNREDUCED")
+
+
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """How a value is split over devices. ``kind`` is a name of OpSharding.Type.
@@ -232,6 +235,10 @@ class Sharding:
     metadata: tuple[OpMetadata, ...] = ()
     shard_group: tuple[str, int] | None = None
     named: NamedSharding | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _SHARDING_KINDS:
+            raise ShapeError(f"there is no sharding of kind '{self.kind}'", hint=f"known: {', '.join(_SHARDING_KINDS)}")
 
 
 @dataclass(frozen=True, slots=True)

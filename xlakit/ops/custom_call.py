@@ -113,6 +113,8 @@ def custom_call(
     target_name: the name. args: N operands of any type. shape: of the result.
     opaque: text for the function. has_side_effect: whether the call must happen even if nobody uses its result.
     operand_shapes_with_layout: the layouts in which the function wants its operands; ``shape`` has one then, too.
+    output_operand_aliasing: outputs that share the buffers of operands. literal: a value that the function gets, too.
+    schedule, api_version: of the call, for the backend, such as ``"SCHEDULE_LATEST"`` and ``"API_VERSION_TYPED_FFI"``.
     computation: what the function may call; it must exist already, a Python function has no shapes to be traced for.
 
     Gives a value of ``shape``. Raises ShapeError. Source: Operation semantics, CustomCall.

@@ -212,7 +212,7 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
 @building
 def add_dependency(operand: XlaOp, token: XlaOp) -> XlaOp:
-    """The operand, after whatever made ``token``."""
+    """The operand, of any shape, after whatever made ``token``. Raises ShapeError. Source: HLO's add-dependency."""
     return emit(AddDependency(), operand, token)
 
 
