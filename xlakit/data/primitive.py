@@ -132,6 +132,10 @@ class PrimitiveType(enum.Enum):
         """
         if isinstance(dtype, PrimitiveType):
             return dtype
+        # The interpreter asks for each step that it runs, nearly always with a dtype that stands in the table.
+        known = _by_dtype().get(dtype) if isinstance(dtype, np.dtype) else None
+        if known is not None:
+            return known
         try:
             # NumPy takes None for float64; nobody who gives None means that.
             numpy_dtype: np.dtype[np.generic] | None = None if dtype is None else np.dtype(dtype)  # pyright: ignore
