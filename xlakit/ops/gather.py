@@ -6,7 +6,8 @@ Source: seed document "Operation semantics", section Gather; the batching dimens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +218,24 @@ class Gather(Op):
         return np.moveaxis(result, range(len(batch), result.ndim), self.offset_dims)
 
 
+_NumbersT = TypeVar("_NumbersT", bound="DataclassInstance")
+
+
+def last_dimension(indices: XlaOp) -> int:
+    """Where the index vectors lie unless somebody says otherwise."""
+    return max(indices.shape.rank - 1, 0)
+
+
+def one_form(given: _NumbersT | None, single: _NumbersT, index_vector_dim: int | None) -> _NumbersT:
+    """The dimension numbers that are given at once, or those of the single lists; raises ArgumentError for both."""
+    if given is None:
+        return single
+    lists = [getattr(single, f.name) for f in fields(single) if f.name != "index_vector_dim"]
+    if index_vector_dim is not None or any(lists):
+        raise ArgumentError("dimension numbers are given twice", hint="give dimension_numbers or the single lists")
+    return given
+
+
 @building
 def gather(
     operand: XlaOp,
@@ -249,27 +271,22 @@ def gather(
     del unique_indices  # HLO's gather has no place for this promise
     builder = common_builder([operand, start_indices])
     indices = as_op(builder, start_indices)
-    if dimension_numbers is None:
-        last = max(indices.shape.rank - 1, 0) if index_vector_dim is None else index_vector_dim
-        dimension_numbers = GatherDimensionNumbers(
-            offset_dims=tuple(offset_dims),
-            collapsed_slice_dims=tuple(collapsed_slice_dims),
-            start_index_map=tuple(start_index_map),
-            index_vector_dim=last,
-            operand_batching_dims=tuple(operand_batching_dims),
-            start_indices_batching_dims=tuple(start_indices_batching_dims),
-        )
-    elif index_vector_dim is not None or any(
-        (offset_dims, collapsed_slice_dims, start_index_map, operand_batching_dims, start_indices_batching_dims)
-    ):
-        raise ArgumentError("dimension numbers are given twice", hint="give dimension_numbers or the single lists")
+    single = GatherDimensionNumbers(
+        offset_dims=tuple(offset_dims),
+        collapsed_slice_dims=tuple(collapsed_slice_dims),
+        start_index_map=tuple(start_index_map),
+        index_vector_dim=last_dimension(indices) if index_vector_dim is None else index_vector_dim,
+        operand_batching_dims=tuple(operand_batching_dims),
+        start_indices_batching_dims=tuple(start_indices_batching_dims),
+    )
+    numbers = one_form(dimension_numbers, single, index_vector_dim)
     op = Gather(
-        offset_dims=dimension_numbers.offset_dims,
-        collapsed_slice_dims=dimension_numbers.collapsed_slice_dims,
-        start_index_map=dimension_numbers.start_index_map,
-        operand_batching_dims=dimension_numbers.operand_batching_dims,
-        start_indices_batching_dims=dimension_numbers.start_indices_batching_dims,
-        index_vector_dim=dimension_numbers.index_vector_dim,
+        offset_dims=numbers.offset_dims,
+        collapsed_slice_dims=numbers.collapsed_slice_dims,
+        start_index_map=numbers.start_index_map,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.start_indices_batching_dims,
+        index_vector_dim=numbers.index_vector_dim,
         slice_sizes=tuple(slice_sizes),
         indices_are_sorted=indices_are_sorted,
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
-from xlakit.errors import ArgumentError, ShapeError
+from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.gather import (
@@ -25,6 +25,8 @@ from xlakit.ops.gather import (
     check_dimension_set,
     check_index_map,
     expanded_indices,
+    last_dimension,
+    one_form,
     start_positions,
 )
 from xlakit.ops.handle import (
@@ -292,33 +294,22 @@ def scatter(
     ops = [as_op(builder, a) for a in arrays]
     indices = as_op(builder, scatter_indices)
     sources = [as_op(builder, u, o.shape.element_type) for u, o in zip(values, ops, strict=True)]
-    if dimension_numbers is None:
-        last = max(indices.shape.rank - 1, 0) if index_vector_dim is None else index_vector_dim
-        dimension_numbers = ScatterDimensionNumbers(
-            update_window_dims=tuple(update_window_dims),
-            inserted_window_dims=tuple(inserted_window_dims),
-            scatter_dims_to_operand_dims=tuple(scatter_dims_to_operand_dims),
-            index_vector_dim=last,
-            input_batching_dims=tuple(input_batching_dims),
-            scatter_indices_batching_dims=tuple(scatter_indices_batching_dims),
-        )
-    elif index_vector_dim is not None or any(
-        (
-            update_window_dims,
-            inserted_window_dims,
-            scatter_dims_to_operand_dims,
-            input_batching_dims,
-            scatter_indices_batching_dims,
-        )
-    ):
-        raise ArgumentError("dimension numbers are given twice", hint="give dimension_numbers or the single lists")
+    single = ScatterDimensionNumbers(
+        update_window_dims=tuple(update_window_dims),
+        inserted_window_dims=tuple(inserted_window_dims),
+        scatter_dims_to_operand_dims=tuple(scatter_dims_to_operand_dims),
+        index_vector_dim=last_dimension(indices) if index_vector_dim is None else index_vector_dim,
+        input_batching_dims=tuple(input_batching_dims),
+        scatter_indices_batching_dims=tuple(scatter_indices_batching_dims),
+    )
+    numbers = one_form(dimension_numbers, single, index_vector_dim)
     op = Scatter(
-        update_window_dims=dimension_numbers.update_window_dims,
-        inserted_window_dims=dimension_numbers.inserted_window_dims,
-        scatter_dims_to_operand_dims=dimension_numbers.scatter_dims_to_operand_dims,
-        input_batching_dims=dimension_numbers.input_batching_dims,
-        scatter_indices_batching_dims=dimension_numbers.scatter_indices_batching_dims,
-        index_vector_dim=dimension_numbers.index_vector_dim,
+        update_window_dims=numbers.update_window_dims,
+        inserted_window_dims=numbers.inserted_window_dims,
+        scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+        input_batching_dims=numbers.input_batching_dims,
+        scatter_indices_batching_dims=numbers.scatter_indices_batching_dims,
+        index_vector_dim=numbers.index_vector_dim,
         indices_are_sorted=indices_are_sorted,
         unique_indices=unique_indices,
         to_apply=builder.subcomputation(update_computation, scalar_shapes(ops) + scalar_shapes(sources)),
