@@ -105,7 +105,7 @@ def run(entries: Sequence[Entry], *, progress: bool = False) -> Report:
     return report
 
 
-def _flat(results: Sequence[Any]) -> list[Array]:
+def flat(results: Sequence[Any]) -> list[Array]:
     """The arrays in the results of all replicas."""
     return [leaf for result in results for leaf in flatten(result).values()]
 
@@ -115,7 +115,7 @@ def _run_xlakit(program: Program, arguments: tuple[tuple[Array, ...], ...]) -> l
         module = HloModule.from_text(program.text)
         executable = compile_module(module, num_replicas=len(arguments))
         results = executable.execute_replicated(arguments)
-        return _flat(results)
+        return flat(results)
     except Exception as error:  # any exception is a finding, with the program that caused it
         return error
 
@@ -129,12 +129,12 @@ def _judge(entry: Entry, program: Program, actual: list[Array] | Exception, work
         results = worker.result()
     except UnsupportedError as error:
         return outcome(REJECTED, error.rule)
-    expected = _flat(results)
+    expected = flat(results)
     if isinstance(actual, Exception):
         kind = "" if isinstance(actual, XlakitError) else f"{type(actual).__name__}: "
         return outcome(FAILED, f"{kind}{actual}")
     try:
-        fault = _fault(program, actual, expected)
+        fault = fault_of(program, actual, expected)
         if fault is None:
             return outcome(AGREED)
         named = _explanation(program, actual, expected, worker)
@@ -150,21 +150,21 @@ def _explanation(program: Program, actual: list[Array], expected: list[Array], w
 
     def reference(other: Program) -> list[Array]:
         worker.submit(other)
-        return _flat(worker.result())
+        return flat(worker.result())
 
     def agree(left: list[Array], right: list[Array]) -> bool:
-        return _fault(program, left, right) is None
+        return fault_of(program, left, right) is None
 
     return explanation(Mismatch(program, actual, expected, rerun, reference, agree))
 
 
-def _fault(program: Program, actual: list[Array], expected: list[Array]) -> str | None:
+def fault_of(program: Program, actual: list[Array], expected: list[Array]) -> str | None:
     """The first difference that is too large, in words."""
     if len(actual) != len(expected):
         return f"{len(actual)} arrays instead of {len(expected)}"
     terms: list[Array] | None = None
     if program.tolerance.measure is Measure.TERMS:
-        terms = _terms(program)
+        terms = terms_of(program)
     for number, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             return f"leaf {number} is {mine.dtype}{list(mine.shape)} instead of {theirs.dtype}{list(theirs.shape)}"
@@ -178,7 +178,7 @@ def _fault(program: Program, actual: list[Array], expected: list[Array]) -> str 
     return None
 
 
-def _terms(program: Program) -> list[Array]:
+def terms_of(program: Program) -> list[Array]:
     """The sums of the absolute values of the terms: the same program on absolute values."""
     arguments = tuple(tuple(_magnitude(a) for a in values) for values in program.arguments)
     result = _run_xlakit(program, arguments)

@@ -22,19 +22,19 @@ class BuildsModule(Protocol):
         ...
 
 
-BACKENDS = ("interpreter",)
+BACKENDS = ("cpu", "interpreter")
 
 
 def compile(
     program: HloModule | BuildsModule,
     *,
-    backend: str = "interpreter",
+    backend: str = "cpu",
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
     world: World | None = None,
-) -> InterpreterExecutable:
+) -> Executable:
     """An executable of a module or an XlaComputation.
 
     program: an HloModule, or what XlaBuilder.build gave.
@@ -57,9 +57,12 @@ def compile(
         module = make()
     if not isinstance(backend, str) or backend not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
-    from xlakit.interpreter.executable import compile_module
+    if backend == "cpu":
+        from xlakit.cpu.executable import compile_module as chosen
+    else:
+        from xlakit.interpreter.executable import compile_module as chosen
 
-    return compile_module(
+    return chosen(
         module,
         num_replicas=num_replicas,
         num_partitions=num_partitions,

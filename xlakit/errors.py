@@ -101,6 +101,10 @@ class ResourceError(ExecutionError):
     """A program needs more memory than it may have."""
 
 
+class InternalError(XlakitError, RuntimeError):
+    """The compiler broke a rule of its own: a fault of xlakit, not of the program."""
+
+
 class FormatError(XlakitError, ValueError):
     """A proto, bytecode or file is not what it claims to be."""
 

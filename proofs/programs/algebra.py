@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proofs.programs.draft import Draft, Program, family, join
-from proofs.programs.values import POSITIVE, SMALL, Array, dtype_of, is_complex, make_values
+from proofs.programs.values import POSITIVE, SMALL, Array, dtype_of, is_complex, is_float, make_values
 from proofs.tolerances import EXACT, MATRIX, Measure, Tolerance
 
 _NORMALIZED = Tolerance(Measure.NORM, 64)
@@ -126,3 +126,26 @@ def rng_bit_generator(draft: Draft, case: str) -> Program:
     shapes = f"(u64[{words}], {kind}[{join(dims)}])"
     draft.emit(shapes, f"rng-bit-generator({state}), algorithm={algorithm}")
     return draft.finish("rng-bit-generator", EXACT, case)
+
+
+_DRAWN = (*(f"uniform {kind}" for kind in ("f32", "f64", "bf16", "s32", "u32", "s64")), "normal f32", "normal f64")
+
+
+@family("rng", _DRAWN, 0.6)
+def rng(draft: Draft, case: str) -> Program:
+    """Each implementation chooses its own numbers: the result is whether they are of the shape, and in the range."""
+    form, kind = case.split()
+    dims, normal = draft.dims(), form == "normal"
+    first, second = (0, 1) if normal else (draft.integer(0, 3), draft.integer(4, 9))
+    # So many deviations from the mean do not happen.
+    low, high = (-40, 40) if normal else (first, second)
+    bounds = [draft.emit(f"{kind}[]", f"constant({number})") for number in (first, second)]
+    shape, truth = f"{kind}[{join(dims)}]", f"pred[{join(dims)}]"
+    drawn = draft.emit(shape, f"rng({bounds[0]}, {bounds[1]}), distribution=rng_{form}")
+    inside: list[str] = []
+    for number, direction in ((low, "GE"), (high, "LE" if is_float(kind) else "LT")):
+        bound = draft.emit(f"{kind}[]", f"constant({number})")
+        wide = draft.emit(shape, f"broadcast({bound}), dimensions={{}}")
+        inside.append(draft.emit(truth, f"compare({drawn}, {wide}), direction={direction}"))
+    draft.emit(truth, f"and({inside[0]}, {inside[1]})")
+    return draft.finish("rng", EXACT, case)

@@ -89,6 +89,9 @@ def convolution(draft: Draft, case: str) -> Program:
     parts.append(f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}")
     if groups != "none":
         parts.append(f"{'feature' if groups == 'features' else 'batch'}_group_count={count}")
+    if draft.chance(0.1):
+        # What a convolution is for changes nothing; "dgrad" would, but does not survive the conversion to StableHLO.
+        parts.append(f"convolution_kind={draft.pick(['fprop', 'wgrad'])}")
     result = _result_type(draft, case)
     draft.emit(draft.shape(result, out), ", ".join(parts))
     return draft.finish("convolution", _exactness(case), f"{case} to {result}, groups: {groups}")

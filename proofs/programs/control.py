@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proofs.programs.draft import Draft, Program, family, join
-from proofs.programs.values import SMALL, is_float
+from proofs.programs.values import FINITE, SMALL, is_float
 from proofs.tolerances import EXACT, SUMS
 
 
@@ -155,3 +155,17 @@ def scan(draft: Draft, case: str) -> Program:
     shapes = f"({case}[{length}], {case}[])"
     draft.emit(shapes, f"scan({operand}, {start}), dimensions={{0}}, num_carries=1, to_apply={called}")
     return draft.finish("scan", SUMS if is_float(case) else EXACT, case)
+
+
+@family("custom-call", ("Sharding f32", "LayoutConstraint bf16", "TopK f32", "Sharding s8"), 0.5)
+def custom_call(draft: Draft, case: str) -> Program:
+    """The targets that both sides know: hints, which give the operand, and the first k of each row."""
+    target, kind = case.split()
+    dims = draft.dims(1, 2, empty=0.0)
+    operand, shape = draft.parameter(kind, dims, FINITE, plain=True), f"{kind}[{join(dims)}]"
+    more = {"Sharding": ", sharding={replicated}", "TopK": ", api_version=API_VERSION_STATUS_RETURNING"}.get(target, "")
+    if target == "TopK":
+        rows = join([*dims[:-1], draft.integer(1, dims[-1])])
+        shape = f"({kind}[{rows}], s32[{rows}])"
+    draft.emit(shape, f'custom-call({operand}), custom_call_target="{target}"{more}')
+    return draft.finish("custom-call", EXACT, case)

@@ -203,6 +203,19 @@ def _number(value: float) -> str:
     return repr(value)
 
 
+@family("bitcast", ("f32 s32", "f32 f32", "bf16 u16", "f64 f64", "s8 u8", "u32 f32"), 0.6)
+def bitcast(draft: Draft, case: str) -> Program:
+    """Other dimensions or another type of the same width, in the default layout; jaxlib takes it in a fusion only."""
+    source, target = case.split()
+    dims = draft.dims(0, 4)
+    result = draft.pick([dims, [math.prod(dims)], [1, *dims], [n for n in dims if n != 1]])
+    shape, made = f"{source}[{join(dims)}]", f"{target}[{join(result)}]"
+    operand = draft.parameter(source, dims, plain=True)
+    called = draft.computation([f"x = {shape} parameter(0)", f"r = {made} bitcast(x)"])
+    draft.emit(made, f"fusion({operand}), kind=kLoop, calls={called}")
+    return draft.finish("bitcast", EXACT, case)
+
+
 @family("tuple", ("f32", "s4", "pred", "bf16"), 1.0)
 def tuple_(draft: Draft, case: str) -> Program:
     """Nested tuples, the empty one among them."""

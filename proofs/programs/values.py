@@ -38,6 +38,7 @@ FINITE = "finite"  # no infinities, no NaN
 SMALL = "small"  # finite, of magnitude around 1 (integers: around 4), so that sums and products stay in range
 UNIT = "unit"  # between -1 and 1
 POSITIVE = "positive"  # at least 0.1
+SPECIAL = "special"  # small, and often an infinity, a NaN, or a zero of either sign
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
@@ -104,6 +105,9 @@ def _floats(rng: np.random.Generator, kind: str, dims: tuple[int, ...], style: s
         return np.abs(values) + 0.1
     if style == SMALL:
         return values
+    if style == SPECIAL:
+        special = np.array([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan])
+        return np.where(rng.random(dims) < 0.3, special[rng.integers(0, len(special), dims)], values)
     spread = math.log2(float(ml_dtypes.finfo(dtype_of(kind)).max)) * 0.9
     chance = rng.random(dims)
     values = np.where(chance < 0.3, values * np.exp2(rng.uniform(-spread, spread, dims)), values)

@@ -136,7 +136,10 @@ def test_literal_spellings():
         ("f32[2]", "{1 2}", "expected ','", 4),
         ("f32[2]", "{1, }", "expected an element after ','", 5),
         ("f32[2]", "{, 1}", "got ','", 2),
-        ("f32[2]", "1", "expected '{': a literal of rank 1", 1),
+        ("f32[2,2]", "{1, 2}", "expected '{': a literal of rank 2 nests 2 deep, not 1", 2),
+        ("f32[2,0]", "1", "expected '{': a literal of rank 2", 1),
+        ("c64[2]", "(1, 2)", "expected '{': a literal of rank 1", 1),
+        ("f32[1099511627776]", "1", "4398046511104 bytes are too many", 1),
         ("f32[]", "{1}", "nests 0 deep", 1),
         ("f32[2]", "{1, 2", "got the end of the text", 6),
         ("f32[2]", "{...}", "elided", 2),
@@ -164,6 +167,12 @@ def test_literal_errors(shape, text, message, column):
         parse_literal(parse_shape(shape), text)
     assert message in str(caught.value)
     assert caught.value.column == column
+
+
+def test_one_number_for_an_array_is_its_first_element():
+    read = parse_literal(parse_shape("s32[2,3]{0,1}"), "7")
+    assert read.array.tolist() == [[7, 0, 0], [0, 0, 0]]
+    assert parse_literal(parse_shape("pred[2]"), "true").array.tolist() == [True, False]
 
 
 FLOATS = [t for t in PrimitiveType if t.is_floating]

@@ -72,7 +72,25 @@ def test_shapes():
     refused("unknown ComparisonDirection", lambda x: xla.compare(x, x, "SIDEWAYS"), f32())
 
 
-def test_only_the_total_order_is_more_than_the_element_type_says():
-    eq = ComparisonDirection.EQ
-    assert Compare(direction=eq, type=ComparisonType.FLOAT) == Compare(direction=eq)
-    assert Compare(direction=eq, type=ComparisonType.TOTALORDER).type is ComparisonType.TOTALORDER
+@pytest.mark.parametrize(
+    ("kind", "usual"), [(xla.F32, "FLOAT"), (xla.C64, "FLOAT"), (xla.S8, "SIGNED"), (xla.U8, "UNSIGNED"), (xla.PRED, "UNSIGNED")]
+)
+def test_the_type_that_the_elements_ask_for_is_not_said(kind, usual):
+    given = Compare(direction=ComparisonDirection.EQ, type=ComparisonType[usual])
+    assert given.settled([xla.make_shape(kind, (2,))] * 2) == Compare(direction=ComparisonDirection.EQ)
+    total = Compare(direction=ComparisonDirection.EQ, type=ComparisonType.TOTALORDER)
+    assert total.settled([f32(2), f32(2)]) == total
+
+
+def test_other_types_stay_said_and_are_refused():
+    text = """HloModule m
+        ENTRY e {
+          x = f32[2] parameter(0)
+          ROOT c = pred[2] compare(x, x), direction=LT, type=SIGNED
+        }"""
+    module = xla.HloModule.from_text(text)
+    assert "type=SIGNED" in module.to_text()
+    assert xla.HloModule.from_proto(module.to_proto()).entry.root.op == module.entry.root.op
+    with pytest.raises(xla.ShapeError, match="type SIGNED is not one that f32 is compared by"):
+        module.verify()
+    refused("type TOTALORDER is not one", lambda x: xla.compare(x, x, "LT", compare_type="TOTALORDER"), s32())

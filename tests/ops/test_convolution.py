@@ -143,3 +143,67 @@ def test_dimension_numbers_name_each_dimension_once():
     op = Convolution(window=Window((WindowDimension(2),)), dim_labels=numbers)
     with pytest.raises(xla.ShapeError, match="name each of"):
         op.result_shape([f32(1, 2, 5), f32(4, 2, 2)], None)
+
+
+_LABELS = "dim_labels=bf0_oi0->bf0"
+
+
+def in_text(attributes, result, *arguments):
+    """The result of a convolution that is given as HLO text."""
+    shapes = [xla.make_shape(a.dtype, a.shape).to_string(with_layout=False) for a in arguments]
+    parameters = "".join(f"  p{i} = {s} parameter({i})\n" for i, s in enumerate(shapes))
+    names = ", ".join(f"p{i}" for i in range(len(shapes)))
+    text = f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {result} convolution({names}), {attributes}\n}}"
+    return xla.compile(xla.HloModule.from_text(text), backend="interpreter")(*arguments)
+
+
+def test_gradients_are_forward_convolutions():
+    x, k = floats(np.arange(10).reshape(1, 2, 5)), floats(np.arange(12).reshape(2, 2, 3))
+    plain = f"window={{size=3 pad=2_1}}, {_LABELS}"
+    expected = by_loops(x, k, [WindowDimension(3, padding_low=2, padding_high=1)])
+    for kind in ("fprop", "wgrad"):
+        same(in_text(f"{plain}, convolution_kind={kind}", "f32[1,2,6]", x, k), floats(expected))
+    turned = by_loops(x, k[:, :, ::-1], [WindowDimension(3, padding_low=2, padding_high=1)])
+    same(in_text(f"{plain}, convolution_kind=dgrad", "f32[1,2,6]", x, k), floats(turned))
+
+
+def test_dgrad_is_the_gradient_of_the_input():
+    k, grad = floats(np.arange(18).reshape(3, 2, 3)), floats(np.arange(9).reshape(1, 3, 3) - 4)
+    forward = WindowDimension(3, stride=2, padding_low=1, padding_high=1)
+    # Each element of the gradient says how the sum of grad * result changes with one element of the input.
+    expected = np.zeros((1, 2, 5))
+    for index in np.ndindex(*expected.shape):
+        x = np.zeros(expected.shape)
+        x[index] = 1
+        expected[index] = (by_loops(x, k, [forward]) * grad).sum()
+    attributes = "window={size=3 pad=1_1 lhs_dilate=2}, dim_labels=bf0_io0->bf0, convolution_kind=dgrad"
+    same(in_text(attributes, "f32[1,2,5]", grad, k), floats(expected))
+
+
+@pytest.mark.parametrize("labels", ["oi0", "i0o", "0oi"])
+def test_sparse_kernel(labels):
+    order = ["oi0".index(letter) for letter in labels]
+    x = floats(np.arange(30).reshape(1, 6, 5))
+    values = floats(np.arange(1, 13).reshape(2, 2, 3)).transpose(order)
+    places = np.random.default_rng(0).integers(0, 3, values.shape).astype(np.int8)
+    dense = np.zeros((2, 6, 3), np.float32)
+    for index in np.ndindex(*values.shape):
+        o, i, spot = (index[labels.index(letter)] for letter in "oi0")
+        dense[o, 3 * i + int(places[index]), spot] = values[index]
+    sparsity = f"sparsity_config={{rhs={{sparsity=1x3 dimension={labels.index('i')} stride=1 idx=2}}}}"
+    attributes = f"window={{size=3}}, dim_labels=bf0_{labels}->bf0, {sparsity}"
+    same(in_text(attributes, "f32[1,2,3]", x, values, places), floats(by_loops(x, dense, [WindowDimension(3)])))
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "error", "message"),
+    [
+        ("rhs={sparsity=1x2 dimension=1 stride=2 idx=2}", xla.UnsupportedError, "stride 2"),
+        ("rhs={sparsity=1x2 dimension=0 stride=1 idx=2}", xla.UnsupportedError, "along dimension 0"),
+        ("rhs={sparsity=1x2 dimension=1 stride=1 idx=2}", xla.ExecutionError, "outside its block of 2"),
+    ],
+)
+def test_sparse_convolution_refuses(sparsity, error, message):
+    attributes = f"window={{size=1}}, {_LABELS}, sparsity_config={{{sparsity}}}"
+    with pytest.raises(error, match=message):
+        in_text(attributes, "f32[1,1,1]", floats([[[1], [2]]]), floats([[[3]]]), ints([[[2]]]))

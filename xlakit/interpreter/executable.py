@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,6 +22,9 @@ from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Value
 from xlakit.ops.custom_call import CustomCall
+
+# What runs the program on one device: its arguments in, what the host gets out.
+Runner = Callable[[Device, Sequence[Value]], Any]
 
 # Each device has a thread of its own.
 _MAX_DEVICES = 4096
@@ -154,9 +157,16 @@ class InterpreterExecutable:
         these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
         Raises ArgumentError, and what the program raises.
         """
+        return self.call_with(self._interpret, arguments)
+
+    def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
+        """As :meth:`__call__`, each device's program being run by ``runner``."""
         if self.num_devices == 1:
-            return self._execute([self._to_device(arguments, "")])[0]
-        return self.execute_replicated([arguments] * self.num_devices)
+            return self._execute(runner, [self._to_device(arguments, "")])[0]
+        return self.execute_with(runner, [arguments] * self.num_devices)
+
+    def _interpret(self, device: Device, arguments: Sequence[Value]) -> Any:
+        return to_host(run(device, self.module.entry, arguments))
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
@@ -166,12 +176,16 @@ class InterpreterExecutable:
 
         Gives the list of their results. An error on one device stops all, and is raised here.
         """
+        return self.execute_with(self._interpret, arguments)
+
+    def execute_with(self, runner: Runner, arguments: Sequence[Sequence[object]]) -> list[Any]:
+        """As :meth:`execute_replicated`, each device's program being run by ``runner``."""
         if len(arguments) != self.num_devices:
             raise ArgumentError(
                 f"{self.num_devices} devices run the program, got arguments for {len(arguments)}",
                 hint="give a list with a sequence of arguments for each device",
             )
-        return self._execute([self._to_device(given, f" of device {i}") for i, given in enumerate(arguments)])
+        return self._execute(runner, [self._to_device(given, f" of device {i}") for i, given in enumerate(arguments)])
 
     def _to_device(self, arguments: Sequence[object], owner: str) -> list[Value]:
         if len(arguments) != len(self._parameters):
@@ -185,7 +199,7 @@ class InterpreterExecutable:
             for number, (parameter, argument) in enumerate(zip(self._parameters, arguments, strict=True))
         ]
 
-    def _execute(self, arguments: Sequence[Sequence[Value]]) -> list[Any]:
+    def _execute(self, runner: Runner, arguments: Sequence[Sequence[Value]]) -> list[Any]:
         execution = Run(self._program, self.world, shares_world=self._shares_world)
         devices = [Device(execution, number, rng) for number, rng in enumerate(self._rngs)]
         results: list[Any] = [None] * len(devices)
@@ -194,7 +208,7 @@ class InterpreterExecutable:
             device = devices[number]
             try:
                 with self.world.bound():
-                    results[number] = to_host(run(device, self.module.entry, arguments[number]))
+                    results[number] = runner(device, arguments[number])
             except BaseException as error:
                 if len(devices) > 1 and not isinstance(error, Stopped):
                     error.add_note(f"raised on device {number} ({device})")

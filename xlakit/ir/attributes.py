@@ -302,11 +302,15 @@ class SparsityConfig:
     rhs: SparsitySide | None = None
 
 
+# A value of the original program: the name of its instruction, and the ShapeIndex of the part that is meant.
+OriginalArray = tuple[str, tuple[int, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class OriginalValue:
-    """Which values of the original program an instruction holds: (ShapeIndex, (name, ShapeIndex) or None)."""
+    """Which values of the original program an instruction holds: (ShapeIndex, OriginalArray or None)."""
 
-    elements: tuple[tuple[tuple[int, ...], tuple[str, tuple[int, ...]] | None], ...] = ()
+    elements: tuple[tuple[tuple[int, ...], OriginalArray | None], ...] = ()
     is_synthetic_call: bool = False
 
 

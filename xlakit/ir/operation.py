@@ -229,6 +229,10 @@ class Op:
         """
         raise UnsupportedError(f"{self.opcode} has no shape rule")
 
+    def settled(self, operands: Sequence[Shape]) -> Op:
+        """The same operation as every format gives it: without attributes that say no more than the operands do."""
+        return self
+
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         """The meaning: the result for these operand values."""
         raise UnsupportedError(f"the interpreter does not run {self.opcode}", operation=self.opcode)

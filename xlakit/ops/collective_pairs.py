@@ -31,7 +31,7 @@ class _Done(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (started,) = operands
         if len(started.tuple_shapes) < 2:
-            raise ShapeError(f"takes the tuple of operand and result that the start gives, got {started}")
+            raise ShapeError(f"takes the tuple of operand and result that the start gives, got {started}", hint='give what the start gave, as it is')
         return started.tuple_shapes[1].without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -46,7 +46,7 @@ class AllGatherStart(AllGather):
         result = None
         if declared is not None:
             if len(declared.tuple_shapes) != 2:
-                raise ShapeError(f"gives a tuple of operands and result, not {declared}")
+                raise ShapeError(f"gives a tuple of operands and result, not {declared}", hint='declare (operands, results); several of them are a tuple each')
             result = declared.tuple_shapes[1]
         return make_tuple_shape([bundle_shapes(operands), self.gathered_shape(operands, result)])
 
@@ -80,7 +80,8 @@ class CollectivePermuteStart(Permuting):
     """Begin a collective-permute; gives (operands, result, contexts...)."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        self.check_operands(operands)
+        # XLA's rule for several operands at once does not ask what they are.
+        self.check_operands(operands, only_arrays=len(operands) == 1)
         sent = operands[0].without_layout() if self.slice_sizes else bundle_shapes(operands)
         contexts = declared.tuple_shapes[2:] if declared is not None else ()
         return make_tuple_shape([sent, self.result_of(operands), *contexts])

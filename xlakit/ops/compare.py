@@ -33,7 +33,7 @@ _FUNCTIONS = {
 class Compare(Binary):
     """Whether two elements stand in a relation; floats in the order of IEEE 754, or in a total one.
 
-    Only TOTALORDER says more than the element type does, so ``type`` is None for every other.
+    Only TOTALORDER says more than the element type does. ``type`` is None where it is what the element type asks for.
     """
 
     direction: ComparisonDirection = attribute(
@@ -41,9 +41,10 @@ class Compare(Binary):
     )
     type: ComparisonType | None = attribute(Kind.ENUM, enum=ComparisonType, proto="comparison_type", default=None)
 
-    def __post_init__(self) -> None:
-        if self.type is not ComparisonType.TOTALORDER:
-            object.__setattr__(self, "type", None)
+    def settled(self, operands: Sequence[Shape]) -> Compare:
+        if self.type is None or not operands or self.type is not _default_type(operands[0].element_type):
+            return self
+        return Compare(direction=self.direction)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         result = Binary.result_shape(self, operands, declared)
@@ -52,6 +53,14 @@ class Compare(Binary):
             raise ShapeError(
                 f"complex numbers have no order, so direction {self.direction.text} does not apply",
                 hint="compare their real parts, imaginary parts or absolute values",
+            )
+        kind = operands[1].element_type
+        usual = _default_type(kind)
+        known = (None, usual, ComparisonType.TOTALORDER) if kind.is_floating else (None, usual)
+        if self.type not in known:
+            raise ShapeError(
+                f"type {self.type.text} is not one that {kind.hlo_name} is compared by",
+                hint=f"leave the type out, or give {' or '.join(t.text for t in known if t is not None)}",
             )
         return result
 
@@ -62,6 +71,12 @@ class Compare(Binary):
         if self.type is ComparisonType.TOTALORDER and element_type(lhs).is_floating:
             lhs, rhs = total_order_key(lhs), total_order_key(rhs)
         return _FUNCTIONS[self.direction](lhs, rhs)
+
+
+def _default_type(kind: PrimitiveType) -> ComparisonType:
+    if kind.is_signed:
+        return ComparisonType.SIGNED
+    return ComparisonType.FLOAT if kind.is_floating or kind.is_complex else ComparisonType.UNSIGNED
 
 
 @building
@@ -86,7 +101,8 @@ def compare(
     """
     kind = None if compare_type is None else ComparisonType.of(compare_type)
     op = Compare(direction=ComparisonDirection.of(direction), type=kind)
-    return emit_binary(op, lhs, rhs, broadcast_dimensions)
+    left, right = as_ops(lhs, rhs)
+    return emit_binary(op.settled([left.shape]), left, right, broadcast_dimensions)
 
 
 class Comparison(Protocol):

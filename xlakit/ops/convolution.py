@@ -13,11 +13,12 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
-from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
 from xlakit.ir.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
     SparsityConfig,
+    SparsitySide,
     Window,
     WindowDimension,
 )
@@ -38,7 +39,8 @@ _PATCH_ELEMENTS = 1 << 22
 class Convolution(Op):
     """Sums of products of a kernel with every placement of it on the input.
 
-    Sparse operands are followed by arrays that tell where their elements are.
+    Sparse operands are followed by arrays that tell where their elements are. ``convolution_kind`` tells what the
+    convolution is for; ``dgrad`` turns the kernel around besides.
     """
 
     window: Window = attribute(Kind.WINDOW, default=Window())
@@ -60,29 +62,35 @@ class Convolution(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if len(operands) < 2:
-            raise ShapeError(f"takes an input and a kernel, got {len(operands)} operands")
+            raise ShapeError(f"takes an input and a kernel, got {len(operands)} operands", hint='give the input first, then the kernel')
         lhs, rhs = need_array(operands[0]), need_array(operands[1])
         self._check_sparsity(operands)
         self._check_numbers(lhs, rhs)
         self._check_groups(lhs, rhs)
-        kind = result_type(lhs, rhs, declared)
-        if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
-            return self._input_gradient_shape(lhs, rhs, kind)
-        if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_WGRAD:
-            return self._kernel_gradient_shape(lhs, rhs, kind)
-        return self._forward_shape(lhs, rhs, kind)
+        # Also for gradients: their window and dimension numbers are those of the forward convolution that gives them.
+        numbers = self.dim_labels
+        inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
+        if self.sparsity_config and self.sparsity_config.rhs:
+            inputs *= self.sparsity_config.rhs.block_size
+        self._check_features(lhs, inputs)
+        self._check_kernel(rhs)
+        base = [lhs.dimensions[d] for d in numbers.input_spatial_dimensions]
+        for d, dimension in enumerate(self.window.dimensions):
+            check_window_dimension(d, dimension)
+        sizes = [window_output(size, d) for size, d in zip(base, self.window.dimensions, strict=True)]
+        return self._result(lhs, rhs, sizes, result_type(lhs, rhs, declared))
 
     def _check_sparsity(self, operands: Sequence[Shape]) -> None:
         config = self.sparsity_config
         sides = [side for side in (config.lhs, config.rhs) if side is not None] if config else []
         for side in sides:
             if not 2 <= side.idx < len(operands):
-                raise ShapeError(f"sparsity index {side.idx} names no operand after the first two")
+                raise ShapeError(f"sparsity index {side.idx} names no operand after the first two", hint=below(len(operands), "operand") + ", not 0 or 1, which are input and kernel")
             need_array(operands[side.idx])
         if len(sides) == 2 and sides[0].idx == sides[1].idx:
-            raise ShapeError("both sparse operands name the same indices")
+            raise ShapeError("both sparse operands name the same indices", hint='give each sparse operand an operand of its own that says where its elements are')
         if config and config.rhs and config.rhs.num_non_zero != 1:
-            raise ShapeError("only sparsity of one element in each block is known")
+            raise ShapeError("only sparsity of one element in each block is known", hint='give num_non_zero 1, or a dense kernel')
 
     def _check_numbers(self, lhs: Shape, rhs: Shape) -> None:
         numbers, spatial = self.dim_labels, len(self.window.dimensions)
@@ -94,110 +102,110 @@ class Convolution(Op):
                 )
         for what, shape in (("input", lhs), ("kernel", rhs)):
             if shape.rank != spatial + 2:
-                raise ShapeError(f"the {what} {shape} must have rank {spatial + 2}")
+                raise ShapeError(f"the {what} {shape} must have rank {spatial + 2}", hint=f'give batch, feature and {spatial} spatial dimensions, or a window of {shape.rank - 2} dimensions')
         for what, order in zip(("input", "kernel", "output"), _orders(numbers), strict=True):
             if sorted(order) != list(range(spatial + 2)):
-                raise ShapeError(f"the {what} dimension numbers {order} must name each of 0 .. {spatial + 1} once")
+                raise ShapeError(f"the {what} dimension numbers {order} must name each of 0 .. {spatial + 1} once", hint='give batch, feature and the spatial dimensions different numbers')
 
     def _check_groups(self, lhs: Shape, rhs: Shape) -> None:
         features, batches = self.feature_group_count, self.batch_group_count
         if features < 1 or batches < 1:
-            raise ShapeError(f"feature_group_count {features} and batch_group_count {batches} must be at least 1")
+            raise ShapeError(f"feature_group_count {features} and batch_group_count {batches} must be at least 1", hint='give 1 where nothing is grouped')
         if features > 1 and batches > 1:
-            raise ShapeError("feature_group_count and batch_group_count cannot both be greater than 1")
+            raise ShapeError("feature_group_count and batch_group_count cannot both be greater than 1", hint='set one of them to 1')
         numbers = self.dim_labels
         outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
         batch = lhs.dimensions[numbers.input_batch_dimension]
         if outputs % batches:
-            raise ShapeError(f"{outputs} output features are not divisible by batch_group_count {batches}")
+            raise ShapeError(f"{outputs} output features are not divisible by batch_group_count {batches}", hint=multiple(outputs, batches))
         if outputs % features:
-            raise ShapeError(f"{outputs} output features are not divisible by feature_group_count {features}")
+            raise ShapeError(f"{outputs} output features are not divisible by feature_group_count {features}", hint=multiple(outputs, features))
         if batch != UNBOUNDED and batch % batches:
-            raise ShapeError(f"batch {batch} of the input is not divisible by batch_group_count {batches}")
+            raise ShapeError(f"batch {batch} of the input is not divisible by batch_group_count {batches}", hint=multiple(outputs, batches))
 
     def _check_features(self, lhs: Shape, expected: int) -> None:
         inputs, groups = lhs.dimensions[self.dim_labels.input_feature_dimension], self.feature_group_count
         if UNBOUNDED not in (inputs, expected) and inputs != expected * groups:
             raise ShapeError(
                 f"the input has {inputs} features; the kernel's {expected} times feature_group_count {groups} "
-                f"make {expected * groups}"
-            )
+                f"make {expected * groups}", hint=f'give a kernel of {inputs // groups} input features')
 
     def _check_kernel(self, rhs: Shape) -> None:
         sizes = [rhs.dimensions[d] for d in self.dim_labels.kernel_spatial_dimensions]
         wanted = [d.size for d in self.window.dimensions]
         if any(a not in (b, UNBOUNDED) for a, b in zip(sizes, wanted, strict=True)):
-            raise ShapeError(f"the window has sizes {wanted}, the kernel {sizes}")
+            raise ShapeError(f"the window has sizes {wanted}, the kernel {sizes}", hint=f"give the window the kernel's spatial sizes {sizes}")
 
-    def _forward_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
-        numbers = self.dim_labels
-        inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
-        if self.sparsity_config and self.sparsity_config.rhs:
-            inputs *= self.sparsity_config.rhs.block_size
-        self._check_features(lhs, inputs)
-        self._check_kernel(rhs)
-        base = [lhs.dimensions[d] for d in numbers.input_spatial_dimensions]
-        for d, dimension in enumerate(self.window.dimensions):
-            check_window_dimension(d, dimension)
-        sizes = [window_output(size, d) for size, d in zip(base, self.window.dimensions, strict=True)]
-        return self._result(lhs, rhs, rhs.dimensions[numbers.kernel_output_feature_dimension], sizes, kind)
-
-    def _input_gradient_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
-        numbers = self.dim_labels
-        self._check_features(lhs, rhs.dimensions[numbers.kernel_output_feature_dimension])
-        self._check_kernel(rhs)
-        sizes: list[int] = []
-        for d, window in zip(numbers.input_spatial_dimensions, self.window.dimensions, strict=True):
-            size = lhs.dimensions[d]
-            span = (size - 1) * window.base_dilation * window.stride + 1 + (window.size - 1) * window.window_dilation
-            sizes.append(UNBOUNDED if size == UNBOUNDED else span - window.padding_low - window.padding_high)
-        return self._result(lhs, rhs, rhs.dimensions[numbers.kernel_input_feature_dimension], sizes, kind)
-
-    def _kernel_gradient_shape(self, lhs: Shape, rhs: Shape, kind: PrimitiveType) -> Shape:
-        numbers = self.dim_labels
-        batches = lhs.dimensions[numbers.input_batch_dimension], rhs.dimensions[numbers.output_batch_dimension]
-        if batches[0] != batches[1]:
-            raise ShapeError(f"the input has batch {batches[0]}, the gradient {batches[1]}")
-        sizes = [0] * lhs.rank
-        sizes[numbers.kernel_output_feature_dimension] = rhs.dimensions[numbers.output_feature_dimension]
-        inputs = lhs.dimensions[numbers.input_feature_dimension]
-        sizes[numbers.kernel_input_feature_dimension] = inputs // self.feature_group_count
-        for d, window in zip(numbers.kernel_spatial_dimensions, self.window.dimensions, strict=True):
-            sizes[d] = window.size
-        return Shape(kind, tuple(sizes))
-
-    def _result(self, lhs: Shape, rhs: Shape, features: int, spatial: Sequence[int], kind: PrimitiveType) -> Shape:
+    def _result(self, lhs: Shape, rhs: Shape, spatial: Sequence[int], kind: PrimitiveType) -> Shape:
         numbers = self.dim_labels
         if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
-            raise ShapeError(f"the output features of the kernel {rhs} cannot be dynamic")
+            raise ShapeError(f"the output features of the kernel {rhs} cannot be dynamic", hint='make them static with set_dimension_size or pad')
         sizes, dynamic = [0] * lhs.rank, [False] * lhs.rank
         batch = lhs.dimensions[numbers.input_batch_dimension]
         sizes[numbers.output_batch_dimension] = batch if batch == UNBOUNDED else batch // self.batch_group_count
         dynamic[numbers.output_batch_dimension] = lhs.dynamic_dimensions[numbers.input_batch_dimension]
-        sizes[numbers.output_feature_dimension] = features
+        sizes[numbers.output_feature_dimension] = rhs.dimensions[numbers.kernel_output_feature_dimension]
         for i, (base, kernel, output) in enumerate(zip(*_spatial(numbers), strict=True)):
             sizes[output] = spatial[i]
             dynamic[output] = lhs.dynamic_dimensions[base] or rhs.dynamic_dimensions[kernel]
         return Shape(kind, tuple(sizes), None, tuple(dynamic))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        if self.sparsity_config is not None and (self.sparsity_config.lhs or self.sparsity_config.rhs):
-            raise UnsupportedError("the interpreter has no sparse convolutions")
-        if self.convolution_kind in (
-            ConvolutionKind.CONVOLUTION_KIND_DGRAD,
-            ConvolutionKind.CONVOLUTION_KIND_WGRAD,
-        ):
-            raise UnsupportedError(f"the interpreter has no {self.convolution_kind.text} convolutions")
         inputs, kernel, output = _orders(self.dim_labels)
+        lhs, rhs = self._dense(operands)
+        lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
         # A dynamic kernel is as large as it is now.
-        sizes = operands[1].transpose(kernel).shape[2:]
-        window = [replace(d, size=size) for d, size in zip(self.window.dimensions, sizes, strict=True)]
-        lhs = _grouped_input(operands[0].transpose(inputs), self.feature_group_count, self.batch_group_count)
-        rhs = _grouped_kernel(
-            operands[1].transpose(kernel), window, max(self.feature_group_count, self.batch_group_count)
+        window = [replace(d, size=size) for d, size in zip(self.window.dimensions, rhs.shape[2:], strict=True)]
+        if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
+            # The gradient of the input takes the kernel as the convolution took it, and turns it around itself.
+            window = [replace(d, window_reversal=not d.window_reversal) for d in window]
+        groups = max(self.feature_group_count, self.batch_group_count)
+        result = _convolve(
+            _grouped_input(lhs, self.feature_group_count, self.batch_group_count),
+            _grouped_kernel(rhs, window, groups),
+            window,
+            context.shape.element_type,
         )
-        result = _convolve(lhs, rhs, window, context.shape.element_type)
         return result.transpose(np.argsort(output))
+
+    def _dense(self, operands: Sequence[Array]) -> tuple[Array, Array]:
+        """Input and kernel with the zeros that a sparse one leaves out."""
+        lhs, rhs = operands[:2]
+        config = self.sparsity_config or SparsityConfig()
+        if config.lhs is not None:
+            if config.lhs.block_size != 1:
+                raise UnsupportedError("a sparse input has no agreed shape", hint="only the kernel may be sparse")
+            lhs = _expand(lhs, operands[config.lhs.idx], config.lhs)
+        if config.rhs is not None:
+            features = self.dim_labels.kernel_input_feature_dimension
+            if config.rhs.block_size != 1 and config.rhs.dimension != features:
+                raise UnsupportedError(
+                    f"a kernel that is sparse along dimension {config.rhs.dimension} has no agreed shape",
+                    hint=f"only its input features, dimension {features}, may be sparse",
+                )
+            rhs = _expand(rhs, operands[config.rhs.idx], config.rhs)
+        return lhs, rhs
+
+
+def _expand(values: Array, places: Array, side: SparsitySide) -> Array:
+    """A sparse array with its zeros: each element at its place in its block of ``side.block_size``."""
+    if side.num_non_zero != 1 or side.stride != 1:
+        raise UnsupportedError(
+            f"sparsity of {side.num_non_zero} in {side.block_size} with stride {side.stride}",
+            hint="the interpreter knows one element in each block, and blocks of neighbours",
+        )
+    if not 0 <= side.dimension < values.ndim:
+        raise ShapeError(f"sparse dimension {side.dimension} is not one of {values.ndim}", hint=below(values.ndim))
+    if places.shape != values.shape or side.block_size < 1:
+        raise ShapeError(f"an array of {values.shape} in blocks of {side.block_size} has its places in {places.shape}", hint=f'give the places the dimensions {list(values.shape)} and blocks of at least 1')
+    places = places.astype(np.int64)
+    if places.size and not 0 <= places.min() <= places.max() < side.block_size:
+        raise ExecutionError(f"a place lies outside its block of {side.block_size}", hint=f'give places from 0 to {side.block_size - 1}')
+    dense = np.zeros((*values.shape, side.block_size), values.dtype)
+    np.put_along_axis(dense, places[..., None], values[..., None], axis=-1)
+    dense = np.moveaxis(dense, -1, side.dimension + 1)
+    sizes = [n * side.block_size if d == side.dimension else n for d, n in enumerate(values.shape)]
+    return dense.reshape(sizes)
 
 
 def _spatial(numbers: ConvolutionDimensionNumbers) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -457,5 +465,5 @@ def conv_general_dilated(
 def _sizes(shape: Shape, dimensions: Sequence[int]) -> list[int]:
     for dimension in dimensions:
         if not 0 <= dimension < need_array(shape).rank:
-            raise ShapeError(f"spatial dimension {dimension} is out of range for {shape}")
+            raise ShapeError(f"spatial dimension {dimension} is out of range for {shape}", hint=below(shape.rank))
     return [shape.dimensions[d] for d in dimensions]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.data.literal import Literal
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAliasing, Window
@@ -60,20 +59,19 @@ class CustomCall(Calling):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not self.custom_call_target:
-            raise ShapeError("a custom call needs the name of its target")
+            raise ShapeError("a custom call needs the name of its target", hint='give the name that the function is registered under')
         result = need_declared(declared)
         constraints = self.operand_layout_constraints
         if constraints is not None and self.custom_call_target not in _LAYOUT_FREE:
             if len(constraints) != len(operands):
-                raise ShapeError(f"{len(constraints)} operand_layout_constraints for {len(operands)} operands")
+                raise ShapeError(f"{len(constraints)} operand_layout_constraints for {len(operands)} operands", hint=f'give one shape with a layout for each of the {len(operands)} operands')
             for number, (constraint, operand) in enumerate(zip(constraints, operands, strict=True)):
                 if not agree(constraint, operand):
-                    raise ShapeError(f"operand_layout_constraints say {constraint} for operand {number}, {operand}")
+                    raise ShapeError(f"operand_layout_constraints say {constraint} for operand {number}, {operand}", hint=f'give {operand.without_layout()} with the layout that is wanted')
                 if any(leaf.is_array and leaf.layout is None for _, leaf in constraint.leaves()):
-                    raise ShapeError(f"operand_layout_constraints give no layout for operand {number}, {constraint}")
-        if self.custom_call_target in _BUFFER_CASTS:
-            operands, result = [_unpinned(o) for o in operands], _unpinned(result)
-        check_aliasing(self.output_to_operand_aliasing, operands, result)
+                    raise ShapeError(f"operand_layout_constraints give no layout for operand {number}, {constraint}", hint=f'write the layout after the shape, such as f32[2,3]{{1,0}}')
+        is_cast = self.custom_call_target in _BUFFER_CASTS
+        check_aliasing(self.output_to_operand_aliasing, operands, result, across_buffers=is_cast)
         return need_declared(declared).without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -82,10 +80,6 @@ class CustomCall(Calling):
 
 # These turn an array into a buffer of the same memory and back.
 _BUFFER_CASTS = ("Pin", "Unpin")
-
-
-def _unpinned(shape: Shape) -> Shape:
-    return shape.tuple_shapes[0] if shape.element_type is PrimitiveType.BUFFER else shape
 
 
 # Their operand layouts are requests to the compiler, not facts about the operands.
@@ -121,7 +115,7 @@ def custom_call(
     """
     operands = [as_argument(builder, a) for a in args]
     if operand_shapes_with_layout is not None and any(s.is_array and s.layout is None for _, s in shape.leaves()):
-        raise ShapeError(f"with operand_shapes_with_layout the result needs a layout too, {shape} has none")
+        raise ShapeError(f"with operand_shapes_with_layout the result needs a layout too, {shape} has none", hint='give shape.with_default_layout()')
     if computation is not None and getattr(computation, "computation", computation).__class__ is not Computation:
         raise ArgumentError(f"{computation!r} is not a built computation", hint="give what XlaBuilder.build returns")
     op = CustomCall(

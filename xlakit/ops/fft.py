@@ -27,11 +27,10 @@ class Fft(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands
         if not 1 <= len(self.fft_length) <= 3:
-            raise ShapeError(f"fft_length {list(self.fft_length)} must have 1 to 3 lengths")
+            raise ShapeError(f"fft_length {list(self.fft_length)} must have 1 to 3 lengths", hint='transform more dimensions in several steps')
         if not operand.is_array or operand.rank < len(self.fft_length):
             raise ShapeError(
-                f"a transform of {len(self.fft_length)} dimensions takes at least that rank, got {operand}"
-            )
+                f"a transform of {len(self.fft_length)} dimensions takes at least that rank, got {operand}", hint='give one length for each innermost dimension that is transformed')
         self._check_type(operand.element_type)
         length, bound = self.fft_length[-1], operand.dimensions[-1]
         wanted = list(self.fft_length)
@@ -39,11 +38,10 @@ class Fft(Op):
             # What a signal of this length leaves when the mirrored half is dropped; nothing stays nothing.
             wanted[-1] = length // 2 + 1 if length or bound else 0
         given = operand.dimensions[-len(wanted) :]
-        if any(size not in (UNBOUNDED, want) for size, want in zip(given, wanted, strict=True)):
+        if not all(map(self._fits, given, wanted)):
             raise ShapeError(
                 f"{self.fft_type.name} with fft_length {list(self.fft_length)} takes innermost dimensions {wanted}, "
-                f"not {list(given)}"
-            )
+                f"not {list(given)}", hint=self._length_hint(given))
         last = bound
         if self.fft_type is FftType.RFFT:
             last = length // 2 + 1 if length else bound
@@ -53,12 +51,17 @@ class Fft(Op):
         kind = self._result_type(operand.element_type)
         return Shape(kind, (*operand.dimensions[:-1], last), None, dynamic)
 
+    def _fits(self, size: int, wanted: int) -> bool:
+        # FFT and IFFT of no points, or over a dimension of none, have a result all the same: zeros, or nothing.
+        is_complex = self.fft_type in (FftType.FFT, FftType.IFFT)
+        return size in (UNBOUNDED, wanted) or (is_complex and 0 in (size, wanted))
+
     def _check_type(self, kind: PrimitiveType) -> None:
         if self.fft_type is FftType.RFFT:
             if kind not in (PrimitiveType.F32, PrimitiveType.F64):
-                raise ShapeError(f"RFFT takes f32 or f64, not {kind.hlo_name}")
+                raise ShapeError(f"RFFT takes f32 or f64, not {kind.hlo_name}", hint='convert it with convert_element_type to f32, or use FFT for complex numbers')
         elif not kind.is_complex:
-            raise ShapeError(f"{self.fft_type.name} takes a complex type, not {kind.hlo_name}")
+            raise ShapeError(f"{self.fft_type.name} takes a complex type, not {kind.hlo_name}", hint='make it complex with complex or convert_element_type, or use RFFT for real numbers')
 
     def _result_type(self, kind: PrimitiveType) -> PrimitiveType:
         if self.fft_type is FftType.RFFT:
@@ -72,7 +75,7 @@ class Fft(Op):
         kind = self._result_type(PrimitiveType.from_dtype(operand.dtype)).dtype
         axes = tuple(range(-len(self.fft_length), 0))
         sizes = [*operand.shape[axes[0] : -1], self.fft_length[-1]]
-        if 0 in operand.shape or 0 in sizes:
+        if 0 in operand.shape or 0 in self.fft_length:
             return np.zeros(tuple(d for d in context.shape.dimensions), dtype=kind)
         wide = operand.astype(np.float64 if self.fft_type is FftType.RFFT else np.complex128)
         with np.errstate(all="ignore"):

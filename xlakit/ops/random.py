@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlakit.data.primitive import PrimitiveType
+from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
@@ -34,17 +34,23 @@ class Rng(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         shape = need_declared(declared)
         if not shape.is_array or UNBOUNDED in shape.dimensions:
-            raise ShapeError(f"the result must be an array of known size, not {shape}")
-        for operand in operands:
-            if not operand.is_scalar or operand.element_type is not shape.element_type:
-                raise ShapeError(
-                    f"parameter {operand} is not a {shape.element_type.hlo_name} scalar, as the result asks"
-                )
+            raise ShapeError(f"the result must be an array of known size, not {shape}", hint='give the dimensions as numbers; set_dimension_size makes a result smaller')
         kind = shape.element_type
+        for operand in operands:
+            if not operand.is_scalar or not same_type_family(operand.element_type, kind):
+                raise ShapeError(
+                    f"parameter {operand} is not a {kind.hlo_name} scalar, as the result asks",
+                    hint=f"give scalars of {kind.hlo_name}",
+                )
+        if operands[0].element_type is not operands[1].element_type:
+            raise ShapeError(
+                f"the parameters are of different types, {operands[0]} and {operands[1]}",
+                hint=f"convert both to {kind.hlo_name}",
+            )
         if self.distribution is RandomDistribution.RNG_NORMAL and not kind.is_floating:
-            raise ShapeError(f"a normal distribution has a floating-point type, not {kind.hlo_name}")
+            raise ShapeError(f"a normal distribution has a floating-point type, not {kind.hlo_name}", hint='draw f32 and convert the result')
         if kind.is_complex:
-            raise ShapeError("a uniform distribution has a boolean, integer or floating-point type")
+            raise ShapeError("a uniform distribution has a boolean, integer or floating-point type", hint='draw the parts and join them with complex')
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -119,47 +125,55 @@ def _rng(distribution: RandomDistribution, first: OperandLike, second: OperandLi
     return emit(Rng(distribution=distribution), *operands, shape=shape)
 
 
+_MAKE_STATE = "bitcast four 32-bit words to u64[2]"
+
+
 @operation("rng-bit-generator", arity=1, documents=("RngBitGenerator",))
 class RngBitGenerator(Op):
-    """The state after use, and random bits that are a function of the state before."""
+    """The state after use, and random bits that are a function of the state before; or, as an array, just the bits."""
 
     algorithm: RandomAlgorithm = attribute(Kind.ENUM, enum=RandomAlgorithm, proto="rng_algorithm")
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (state,) = operands
         shape = need_declared(declared)
-        if not shape.is_tuple or len(shape.tuple_shapes) != 2:
-            raise ShapeError(f"the result must be a tuple of the state and an array, not {shape}")
-        if not shape.tuple_shapes[0].compatible(state):
-            raise ShapeError(f"the state comes out as {shape.tuple_shapes[0]}, but goes in as {state}")
-        data = shape.tuple_shapes[1]
-        if not data.is_array or UNBOUNDED in data.dimensions:
-            raise ShapeError(f"the random bits must be an array of known size, not {data}")
-        lengths = (2,) if self.algorithm is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
-        if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] not in lengths:
+        if shape.is_tuple and len(shape.tuple_shapes) != 2:
             raise ShapeError(
-                f"the state of {self.algorithm.text} must be {' or '.join(f'u64[{n}]' for n in lengths)}, not {state}",
-                hint="bitcast four 32-bit words to u64[2]",
+                f"the result must be a tuple of the state and an array, not {shape}",
+                hint=f"declare ({state}, the array)",
             )
+        if shape.is_tuple and not shape.tuple_shapes[0].compatible(state):
+            raise ShapeError(
+                f"the state comes out as {shape.tuple_shapes[0]}, but goes in as {state}",
+                hint=f"declare the first element as {state}",
+            )
+        data = shape.tuple_shapes[1] if shape.is_tuple else shape
+        if not data.is_array or UNBOUNDED in data.dimensions:
+            raise ShapeError(f"the random bits must be an array of known size, not {data}", hint='give the dimensions as numbers; set_dimension_size makes a result smaller')
+        if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] < 2:
+            raise ShapeError(f"the state must be u64[2], a key and a counter, or longer, not {state}", hint=_MAKE_STATE)
         if data.element_type is PrimitiveType.PRED or data.element_type.is_complex:
-            raise ShapeError(f"random bits have an integer or floating-point type, not {data.element_type.hlo_name}")
+            raise ShapeError(f"random bits have an integer or floating-point type, not {data.element_type.hlo_name}", hint='draw unsigned integers of the width that is needed, and compare or convert them')
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        shape = context.shape.tuple_shapes[1]
+        shape = context.shape.tuple_shapes[1] if context.shape.is_tuple else context.shape
         width = shape.element_type.bit_width
         key, *counters = (int(word) for word in operands[0])
         if self.algorithm is RandomAlgorithm.RNG_THREE_FRY:
             bits, counter = threefry_bits(key, counters[0], shape.dimensions, width)
             state = [key, counter]
-        elif len(counters) == 2:
+        elif len(counters) >= 2:
             bits, counter = philox_bits(key, counters[0] | counters[1] << 64, shape.dimensions, width)
             state = [key, counter % 2**64, counter >> 64]
         else:
             # The counter of the short state has the key as its upper half.
             bits, counter = philox_bits(key, counters[0] | key << 64, shape.dimensions, width)
             state = [key, counter % 2**64]
-        return np.array(state, dtype=np.uint64), _as_type(bits, shape.element_type)
+        values = _as_type(bits, shape.element_type)
+        # Words that the algorithm has no use for stay as they are.
+        after = np.array([*state, *operands[0][len(state) :]], dtype=np.uint64)
+        return (after, values) if context.shape.is_tuple else values
 
 
 def _as_type(bits: Array, kind: PrimitiveType) -> Array:
@@ -182,8 +196,14 @@ def rng_bit_generator(algorithm: RandomAlgorithm | str, initial_state: XlaOp, sh
     Gives a tuple: the state to use next, and the bits; both are those that XLA gives. Raises ShapeError.
     Source: Operation semantics, RngBitGenerator.
     """
-    declared = make_tuple_shape([initial_state.shape, shape])
-    return emit(RngBitGenerator(algorithm=RandomAlgorithm.of(algorithm)), initial_state, shape=declared)
+    chosen, state = RandomAlgorithm.of(algorithm), initial_state.shape
+    lengths = (2,) if chosen is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
+    if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] not in lengths:
+        raise ShapeError(
+            f"the state of {chosen.text} must be {' or '.join(f'u64[{n}]' for n in lengths)}, not {state}",
+            hint=_MAKE_STATE,
+        )
+    return emit(RngBitGenerator(algorithm=chosen), initial_state, shape=make_tuple_shape([state, shape]))
 
 
 @operation("rng-get-and-update-state", arity=0)

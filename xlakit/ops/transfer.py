@@ -37,6 +37,11 @@ def _check_token(shape: Shape) -> None:
         raise ShapeError(f"the last operand must be a token, got {shape}", hint="make one with create_token")
 
 
+def _check_value(value: Shape) -> None:
+    if value.is_token:
+        raise ShapeError("a token cannot be sent", hint="give the value first and the token, which orders it, second")
+
+
 def _check_feed(shape: Shape) -> None:
     for element in shape.tuple_shapes if shape.is_tuple else (shape,):
         if not element.is_array:
@@ -56,7 +61,7 @@ class Infeed(_Transfer):
         _check_token(operands[0])
         result = need_declared(declared).without_layout()
         if len(result.tuple_shapes) != 2 or not result.tuple_shapes[1].is_token:
-            raise ShapeError(f"gives a tuple of the value and a token, not {result}")
+            raise ShapeError(f"gives a tuple of the value and a token, not {result}", hint="declare (the value's shape, token[])")
         _check_feed(result.tuple_shapes[0])
         return result
 
@@ -96,7 +101,7 @@ class Outfeed(_Transfer):
         _check_token(token)
         _check_feed(value)
         if self.outfeed_shape is not None and not agree(value, self.outfeed_shape):
-            raise ShapeError(f"outfeed_shape {self.outfeed_shape} is not the shape of the value, {value}")
+            raise ShapeError(f"outfeed_shape {self.outfeed_shape} is not the shape of the value, {value}", hint=f'leave outfeed_shape out, or give {value.without_layout()}')
         return TOKEN_SHAPE
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -134,28 +139,31 @@ class Send(_Transfer):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
     Gives (operand, request, token) for send-done. The interpreter's channels hold any number of values, so nothing
-    waits here.
+    waits here. Some programs give the token first, as nothing in XLA minds; what is sent is the other operand.
     """
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
     is_host_transfer: bool = attribute(Kind.BOOL, default=False)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
-        value, token = operands
-        _check_token(token)
-        if value.is_token:
-            raise ShapeError("a token cannot be sent")
-        return make_tuple_shape([value.without_layout(), _REQUEST, TOKEN_SHAPE])
+        first, second = operands
+        if not first.is_token:
+            _check_token(second)
+        else:
+            _check_value(second)
+        return make_tuple_shape([first.without_layout(), _REQUEST, TOKEN_SHAPE])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        context.send(self.channel_id, operands[0], is_host_transfer=self.is_host_transfer)
-        return (operands[0], np.zeros((), np.uint32), TOKEN)
+        first, second = operands
+        value = second if first is TOKEN else first
+        context.send(self.channel_id, value, is_host_transfer=self.is_host_transfer)
+        return (first, np.zeros((), np.uint32), TOKEN)
 
 
 def _check_context(shape: Shape) -> None:
     parts = shape.tuple_shapes
     if len(parts) != 3 or not agree(parts[1], _REQUEST) or not parts[2].is_token:
-        raise ShapeError(f"takes the context (value, u32[], token[]) that send or recv gives, got {shape}")
+        raise ShapeError(f"takes the context (value, u32[], token[]) that send or recv gives, got {shape}", hint='give what send or recv gave, as it is')
 
 
 @operation("send-done", arity=1, documents=("SendDone",))
@@ -184,7 +192,7 @@ class Recv(_Transfer):
         _check_token(operands[0])
         result = need_declared(declared).without_layout()
         if not result.tuple_shapes:
-            raise ShapeError(f"gives (value, u32[], token[]), not {result}")
+            raise ShapeError(f"gives (value, u32[], token[]), not {result}", hint="declare (the value's shape, u32[], token[])")
         return make_tuple_shape([result.tuple_shapes[0], _REQUEST, TOKEN_SHAPE])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -220,6 +228,7 @@ def send(operand: XlaOp, channel_handle: int) -> XlaOp:
 @building
 def send_with_token(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
     """Send a value after ``token``; gives a token. Source: XlaBuilder::SendWithToken."""
+    _check_value(operand.shape)
     return emit(SendDone(channel_id=channel_id), emit(Send(channel_id=channel_id), operand, token))
 
 
@@ -242,6 +251,7 @@ def recv_with_token(token: XlaOp, shape: Shape, channel_id: int) -> XlaOp:
 @building
 def send_to_host(operand: XlaOp, token: XlaOp, channel_id: int) -> XlaOp:
     """Send a value to the host after ``token``; gives a token. Source: XlaBuilder::SendToHost."""
+    _check_value(operand.shape)
     context = emit(Send(channel_id=channel_id, is_host_transfer=True), operand, token)
     return emit(SendDone(channel_id=channel_id, is_host_transfer=True), context)
 

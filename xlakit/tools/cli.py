@@ -62,7 +62,7 @@ def _open(stream: TextIO | None, name: str) -> TextIO:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="xlakit",
-        description="XLA programs (HLO) on the command line: run, check, convert.",
+        description="XLA programs (HLO) on the command line: run, check, convert, improve.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_check(commands)
     _add_convert(commands)
+    _add_opt(commands)
     _add_ops(commands)
     return parser
 
@@ -81,9 +82,10 @@ def _common(commands: _Commands, name: str, summary: str) -> argparse.ArgumentPa
     return command
 
 
-def _add_file(command: argparse.ArgumentParser) -> None:
+def _add_file(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     command.add_argument(
         "file",
+        nargs="?" if optional else None,
         metavar="FILE",
         help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
     )
@@ -129,6 +131,19 @@ def _add_convert(commands: _Commands) -> None:
     )
     command.add_argument("--output", metavar="PATH", help="where to; default: standard output")
     command.set_defaults(command=_convert)
+
+
+def _add_opt(commands: _Commands) -> None:
+    command = _common(commands, "opt", "improve a program with passes and print what has become of it")
+    _add_file(command, optional=True)
+    command.add_argument("--passes", metavar="A,B", help="run these passes in this order; default: all")
+    command.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
+    command.add_argument("--until", metavar="PASS", help="stop after this pass")
+    command.add_argument("--fuel", type=_at_least(0), metavar="N", help="stop after N rewrites")
+    command.add_argument("--dump", metavar="DIR", help="write the program after each pass into files there")
+    command.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")
+    command.add_argument("--list-passes", action="store_true", help="list the passes and their rules, and do no more")
+    command.set_defaults(command=_opt)
 
 
 def _add_ops(commands: _Commands) -> None:
@@ -202,6 +217,27 @@ def _convert(options: argparse.Namespace) -> int:
         Path(options.output).write_bytes(data)
     else:
         _open(sys.stdout, "standard output").buffer.write(data)
+    return 0
+
+
+def _opt(options: argparse.Namespace) -> int:
+    from xlakit.tools import opt
+
+    if options.list_passes:
+        print(opt.listing())
+        return 0
+    if options.file is None:
+        raise ArgumentError("no FILE is given", hint="name the program, or ask for --list-passes")
+    lines = opt.optimise(
+        _load(options.file),
+        passes=None if options.passes is None else opt.names(options.passes),
+        disabled=opt.names(options.disable),
+        until=options.until,
+        fuel=options.fuel,
+        dump=options.dump,
+        diff=options.diff,
+    )
+    _open(sys.stdout, "standard output").writelines(lines)
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlakit.errors import FormatError
-from xlakit.ir.attributes import OpMetadata, OriginalValue
+from xlakit.ir.attributes import OpMetadata, OriginalArray, OriginalValue
 
 _PLAIN = (
     "op_type",
@@ -68,7 +68,7 @@ def write_metadata(metadata: OpMetadata, proto: Any) -> None:
 
 def read_origin(proto: Any) -> OriginalValue:
     """An OriginalValue from its proto."""
-    elements: list[tuple[tuple[int, ...], tuple[str, tuple[int, ...]] | None]] = []
+    elements: list[tuple[tuple[int, ...], OriginalArray | None]] = []
     for element in proto.elements:
         array = element.original_array
         held = (array.instruction_name, tuple(array.shape_index)) if element.HasField("original_array") else None

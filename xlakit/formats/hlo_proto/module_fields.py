@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto import schema
+from xlakit.formats.hlo_proto.recovery import read_recovery_table, write_recovery_table
 from xlakit.formats.hlo_proto.shapes import read_program_shape, write_program_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
 from xlakit.formats.hlo_text.header import check_other_attribute
+from xlakit.formats.hlo_text.recovery import RECOVERY_TABLE
 from xlakit.ir.attributes import AliasEntry, BufferDonor, StackFrames
 from xlakit.ir.instruction import HloModule
 
@@ -23,14 +26,17 @@ _KEPT = (
     "use_auto_spmd_partitioning",
     "profile_info",
     "device_assignment",
-    "original_value_recovery_table",
     "device_type",
     "debug_attributes",
 )
 
 
-def read_module_fields(proto: Any, config: Any) -> dict[str, Any]:
-    """The arguments of HloModule that do not come from computations. Raises FormatError, ShapeError."""
+def read_module_fields(proto: Any, config: Any, read_module: Callable[[Any], HloModule]) -> dict[str, Any]:
+    """The arguments of HloModule that do not come from computations. Raises FormatError, ShapeError.
+
+    ``read_module`` reads the modules inside this one.
+    """
+    config_fields = _read_config(proto, config if config is not None else proto.config)
     where = ""
     try:
         where = "host_program_shape"
@@ -39,6 +45,10 @@ def read_module_fields(proto: Any, config: Any) -> dict[str, Any]:
         output = read_sharding(proto.spmd_output_sharding) if proto.HasField("spmd_output_sharding") else None
         where = "spmd_parameters_shardings"
         parameters = tuple(read_sharding(sharding) for sharding in proto.spmd_parameters_shardings)
+        where = "original_value_recovery_table"
+        if proto.HasField(where):
+            table = read_recovery_table(proto.original_value_recovery_table, read_module)
+            config_fields["header"] = (*config_fields["header"], (RECOVERY_TABLE, table))
     except XlakitError as error:
         error.rule = f"{where}: {error.rule}"
         raise error.at(operation=f"module '{proto.name}'") from None
@@ -54,12 +64,12 @@ def read_module_fields(proto: Any, config: Any) -> dict[str, Any]:
         "spmd_output_sharding": output,
         "spmd_parameters_shardings": parameters,
         "proto_fields": _read_kept(proto),
-        **_read_config(proto, config if config is not None else proto.config),
+        **config_fields,
     }
 
 
-def write_module_fields(module: HloModule, proto: Any) -> None:
-    """Fill the fields of a HloModuleProto beside its computations."""
+def write_module_fields(module: HloModule, proto: Any, write_module: Callable[[HloModule], Any]) -> None:
+    """Fill the fields of a HloModuleProto beside its computations; ``write_module`` writes the modules inside it."""
     if module.proto_fields:
         proto.MergeFromString(module.proto_fields)
     shape = module.program_shape
@@ -86,7 +96,10 @@ def write_module_fields(module: HloModule, proto: Any) -> None:
     if module.num_partitions != 1:
         proto.config.num_partitions = module.num_partitions
     for name, text in module.header:
-        proto.header.add(name=name, text=text)
+        if name == RECOVERY_TABLE:
+            write_recovery_table(text, proto.original_value_recovery_table, write_module)
+        else:
+            proto.header.add(name=name, text=text)
 
 
 def _read_entry_layout(proto: Any) -> ProgramShape | None:

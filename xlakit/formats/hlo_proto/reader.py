@@ -48,7 +48,7 @@ def module_from_message(proto: Any, config: Any = None) -> HloModule:
         raise FormatError(
             f"entry_computation_id {proto.entry_computation_id} is not a computation of module '{proto.name}'"
         )
-    fields = read_module_fields(proto, config)
+    fields = read_module_fields(proto, config, module_from_message)
     return HloModule(
         proto.name,
         entry,

@@ -30,7 +30,7 @@ def module_to_message(module: HloModule) -> Any:
     proto = schema.new("HloModuleProto")
     try:
         proto.name = module.name
-        write_module_fields(module, proto)
+        write_module_fields(module, proto, module_to_message)
     except _REFUSALS as error:
         raise _explained(error, f"module '{module.name}'") from None
     writing = _Writing(module)

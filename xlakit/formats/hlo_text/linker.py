@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from xlakit.data.shape import TOKEN_SHAPE, Shape
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.inferred import laid_out
 from xlakit.formats.hlo_text.lexer import Lexer
@@ -17,6 +18,7 @@ from xlakit.ir.operation import Kind, Op
 
 # Whatever the text says that they give; old texts say what they take.
 _ALWAYS_TOKENS = frozenset({"outfeed", "send-done"})
+_REQUEST = Shape(PrimitiveType.U32).with_default_layout()
 
 
 @dataclass(slots=True)
@@ -82,6 +84,9 @@ class Linker:
                 self._check_operand_shapes(record)
             if record.cls.opcode in _ALWAYS_TOKENS:
                 shape = TOKEN_SHAPE
+            elif record.cls.opcode == "send":
+                # Likewise: what a send gives begins with its first operand.
+                shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])  # pyright: ignore
             elif shape is None:
                 shape = self._inferred(record, op)
             record.made = Instruction(
@@ -119,7 +124,7 @@ class Linker:
                     raise self.lexer.error(f"{record.cls.opcode} lacks one of its branches", record.offset)
                 values[spec.name] = tuple(made[c.name] for c in value)
         try:
-            return record.cls(**values)
+            return record.cls(**values).settled([operand.made.shape for operand in record.operands])  # pyright: ignore
         except XlakitError as error:
             raise self._placed(error, record) from None
 

@@ -32,6 +32,8 @@ _INTEGERS = re.compile(r"(?:-?\d+ )*+")
 _HEXADECIMAL = re.compile(r"-?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?\d+")
 _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _COMPLEX = re.compile(r"\(\s*([^\s,()]+(?:\([^()]*\))?)\s*,\s*([^\s,()]+(?:\([^()]*\))?)\s*\)")
+# A text of few bytes must not make a constant of very many.
+_MOST_FILLED = 1 << 30
 _ELIDED = "the constant is elided: the dump says {...} where its elements should be"
 _ELIDED_HINT = "print it with print_large_constants, dump with XLA_FLAGS=--xla_dump_large_constants, or take the proto"
 
@@ -91,6 +93,10 @@ def _array(lexer: Lexer, shape: Shape) -> Literal:
     except _BadElementError as fault:
         raise lexer.error(fault.rule, _offset_of(lexer.source, start, fault.index)) from None
     lexer.move_to(end)
+    if reader.is_lone:
+        filled = np.zeros(shape.dimensions, dtype=values.dtype)
+        filled.reshape(-1)[0] = values[0]
+        return Literal(shape, filled)
     return Literal(shape, values.reshape([max(size, 0) for size in reader.sizes]))
 
 
@@ -106,6 +112,8 @@ class _Reader:
         self.counts = [0] * shape.rank
         self.sizes = [-1 if d else n for n, d in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)]
         self.depth = 0
+        # A single real number for a whole array: XLA reads it as the first element, and the others as zeros.
+        self.is_lone = False
 
     def read(self) -> int:
         """Read the whole literal; gives where it ends."""
@@ -172,7 +180,11 @@ class _Reader:
     def _element(self, start: int, text: str) -> None:
         if text == "...":
             raise self.lexer.error(_ELIDED, start, hint=_ELIDED_HINT)
-        if self.depth < len(self.sizes):
+        if not self.depth and self.sizes and min(self.shape.dimensions) > 0 and not self.shape.element_type.is_complex:
+            if self.shape.byte_size > _MOST_FILLED:
+                raise self.lexer.error(f"{self.shape.byte_size} bytes are too many to fill from one number", start)
+            self.is_lone = True
+        elif self.depth < len(self.sizes):
             rank = len(self.sizes)
             raise self.lexer.error(
                 f"expected '{{': a literal of rank {rank} nests {rank} deep, not {self.depth}", start

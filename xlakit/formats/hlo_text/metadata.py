@@ -8,7 +8,7 @@ from typing import Any
 
 from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
 from xlakit.formats.hlo_text.shapes import list_of
-from xlakit.ir.attributes import OpMetadata, OriginalValue
+from xlakit.ir.attributes import OpMetadata, OriginalArray, OriginalValue
 
 NUMBER = re.compile(r"-?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 
@@ -175,7 +175,7 @@ def parse_origin(lexer: Lexer) -> OriginalValue:
         lexer.expect("]")
         lexer.expect("}")
         return OriginalValue(is_synthetic_call=True)
-    elements: list[tuple[tuple[int, ...], tuple[str, tuple[int, ...]] | None]] = []
+    elements: list[tuple[tuple[int, ...], OriginalArray | None]] = []
     index: list[int] = []
     while lexer.text != "}":
         if lexer.accept("("):
@@ -189,14 +189,15 @@ def parse_origin(lexer: Lexer) -> OriginalValue:
             lexer.advance()
             index[-1] += 1
         elif lexer.text == "{":
-            elements.append((tuple(index), _original_array(lexer)))
+            elements.append((tuple(index), parse_original_array(lexer)))
         else:
             raise lexer.expected("an original value in braces, or a tuple of them in parentheses")
     lexer.advance()
     return OriginalValue(tuple(elements))
 
 
-def _original_array(lexer: Lexer) -> tuple[str, tuple[int, ...]] | None:
+def parse_original_array(lexer: Lexer) -> OriginalArray | None:
+    """``{"name" {0}}``, or ``{}`` for none. Raises ParseError."""
     lexer.expect("{")
     if lexer.accept("}"):
         return None
@@ -224,6 +225,11 @@ def print_origin(origin: OriginalValue) -> str:
             common += 1
         parts.append("(" * (len(index) - common))
         open_index[common:] = index[common:]
-        where = f" {print_shape_index(array[1])}" if array is not None and array[1] else ""
-        parts.append("{}" if array is None else f"{{{quote(array[0])}{where}}}")
+        parts.append("{}" if array is None else print_original_array(array))
     return "{" + "".join(parts) + ")" * len(open_index) + "}"
+
+
+def print_original_array(array: OriginalArray) -> str:
+    """A value of the original program in braces."""
+    name, index = array
+    return "{" + quote(name) + (f" {print_shape_index(index)}" if index else "") + "}"

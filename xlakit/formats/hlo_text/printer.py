@@ -22,7 +22,7 @@ from xlakit.formats.hlo_text.metadata import (
 from xlakit.formats.hlo_text.names import with_plain_names
 from xlakit.formats.hlo_text.records import CALLING
 from xlakit.formats.hlo_text.sharding import print_sharding
-from xlakit.formats.hlo_text.sugar import sugared, wrapped_computation
+from xlakit.formats.hlo_text.sugar import start_of, sugared
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import Precision
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -53,15 +53,10 @@ def print_computation(computation: Computation) -> str:
 
 
 def _hidden(module: HloModule) -> set[Computation]:
-    """The computations that asynchronous instructions print in themselves."""
-    return {
-        called
-        for computation in module.computations
-        for instruction in computation.instructions
-        if instruction.opcode == "async-start"
-        for called in instruction.op.called_computations
-        if sugared(called)
-    }
+    """The computations that all asynchronous instructions that run them print in themselves."""
+    starts = [i for computation in module.computations for i in computation.instructions if i.opcode == "async-start"]
+    hidden = {c for start in starts if sugared(start) for c in start.op.called_computations}
+    return hidden.difference(c for start in starts if not sugared(start) for c in start.op.called_computations)
 
 
 class _Printer:
@@ -117,8 +112,8 @@ class _Printer:
 
 
 def _sugared_op(instruction: Instruction) -> Op | None:
-    computation = wrapped_computation(instruction)
-    return computation.root.op if computation is not None and sugared(computation) else None
+    start = start_of(instruction)
+    return start.op.called_computations[0].root.op if start is not None and sugared(start) else None
 
 
 def _sugared_attributes(parts: list[str], instruction: Instruction, inner: Op) -> None:

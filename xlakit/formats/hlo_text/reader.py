@@ -21,7 +21,7 @@ from xlakit.formats.hlo_text.metadata import (
     parse_origin,
     parse_statistics,
 )
-from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record, table_of
+from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record, fill_silent, table_of
 from xlakit.formats.hlo_text.shapes import at_shape, list_of, parse_shape
 from xlakit.formats.hlo_text.sharding import parse_sharding
 from xlakit.formats.hlo_text.sugar import read_sugar, unsugar
@@ -173,7 +173,10 @@ class Reader:
         inner: dict[str, Any] = {}
         if lexer.text == "," and not nested:
             self._attributes(body, record, opcode, wrapped, inner)
-        if wrapped is not None:
+        if wrapped is None:
+            fill_silent(opcode, record.values)
+        else:
+            fill_silent(wrapped.opcode, inner)
             unsugar(self, body, record, wrapped, inner, opcode_start)
         self._check(record, opcode, opcode_start)
         if not name:
@@ -315,8 +318,10 @@ class Reader:
                 record.predecessors = list_of(
                     lexer, "{", "}", lambda _: self._predecessor(body), "between predecessors"
                 )
-            elif (opcode, name) in _ODD:
-                _ODD[opcode, name](self, body, record.values)
+            elif wrapped is not None and (wrapped.opcode, name) in _ODD:
+                _ODD[wrapped.opcode, name](self, body, inner)
+            elif (record.cls.opcode, name) in _ODD:
+                _ODD[record.cls.opcode, name](self, body, record.values)
             else:
                 known = [*wrapped_table, *table, *_SHARED, "control-predecessors"]
                 rule, hint = unknown(name, known, f"attribute of {opcode}:")

@@ -8,6 +8,7 @@ from typing import Any
 
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.enums import TriState
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Attribute, Kind, Op
 
@@ -57,6 +58,8 @@ class Body:
     # Whether operands that are not defined become parameters, as in a list of instructions without a computation.
     is_open: bool = False
     parameters: int = 0  # how many were made so
+    # Whether nobody wrote it: an asynchronous operation written short needs a computation around it.
+    is_wrapper: bool = False
 
     def unused_name(self, stem: str) -> str:
         """A name that no instruction so far has."""
@@ -82,6 +85,16 @@ def table_of(cls: type[Op]) -> Table:
     inline = next((spec for spec in cls.attributes if not spec.text), None)
     named = {spec.text: spec for spec in cls.attributes if spec.text}
     return Table(inline, named, tuple(spec for spec in named.values() if spec.required))
+
+
+# What XLA's parser puts where the text is silent and the default of the attribute says something else.
+_WHERE_SILENT: dict[str, dict[str, Any]] = {"scan": {"is_associative": TriState.TRI_STATE_FALSE}}
+
+
+def fill_silent(opcode: str, values: dict[str, Any]) -> None:
+    """Add the attributes that an instruction in text has without saying so."""
+    for name, value in _WHERE_SILENT.get(opcode, {}).items():
+        values.setdefault(name, value)
 
 
 CALLING = frozenset({Kind.COMPUTATION, Kind.COMPUTATION_LIST})

@@ -1,17 +1,19 @@
 """``add-start(x, y)``, ``add-done(s)``: short for an asynchronous operation around a computation of one instruction.
 
 The computation gets a name that nobody wrote; only computations with such names are printed short again, so that
-nothing is lost.
+nothing is lost. A start need not have all the operands and know the result: then the updates and the done tell.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.formats.hlo_text.records import Body, Callee, Record, table_of
 from xlakit.ir.attributes import NO_ANNOTATIONS
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 # These have opcodes of their own for their halves.
 _NOT_WRAPPED = frozenset({"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"})
 _NAME = "async_wrapped"
+_UNKNOWN = make_tuple_shape([])
 _NAMES = re.compile(rf"{_NAME}(?:\.\d+)?")
 
 
@@ -46,28 +49,59 @@ def unsugar(reader: Reader, body: Body, record: Record, wrapped: type[Op], value
         raise lexer.error(
             f"{wrapped.opcode}-start needs its shape before it: ((arguments...), result, contexts...)", offset
         )
-    inner = Body(reader.unused_name(_NAME), offset)
-    for number, argument in enumerate(parts[0].tuple_shapes):
-        parameter = Record(inner.unused_name("async_param"), OPERATIONS["parameter"], offset, argument)
-        parameter.values["number"] = number
-        inner.names[parameter.name] = parameter
-        inner.records.append(parameter)
+    inner = Body(reader.unused_name(_NAME), offset, is_wrapper=True)
     root = Record("async_op", wrapped, offset, parts[1])
-    root.operands = list(inner.records)
     root.values = values
     missing = [spec.text for spec in table_of(wrapped).required if spec.name not in values]
     if missing:
         raise lexer.error(f"{wrapped.opcode} lacks {', '.join(f'{name}=' for name in missing)}", offset)
-    if wrapped.arity is not None and len(root.operands) != wrapped.arity:
-        raise lexer.error(f"{wrapped.opcode} takes {wrapped.arity} operands, got {len(root.operands)}", offset)
+    arguments = parts[0].tuple_shapes
+    if wrapped.arity is not None and len(arguments) > wrapped.arity:
+        raise lexer.error(f"{wrapped.opcode} takes {wrapped.arity} operands, got {len(arguments)}", offset)
     inner.records.append(root)
     inner.root = root
+    _bind(inner, root, arguments, parts[1])
+    _bind_callee(reader, inner, root)
     inner.thread = record.values.get("async_execution_thread", "main")
     inner.callees = [c for value in values.values() for c in _callees(value)]
     reader.add(inner)
     callee = Callee(inner.name, offset)
     body.callees.append(callee)
     record.values["calls"] = callee
+
+
+def _bind(inner: Body, root: Record, arguments: Sequence[Shape], result: Shape) -> None:
+    """Make the wrapped operation take arguments of these shapes, at least, and give a result of that shape."""
+    for number, shape in enumerate(arguments):
+        if number < len(root.operands):
+            _settle(root.operands[number], shape)
+            continue
+        parameter = Record(inner.unused_name("async_param"), OPERATIONS["parameter"], root.offset, shape)
+        parameter.values["number"] = number
+        inner.names[parameter.name] = parameter
+        inner.records.insert(number, parameter)
+        root.operands.append(parameter)
+    _settle(root, result)
+
+
+def _settle(record: Record, shape: Shape) -> None:
+    # A link of the chain that does not know the result yet says () for it.
+    known = record.shape
+    if known is None or (not known.compatible(shape) and shape != _UNKNOWN):
+        record.shape = shape
+
+
+def _bind_callee(reader: Reader, inner: Body, root: Record) -> None:
+    """Take arguments and result from the computation that a wrapped call or fusion runs, where it is known already."""
+    callee = root.values.get({"call": "to_apply", "fusion": "calls"}.get(root.cls.opcode, ""))
+    called = reader.bodies.get(callee.name) if isinstance(callee, Callee) else None
+    if called is None:
+        return
+    parameters = sorted((r for r in called.records if r.cls.opcode == "parameter"), key=lambda r: r.values["number"])
+    shapes = [r.shape for r in parameters if r.shape is not None]
+    result = (called.root or called.records[-1]).shape
+    if len(shapes) == len(parameters) >= len(root.operands) and result is not None:
+        _bind(inner, root, shapes, result)
 
 
 def _callees(value: object) -> list[Callee]:
@@ -93,20 +127,39 @@ def _check_follower(reader: Reader, record: Record, wrapped: type[Op], values: d
     root = inner.root if inner is not None else None
     if inner is not None and root is None:
         root = inner.records[-1]
-    if root is not None and root.cls is not wrapped:
+    if inner is None or root is None:
+        return
+    if root.cls is not wrapped:
         raise reader.lexer.error(f"{wrapped.opcode}-{record.cls.opcode[6:]} follows {root.cls.opcode}-start", offset)
+    if inner.is_wrapper:
+        _bind_more(inner, root, record)
+
+
+def _bind_more(inner: Body, root: Record, follower: Record) -> None:
+    """What a follower of a start that was short of it says of arguments and result."""
+    shape = follower.shape
+    if shape is None:
+        return
+    arguments: Sequence[Shape] = ()
+    if follower.cls.opcode == "async-update":
+        if len(shape.tuple_shapes) < 2:
+            return
+        arguments, shape = shape.tuple_shapes[0].tuple_shapes, shape.tuple_shapes[1]
+    _bind(inner, root, arguments, shape)
 
 
 # -- printing ----------------------------------------------------------------------------------------
 
 
-def sugared(computation: Computation) -> bool:
-    """Whether an asynchronous operation around this computation can be printed short without loss."""
+def sugared(start: Instruction) -> bool:
+    """Whether an asynchronous operation can be printed short without loss, seen from its start."""
+    (computation,) = start.op.called_computations
     root = computation.root
     *parameters, last = computation.instructions
     return (
         _NAMES.fullmatch(computation.name) is not None
         and last is root
+        and len(start.operands) == len(parameters)
         and root.name == "async_op"
         and tuple(parameters) == root.operands
         and root.opcode not in _NOT_WRAPPED
@@ -125,10 +178,10 @@ def _is_nth(parameter: Instruction, number: int) -> bool:
     return parameter.op.number == number and parameter.name == name  # pyright: ignore
 
 
-def wrapped_computation(instruction: Instruction) -> Computation | None:
-    """What an asynchronous instruction runs, found at its start; None where the start is out of sight."""
+def start_of(instruction: Instruction) -> Instruction | None:
+    """The start of an asynchronous operation, itself or above; None where it is out of sight."""
     while instruction.opcode != "async-start":
         if not instruction.operands or instruction.opcode not in ("async-update", "async-done"):
             return None
         instruction = instruction.operands[0]
-    return instruction.op.called_computations[0]
+    return instruction

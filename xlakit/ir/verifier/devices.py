@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from xlakit.data.shape import Shape
@@ -34,6 +35,10 @@ def device_faults(program: Program) -> Iterator[Fault]:
             continue
         if rule:
             yield Fault(computation, instruction, rule, "say the program's replica_count and num_partitions")
+    for computation, instruction in program.instructions("all-to-all", "ragged-all-to-all"):
+        rule = _layout_fault(instruction)
+        if rule:
+            yield Fault(computation, instruction, rule, "copy them to one layout first")
 
 
 # -- shardings -------------------------------------------------------------------------------------
@@ -133,6 +138,14 @@ def _group_count(module: HloModule, op: Any) -> str:
     if count == 0 or members in (1, count):
         return ""
     return f"the replica groups have {count} members, the program runs on {members} {named}"
+
+
+def _layout_fault(instruction: Instruction) -> str:
+    """The blocks of an all-to-all, and the tables of a ragged one, are laid out alike, in whatever memories."""
+    alike = instruction.operands[2:] if instruction.opcode == "ragged-all-to-all" else instruction.operands
+    layouts = [replace(operand.shape.layout_or_default, memory_space=0) for operand in alike]
+    other = next((i for i, layout in enumerate(layouts) if layout != layouts[0]), None)
+    return "" if other is None else f"'{alike[0].name}' and '{alike[other].name}' are laid out differently"
 
 
 def _permute_range(module: HloModule, op: Any) -> str:

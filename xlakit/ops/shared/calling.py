@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import OutputOperandAliasing
@@ -49,26 +50,38 @@ def check_arguments(computation: Computation, arguments: Sequence[Shape], what: 
     program = computation.program_shape
     if len(program.parameters) != len(arguments):
         raise ShapeError(
-            f"{what} {computation.name} takes {len(program.parameters)} parameters, got {len(arguments)} arguments"
-        )
+            f"{what} {computation.name} takes {len(program.parameters)} parameters, got {len(arguments)} arguments", hint=f'give {len(program.parameters)} arguments, or build {computation.name} for {len(arguments)}')
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
         if not agree(argument, parameter):
             raise ShapeError(
                 f"{what} {computation.name} takes {parameter.without_layout()} as parameter {number}, "
-                f"got {argument.without_layout()}"
-            )
+                f"got {argument.without_layout()}", hint=f'give {parameter.without_layout()}, or build {computation.name} for {argument.without_layout()}')
     return program.result.without_layout()
 
 
-def check_aliasing(aliasing: Sequence[OutputOperandAliasing], operands: Sequence[Shape], result: Shape) -> None:
-    """Raise ShapeError unless each pair names an output and an operand of the same shape."""
+def check_aliasing(
+    aliasing: Sequence[OutputOperandAliasing], operands: Sequence[Shape], result: Shape, *, across_buffers: bool = False
+) -> None:
+    """Raise ShapeError unless each pair names an output and an operand of the same shape.
+
+    ``across_buffers`` says that a buffer of an array is as good as the array itself.
+    """
     for pair in aliasing:
         if not 0 <= pair.operand_number < len(operands):
-            raise ShapeError(f"output_to_operand_aliasing names operand {pair.operand_number} of {len(operands)}")
+            raise ShapeError(f"output_to_operand_aliasing names operand {pair.operand_number} of {len(operands)}", hint=below(len(operands), "operand"))
         source = operands[pair.operand_number].at(pair.operand_index)
         target = result.at(pair.output_index)
+        if across_buffers:
+            source, target = unbuffered(source), unbuffered(target)
         if not agree(source, target):
-            raise ShapeError(f"output_to_operand_aliasing joins {target} with operand of shape {source}")
+            raise ShapeError(f"output_to_operand_aliasing joins {target} with operand of shape {source}", hint='alias parts of the same element type and dimensions')
+
+
+def unbuffered(shape: Shape) -> Shape:
+    """The shape with arrays in place of buffers of them."""
+    if shape.element_type is PrimitiveType.BUFFER:
+        return shape.tuple_shapes[0]
+    return make_tuple_shape([unbuffered(s) for s in shape.tuple_shapes]) if shape.is_tuple else shape
 
 
 def join_dynamic(shapes: Sequence[Shape]) -> Shape:

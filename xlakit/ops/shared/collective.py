@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.errors import ExecutionError, ShapeError
+from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
 from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute
 from xlakit.ops.data import get_tuple_element, tuple_
 from xlakit.ops.handle import Builder, XlaOp, common_builder
-from xlakit.ops.reduction import check_reducer
+from xlakit.ops.reduction import binary_opcode, check_reducer
 
 # What a person may give as replica groups: lists of ids, or the attribute itself. Empty means one group of all.
 GroupsLike = ReplicaGroups | Sequence[Sequence[int]]
@@ -55,23 +57,23 @@ class Collective(Op):
     def check_groups(self, operands: Sequence[Shape], *, uniform: bool = True, all_ids: bool = True) -> None:
         """Raise ShapeError unless the operands are arrays and each id from 0 on is in exactly one group."""
         if not operands:
-            raise ShapeError("takes at least one operand")
+            raise ShapeError("takes at least one operand", hint='give the arrays that take part')
         for operand in operands:
             if not operand.is_array:
-                raise ShapeError(f"takes arrays, got {operand}")
+                raise ShapeError(f"takes arrays, got {operand}", hint='give the elements of a tuple one by one')
         groups = self.replica_groups.groups
         if self.global_ids and self.channel_id is None:
-            raise ShapeError("use_global_device_ids needs a channel_id")
+            raise ShapeError("use_global_device_ids needs a channel_id", hint='give a channel_id, a number from 1 on that no other collective has')
         if self.global_ids and not groups:
-            raise ShapeError("use_global_device_ids needs replica_groups")
+            raise ShapeError("use_global_device_ids needs replica_groups", hint='list the ids of all devices, replica * num_partitions + partition')
         ids = [i for group in groups for i in group]
         if any(not group for group in groups):
-            raise ShapeError("a replica group is empty")
+            raise ShapeError("a replica group is empty", hint='leave empty groups out; no groups at all mean one of all')
         if len(set(ids)) != len(ids):
             repeated = next(i for i in ids if ids.count(i) > 1)
             raise ShapeError(f"replica {repeated} is in the replica groups twice", hint="give each id once")
         if any(i < 0 for i in ids) or (all_ids and ids and max(ids) >= len(ids)):
-            raise ShapeError(f"replica groups {list(map(list, groups))} do not list the ids 0 .. {len(ids) - 1}")
+            raise ShapeError(f"replica groups {list(map(list, groups))} do not list the ids 0 .. {len(ids) - 1}", hint=f'list each id from 0 to {len(ids) - 1} once')
         if uniform and len({len(group) for group in groups}) > 1:
             raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
 
@@ -121,7 +123,7 @@ def unpack(operand: OperandsLike) -> tuple[Builder, list[XlaOp], bool]:
     if not operand.shape.is_tuple:
         return builder, [operand], False
     if not operand.shape.tuple_shapes:
-        raise ShapeError("a tuple of no arrays cannot take part in a collective")
+        raise ShapeError("a tuple of no arrays cannot take part in a collective", hint='leave the collective out')
     return builder, [get_tuple_element(operand, i) for i in range(len(operand.shape.tuple_shapes))], True
 
 
@@ -131,26 +133,61 @@ def repack(builder: Builder, result: XlaOp, is_tuple: bool, count: int) -> XlaOp
 
 
 def check_operator(computation: Computation, operands: Sequence[Shape]) -> None:
-    """Raise ShapeError unless ``computation`` combines two scalars, for operands of one element type."""
-    kinds = {o.element_type for o in operands}
+    """Raise ShapeError unless ``computation`` combines two scalars, for operands of one element type.
+
+    This is for those who build; programs that exist may be of mixed types, see :func:`check_combiner`.
+    """
+    kinds = {o.element_type: None for o in operands if o.is_array}
     if len(kinds) > 1:
-        raise ShapeError("all operands must have the same element type")
-    check_reducer(computation, list(kinds))
+        raise ShapeError(
+            f"all operands must have the same element type, got {' and '.join(k.hlo_name for k in kinds)}",
+            hint="combine those of each type in a call of their own",
+        )
+    if kinds:
+        check_reducer(computation, list(kinds))
+
+
+def check_combiner(computation: Computation) -> None:
+    """Raise ShapeError unless ``computation`` takes two scalars and gives one, of whatever types."""
+    program = computation.program_shape
+    if len(program.parameters) != 2 or not all(s.is_scalar for s in (*program.parameters, program.result)):
+        raise ShapeError(
+            f"computation {computation.name} must combine two scalars into one, is {program.to_string()}",
+            hint="give a computation (T, T) -> T such as that of add",
+        )
 
 
 def reduce_everybody(
     context: Evaluation, computation: Computation, everybody: Sequence[Sequence[Array]]
 ) -> list[Array]:
     """Combine everybody's arrays, in the order of the group, so that all devices get the same bits."""
-    kind = computation.parameters[0].shape.element_type.dtype
     results: list[Array] = []
     for arrays in zip(*everybody, strict=True):
-        # A computation may work in another precision than its operands.
         own = arrays[0].dtype
+        combine = _combiner_of(computation, PrimitiveType.from_dtype(own))
+        kind = combine.root.shape.element_type.dtype
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
             if array.shape != total.shape:
-                raise ExecutionError(f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}")
-            (total,) = context.apply(computation, total, array.astype(kind, copy=False))
+                raise ExecutionError(f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}", hint='give all devices of a group the same size, padded if need be')
+            (total,) = context.apply(combine, total, array.astype(kind, copy=False))
         results.append(total.astype(own, copy=False))
     return results
+
+
+# The interpreter keeps what it has made ready to run, so the same question must have the same answer.
+@lru_cache(maxsize=256)
+def _combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
+    """The computation, for elements of a type: it may work in another precision than its operands.
+
+    Where it is of another kind of type altogether, only what it does counts, as in XLA. Raises UnsupportedError.
+    """
+    kinds = {i.shape.element_type for i in (*computation.parameters, computation.root)}
+    if all(same_type_family(kind, k) for k in kinds):
+        return computation
+    if binary_opcode(computation) is None:
+        raise UnsupportedError(
+            f"computation {computation.name} is not of {kind.hlo_name}, and more than one operation",
+            hint=f"give a computation of {kind.hlo_name}",
+        )
+    return computation.rebuild(lambda old, operands: old.replace(operands=operands, shape=Shape(kind)))

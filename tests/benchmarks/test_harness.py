@@ -1,0 +1,211 @@
+"""The benchmarks' own arithmetic, and one row from end to end."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+from benchmarks.__main__ import main, parse
+from benchmarks.check import difference
+from benchmarks.harness import Plan, Row, Status, Timing, geometric_mean, measure
+from benchmarks.machine import Machine
+from benchmarks.peers import NumpyPeer, Prepared, XlakitPeer, XlaPeer
+from benchmarks.program import Bound, Program
+from benchmarks.report import Report, to_markdown, write
+from benchmarks.workloads import GROUPS, WORKLOADS
+
+MACHINE = Machine("processor", "system", 2, bandwidth=10e9, flops=100e9)
+BY_NAME = {w.name: w for w in WORKLOADS}
+
+
+def row(name, group, bound=Bound.NOTHING, **seconds):
+    timings = {peer: Timing(seconds=value) for peer, value in seconds.items()}
+    return Row(name, group, bound, timings=timings, traffic=10**9, flops=1e9)
+
+
+class Distorted(XlakitPeer):
+    """xlakit, if it were wrong in one element."""
+
+    def prepare(self, workload, program):
+        prepared = super().prepare(workload, program)
+        return replace(prepared, fetch=lambda result: [self.distort(a) for a in prepared.fetch(result)])
+
+    @staticmethod
+    def distort(array):
+        copy = array.copy()
+        copy.flat[-1] += 1
+        return copy
+
+
+class Failing:
+    name = "xlakit"
+
+    def prepare(self, workload, program):
+        raise NotImplementedError("no such operation\nand more")
+
+
+def test_geometric_mean():
+    assert geometric_mean([0.5, 2.0]) == pytest.approx(1)
+    assert geometric_mean([8, None, 2]) == pytest.approx(4)
+    assert geometric_mean([None]) is None
+
+
+def test_report_means_and_ratios():
+    rows = [
+        row("a", "one", xlakit=1, xla=2, numpy=0.5),
+        row("b", "one", xlakit=1, xla=8),
+        row("c", "two", xlakit=3, xla=1),
+    ]
+    rows.append(Row("d", "two", Bound.NOTHING, Status.ERROR, "xlakit: no"))
+    report = Report(MACHINE, "cpu", ["xla", "numpy"], rows)
+    assert [r.ratio_to_xla for r in rows] == [0.5, 0.125, 3, None]
+    assert [r.ratio_to_best for r in rows] == [2, 0.125, 3, None]
+    assert report.means()[0] == ("one", 2, pytest.approx(0.25), pytest.approx(0.5))
+    assert report.means()[1] == ("two", 1, pytest.approx(3), pytest.approx(3))
+    assert report.means()[2][:2] == ("all", 3)
+    assert report.means()[2][2] == pytest.approx((0.5 * 0.125 * 3) ** (1 / 3))
+    assert not report.ok
+
+
+def test_percent_of_the_machine():
+    report = Report(MACHINE, "cpu", ["xla"], [])
+    assert report.percent(row("a", "g", Bound.MEMORY, xlakit=0.2, xla=1)) == pytest.approx(50)
+    assert report.percent(row("a", "g", Bound.ARITHMETIC, xlakit=0.1, xla=1)) == pytest.approx(10)
+    assert report.percent(row("a", "g", xlakit=0.1, xla=1)) is None
+    assert report.percent(row("a", "g", Bound.MEMORY, xla=1)) is None
+
+
+def test_report_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    report = Report(MACHINE, "cpu", ["xla"], [row("quick_one", "g", xlakit=1e-3, xla=2e-3)], ["a note"])
+    report.rows.append(Row("broken", "g", Bound.NOTHING, Status.WRONG, "xlakit: too far"))
+    files = write(report, tmp_path)
+    assert [f.name for f in files] == ["report.json", "report.md", "report.png"]
+    assert files[2].read_bytes().startswith(b"\x89PNG")
+    data = json.loads(files[0].read_text())
+    assert data["rows"][0]["ratio_to_xla"] == 0.5
+    assert data["rows"][1]["status"] == "WRONG"
+    page = files[1].read_text()
+    assert page == to_markdown(report)
+    assert "broken **WRONG**" in page and "too far" in page and "a note" in page
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "fault"),
+    [
+        (np.float32([1, 2]), np.float32([1, 2]), ""),
+        (np.float32([1, 2.00001]), np.float32([1, 2]), ""),
+        (np.float32([1, 2.01]), np.float32([1, 2]), "1 of 2 elements differ, the first at [1]"),
+        (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), ""),
+        (np.float32([np.nan, 1]), np.float32([1, 1]), "1 of 2"),
+        (np.float32([1, 1]), np.float32([np.nan, 1]), "1 of 2"),
+        (np.float32([np.inf, 1]), np.float32([-np.inf, 1]), "1 of 2"),
+        (np.float32([1e30, 1]), np.float32([np.inf, 1]), "1 of 2"),
+        (np.int32([1, 2]), np.int32([1, 3]), "1 of 2"),
+        (np.int64([1, 2]), np.int32([1, 2]), ""),
+        (np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32), "shape [2, 3] instead of [3, 2]"),
+        (np.complex64([1 + 1j]), np.complex64([1 + 1.1j]), "1 of 1"),
+        (np.float32([]), np.float32([]), ""),
+    ],
+)
+def test_difference(actual, expected, fault):
+    found = difference([actual], [expected], Program([], jax=None))
+    assert found.startswith(fault) and bool(found) == bool(fault)
+
+
+def test_difference_of_results_that_are_missing():
+    assert difference([], [np.zeros(1)], Program([], jax=None)) == "0 results instead of 1"
+
+
+def test_difference_of_a_few_integers_may_be_allowed():
+    expected = np.arange(100)
+    actual = np.where(expected == 7, 0, expected)
+    assert difference([actual], [expected], Program([], jax=None))
+    assert not difference([actual], [expected], Program([], jax=None, differing=0.01))
+
+
+def test_other_random_numbers_are_held_to_their_moments():
+    rng = np.random.default_rng(0)
+    program = Program([], jax=None, random=True)
+    expected = rng.standard_normal(1000)
+    other = rng.standard_normal(1000)
+    assert difference([other], [expected], program)
+    assert not difference([other], [expected], program, same_random=False)
+    assert "mean" in difference([other + 1], [expected], program, same_random=False)
+    assert "deviation" in difference([other * 2], [expected], program, same_random=False)
+
+
+def test_one_row_with_the_interpreter():
+    plan = Plan(quick=True, rounds=3)
+    result = measure(BY_NAME["softmax"], XlaPeer(), XlakitPeer("interpreter"), [NumpyPeer()], plan)
+    assert result.status is Status.OK and result.message == ""
+    assert list(result.timings) == ["xlakit", "xla", "numpy"]
+    assert all(len(t.samples) == 3 and t.seconds > 0 for t in result.timings.values())
+    assert result.traffic == 2 * 24 * 40 * 4
+    assert result.ratio_to_xla > 0
+    assert result.timings["xlakit"].compile_seconds > 0 and result.timings["xla"].compile_seconds > 0
+    assert result.timings["xla"].memory >= result.traffic
+
+
+def test_a_wrong_result_is_not_timed():
+    result = measure(BY_NAME["softmax"], XlaPeer(), Distorted("interpreter"), [], Plan(quick=True))
+    assert result.status is Status.WRONG
+    assert result.message.startswith("xlakit: 1 of 960 elements differ, the first at [23, 39]")
+    assert all(t.seconds is None for t in result.timings.values())
+
+
+def test_what_cannot_run_is_told():
+    result = measure(BY_NAME["softmax"], XlaPeer(), Failing(), [], Plan(quick=True))
+    assert (result.status, result.message) == (Status.ERROR, "xlakit: NotImplementedError: no such operation")
+
+
+def test_another_peer_that_fails_is_a_note():
+    class Broken(NumpyPeer):
+        def prepare(self, workload, program):
+            return Prepared(run=lambda: 1 / 0, fetch=list)
+
+    result = measure(BY_NAME["softmax"], XlaPeer(), XlakitPeer("interpreter"), [Broken()], Plan(quick=True, rounds=0))
+    assert result.status is Status.OK
+    assert result.notes == ["numpy is left out: ZeroDivisionError: division by zero"]
+
+
+def test_a_workload_is_the_same_each_time():
+    first, second = (BY_NAME["black_scholes"].program(quick=True).arguments for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_workloads_have_names_of_their_own():
+    assert len(BY_NAME) == len(WORKLOADS) >= 40
+    assert set(GROUPS) >= {"matmul", "convolution", "models", "dispatch"}
+
+
+def test_command_line(capsys, monkeypatch):
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):
+        monkeypatch.setenv(variable, "1")
+    choice = ["--only", "tiny_*", "--quick", "--backend", "interpreter", "--peers", "xla,numpy"]
+    assert main([*choice, "--group", "dispatch"]) == 0
+    assert "1 workloads: 1 ok" in capsys.readouterr().out
+    assert main(["--only", "tiny_add", "--quick", "--backend", "missing", "--peers", "xla"]) == 1
+    assert main(["--only", "nothing_of_that_name"]) == 2
+    assert main(["--list", "--only", "tiny"]) == 0
+    assert "dispatch: tiny_add" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--peers", "numpy"], ["--peers", "xla,other"], ["--rounds", "0"]])
+def test_options_that_are_refused(options):
+    with pytest.raises(SystemExit):
+        parse(options)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is optional")
+def test_a_row_with_pytorch():
+    from benchmarks.peers import TorchPeer
+
+    peers = [TorchPeer(compiled=False)]
+    result = measure(BY_NAME["max_pool_gradient"], XlaPeer(), XlakitPeer("interpreter"), peers, Plan(True, 0))
+    assert result.status is Status.OK and result.notes == []
+    assert "torch" in result.timings

@@ -1,0 +1,81 @@
+"""The pipeline changes no result: single operations on edge values, the same with constant arguments, whole programs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluating import same
+
+import xlakit as xla
+from proofs.programs.plan import plan
+from xlakit.data.literal import Literal
+from xlakit.ir.instruction import Computation
+from xlakit.ops.data import Constant
+from xlakit.passes import PassContext
+from xlakit.passes.pipeline import run_pipeline
+from xlakit.tools.compare import compare, format_table
+from xlakit.tools.inputs import make_inputs
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.hlo"))
+# Reductions of reductions and of transposes combine in another order, and products of matrices add in another one.
+SINGLE = plan(500, seed=11)
+
+
+def improved(module):
+    return run_pipeline(module, context=PassContext(check=True))
+
+
+def run(module, arguments, replicas):
+    try:
+        executable = xla.compile(module, backend="interpreter", seed=3)
+        return [executable(*arguments[0])] if replicas == 1 else executable.execute_replicated(arguments)
+    except xla.XlakitError as error:
+        return type(error)
+
+
+def same_results(before, after):
+    if isinstance(before, type):
+        assert after is before
+        return
+    assert len(before) == len(after)
+    for a, b in zip(after, before, strict=True):
+        same(a, b)
+
+
+def with_constants(module, arguments):
+    """The module with arguments put in the places of its parameters, and with parameters that nobody uses."""
+
+    def change(instruction, operands):
+        if instruction.opcode != "parameter":
+            return instruction.replace(operands=operands)
+        value = arguments[instruction.op.number]
+        return instruction.replace(op=Constant(literal=Literal(instruction.shape, np.asarray(value))))
+
+    entry = module.entry.rebuild(change)
+    return module.replace(entry=Computation(entry.name, entry.instructions, entry.root), entry_computation_layout=None)
+
+
+@pytest.mark.parametrize("entry", SINGLE, ids=[f"{e.opcode}-{e.number}" for e in SINGLE])
+def test_a_single_operation_keeps_its_result(entry):
+    program = entry.make()
+    try:
+        module = xla.HloModule.from_text(program.text)
+    except xla.XlakitError:
+        pytest.skip("the program is refused")
+    arguments = program.arguments
+    replicas = len(arguments)
+    before = run(module, arguments, replicas)
+    same_results(before, run(improved(module), arguments, replicas))
+    if replicas == 1 and all(s.is_array for s in module.entry.program_shape.parameters):
+        folded = improved(with_constants(module, arguments[0]))
+        same_results(before, run(folded, [()], 1))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+def test_an_example_keeps_its_result(path):
+    module = xla.HloModule.from_text(path.read_text(encoding="utf-8"), name=path.name)
+    arguments = make_inputs(module.entry.program_shape, seed=2)
+    after = improved(module)
+    assert after.instruction_count() < module.instruction_count()
+    leaves = compare(*(xla.compile(m, backend="interpreter", seed=3)(*arguments) for m in (after, module)))
+    assert all(leaf.agrees for leaf in leaves), format_table(leaves)

@@ -1,0 +1,44 @@
+"""``compile_module``: from a module to an executable on this machine's processors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlakit.cpu.entry.buffers import assign_offsets, byte_size
+from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
+from xlakit.cpu.entry.lowering import Lowered, Lowering
+from xlakit.cpu.entry.steps import number_uses, used_in
+from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.llvm import Module, engine
+from xlakit.ir.instruction import HloModule
+
+__all__ = ["Code", "byte_size", "generate"]
+
+
+@dataclass(slots=True)
+class Code:
+    """A lowered module and its code."""
+
+    module: HloModule
+    lowered: Lowered
+    arena_bytes: int
+    text: str
+    object_data: bytes = b""
+    entry: str = ENTRY
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def generate(module: HloModule) -> Code:
+    """The LLVM IR of an optimised module."""
+    llvm = Module(module.name)
+    lowered = Lowering(module, KernelLibrary(llvm)).lower()
+    number_uses(lowered.steps)
+    _, placed = place_buffers(list(used_in(lowered.steps)))
+    arena_bytes = assign_offsets(placed)
+    EntryWriter(llvm).write(lowered.steps)
+    return Code(module, lowered, arena_bytes, llvm.text())
+
+
+def make_object(code: Code) -> None:
+    """Compile the code's text."""
+    code.object_data = engine.emit_object(engine.optimize(code.text))

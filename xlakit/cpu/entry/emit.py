@@ -1,0 +1,197 @@
+"""From steps to the entry: ``i64 entry(ptr arguments, ptr results, ptr context)``, a Status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.entry.buffers import Buffer
+from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
+from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.runtime.context import CONTEXT
+
+ENTRY = "xlakit_entry"
+# Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
+SMALL_BYTES = 64
+_MOST_SMALL = 512
+# What costs less than this is done by the calling thread alone.
+_PARALLEL_NANOSECONDS = 30_000.0
+_GRAIN_NANOSECONDS = 10_000.0
+# A kernel that costs more than this is not worth copying into its caller.
+_CALLED_NANOSECONDS = 2_000.0
+# How many turns of a loop pass between two looks at the clock, in nanoseconds of estimated work.
+_POLL_NANOSECONDS = 1_000_000.0
+
+
+class EntryWriter:
+    """Writes the entry of one module."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._fn = module.function(ENTRY, I64, [PTR, PTR, PTR], external=True)
+        self._small: dict[Buffer, Value] = {}
+        self._constants: Value | None = None
+        for name, result, parameters in (
+            ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
+            ("xlakit_host_call", I64, [PTR, I64, PTR]),
+            ("xlakit_poll", I64, [PTR]),
+        ):
+            module.declare(name, result, parameters)
+
+    def write(self, steps: Sequence[Step]) -> None:
+        """Write the whole function."""
+        fn = self._fn
+        context = fn.parameters[2]
+        self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
+        self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
+        self._steps(steps)
+        fn.ret(fn.i64(0))
+
+    # -- addresses -------------------------------------------------------------------------------
+
+    def _address(self, buffer: Buffer) -> Value:
+        fn, own = self._fn, buffer.resolved()
+        arguments, results, _ = fn.parameters
+        if own.place == "argument":
+            return fn.load(PTR, fn.at(arguments, PTR, own.number), invariant=True)
+        if own.place == "result":
+            return fn.load(PTR, fn.at(results, PTR, own.number), invariant=True)
+        if own.place == "constant" and self._constants is not None:
+            return fn.load(PTR, fn.at(self._constants, PTR, own.number), invariant=True)
+        if own.offset < 0:
+            found = self._small.get(own)
+            if found is None:
+                found = self._small[own] = fn.alloca(I64, max(1, -(-own.bytes // 8)), align=16)
+            return found
+        return fn.at(self._arena, I8, own.offset)
+
+    def _table(self, buffers: Sequence[Buffer]) -> Value:
+        fn = self._fn
+        addresses = [self._address(b) for b in buffers]
+        table = fn.alloca(PTR, max(1, len(buffers)))
+        for number, address in enumerate(addresses):
+            fn.store(address, fn.at(table, PTR, number))
+        return table
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                self._kernel(step)
+            elif isinstance(step, CopyStep):
+                self._copy(step)
+            elif isinstance(step, HostStep):
+                self._host(step)
+            elif isinstance(step, WhileStep):
+                self._while(step)
+            else:
+                self._conditional(step)
+
+    def _kernel(self, step: KernelStep) -> None:
+        fn = self._fn
+        table = self._table(step.table)
+        for phase in step.phases:
+            if not phase.tasks:
+                continue
+            if phase.cost > _CALLED_NANOSECONDS:
+                _add(self._module.functions[phase.function].attributes, "noinline")
+            if phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS:
+                grain = _grain(phase)
+                fn.call(
+                    "xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain)
+                )
+            else:
+                fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
+
+    def _copy(self, step: CopyStep) -> None:
+        source, target = step.source.resolved(), step.target.resolved()
+        if source is not target:
+            self._fn.copy(self._address(target), self._address(source), target.bytes)
+
+    def _host(self, step: HostStep) -> None:
+        fn = self._fn
+        table = self._table((*step.operands, *step.results))
+        status = fn.call("xlakit_host_call", I64, fn.parameters[2], fn.i64(step.number), table)
+        fn.return_if(status.ne(0), status)
+
+    def _while(self, step: WhileStep) -> None:
+        fn = self._fn
+        turns = max(1, int(_POLL_NANOSECONDS / (5.0 + _cost(step.condition) + _cost(step.body))))
+        interval = 1 << min(20, turns.bit_length())
+
+        def condition(_: object) -> Value:
+            self._steps(step.condition)
+            return fn.load(I8, self._address(step.predicate)).ne(0)
+
+        with fn.while_([fn.i64(1)], condition) as loop:
+            self._steps(step.body)
+            count = loop.carried[0]
+            with fn.if_((count & (interval - 1)).eq(0), likely=False):
+                status = fn.call("xlakit_poll", I64, fn.parameters[2])
+                fn.return_if(status.ne(0), status)
+            loop.next(count + 1)
+
+    def _conditional(self, step: ConditionalStep) -> None:
+        fn = self._fn
+        address = self._address(step.index)
+        if step.is_predicate:
+            chosen = fn.select(fn.load(I8, address).ne(0), fn.i64(0), fn.i64(1))
+        else:
+            index = fn.load(I32, address).cast("sext", I64)
+            last = fn.i64(len(step.branches) - 1)
+            chosen = fn.select((index < 0) | (index > last), last, index)
+        self._branches(step.branches, chosen, 0)
+
+    def _branches(self, branches: Sequence[Sequence[Step]], chosen: Value, first: int) -> None:
+        """The branches from ``first`` on, by halves."""
+        if len(branches) == 1:
+            self._steps(branches[0])
+            return
+        middle = len(branches) // 2
+
+        def low() -> tuple[Value, ...]:
+            self._branches(branches[:middle], chosen, first)
+            return ()
+
+        def high() -> tuple[Value, ...]:
+            self._branches(branches[middle:], chosen, first + middle)
+            return ()
+
+        self._fn.if_else(chosen < first + middle, low, high)
+
+
+def _grain(phase: Phase) -> int:
+    return max(1, int(_GRAIN_NANOSECONDS * phase.tasks / max(1.0, phase.cost)))
+
+
+def _add(attributes: list[str], attribute: str) -> None:
+    if attribute not in attributes:
+        attributes.append(attribute)
+
+
+def _cost(steps: Sequence[Step]) -> float:
+    """About how many nanoseconds steps take; a loop inside counts once, it looks at the clock itself."""
+    total = 0.0
+    for step in steps:
+        if isinstance(step, KernelStep):
+            total += sum(p.cost for p in step.phases)
+        elif isinstance(step, WhileStep):
+            total += _cost(step.body)
+        elif isinstance(step, ConditionalStep):
+            total += max((_cost(b) for b in step.branches), default=0.0)
+        elif isinstance(step, CopyStep):
+            total += step.target.bytes * 0.05
+        else:
+            total += 20_000.0
+    return total
+
+
+def place_buffers(buffers: Sequence[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
+    """Temporaries that are variables of the entry, and those that need a place in the arena."""
+    temporaries = [b for b in buffers if b.place == "temporary" and b.first >= 0]
+    small = [b for b in temporaries if b.bytes <= SMALL_BYTES]
+    if len(small) > _MOST_SMALL:
+        small = []
+    chosen = set(small)
+    return small, [b for b in temporaries if b not in chosen]

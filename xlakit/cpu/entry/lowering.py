@@ -1,0 +1,255 @@
+"""From a module to steps: which kernels there are, and which buffers they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xlakit.cpu.entry.buffers import Buffer, Tree, byte_size, leaves, new_tree
+from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
+from xlakit.cpu.entry.uses import Uses
+from xlakit.cpu.kernels.library import Kernel, KernelLibrary
+from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Array
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.data import Constant, GetTupleElement
+from xlakit.ops.data import Parameter as ParameterOp
+
+
+@dataclass(slots=True)
+class Lowered:
+    """What a module was lowered to."""
+
+    steps: list[Step]
+    arguments: list[Buffer]
+    results: list[Buffer]
+    constants: list[Array]
+    host_instructions: list[Instruction] = field(default_factory=list)
+
+
+class Lowering:
+    """Lowers the computations of one module."""
+
+    def __init__(self, module: HloModule, kernels: KernelLibrary) -> None:
+        self._module = module
+        self._kernels = kernels
+        self._constants: list[Array] = []
+        self._constant_buffers: dict[Instruction, Buffer] = {}
+        self._host: list[Instruction] = []
+
+    def lower(self) -> Lowered:
+        """The steps of the entry computation."""
+        entry = self._module.entry
+        arguments: list[Buffer] = []
+        trees: list[Tree] = []
+        for parameter in entry.parameters:
+            tree = new_tree(parameter.shape, parameter.name)
+            for leaf in leaves(tree):
+                leaf.place, leaf.number = "argument", len(arguments)
+                arguments.append(leaf)
+            trees.append(tree)
+        steps: list[Step] = []
+        root = self._computation(entry, trees, steps)
+        return Lowered(steps, arguments, self._results(root, steps), self._constants, self._host)
+
+    def _results(self, root: Tree, steps: list[Step]) -> list[Buffer]:
+        """Make the results' buffers those that the caller gives, copying what cannot be."""
+        results: list[Buffer] = []
+        for number, leaf in enumerate(leaves(root)):
+            own = leaf.resolved()
+            if own.place == "temporary":
+                own.place, own.number = "result", number
+                results.append(own)
+            else:
+                results.append(Buffer(own.bytes, "result", number))
+                steps.append(CopyStep(own, results[-1]))
+        return results
+
+    # -- computations ----------------------------------------------------------------------------
+
+    def _computation(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
+        values: dict[Instruction, Tree] = {}
+        uses = Uses(computation)
+        for instruction in computation.instructions:
+            if not uses.is_live(instruction):
+                continue
+            try:
+                values[instruction] = self._instruction(instruction, values, arguments, uses, steps)
+            except XlakitError as error:
+                raise error.at(
+                    operation=f"{instruction.opcode} '{instruction.name}'",
+                    shapes=[o.shape for o in instruction.operands],
+                    location=self._module.location_of(instruction),
+                ) from error.__cause__
+        return values[computation.root]
+
+    def _instruction(
+        self,
+        instruction: Instruction,
+        values: dict[Instruction, Tree],
+        arguments: Sequence[Tree],
+        uses: Uses,
+        steps: list[Step],
+    ) -> Tree:
+        op = instruction.op
+        if instruction.shape.is_dynamic:
+            raise UnsupportedError(
+                "the cpu backend has no bounded dynamic dimensions yet", hint='give backend="interpreter"'
+            )
+        if isinstance(op, ParameterOp):
+            return arguments[op.number]
+        if isinstance(op, Constant):
+            return self._constant(instruction)
+        operands = [values[o] for o in instruction.operands]
+        if isinstance(op, GetTupleElement):
+            return operands[0][op.index]  # pyright: ignore[reportIndexIssue,reportOptionalSubscript]
+        if op.opcode == "tuple":
+            return tuple(operands)
+        if op.opcode in ("reshape", "opt-barrier", "add-dependency"):
+            return operands[0]
+        if op.opcode == "after-all":
+            return None
+        if isinstance(op, Call):
+            return self._computation(op.to_apply, operands, steps)
+        if isinstance(op, While):
+            return self._while(instruction, op, operands[0], uses, steps)
+        if isinstance(op, Conditional):
+            return self._conditional(instruction, op, operands, steps)
+        kernel = self._kernels.kernel(instruction)
+        if kernel is None:
+            return self._host_step(instruction, operands, steps)
+        return self._kernel_step(instruction, kernel, operands, uses, steps)
+
+    def _constant(self, instruction: Instruction) -> Tree:
+        found = self._constant_buffers.get(instruction)
+        if found is None:
+            literal = instruction.op_as(Constant).literal
+            if literal.shape.is_tuple:
+                raise UnsupportedError("a constant tuple", hint="make it of constants with tuple")
+            if not literal.shape.is_array:
+                return None
+            found = Buffer(byte_size(literal.shape), "constant", len(self._constants), instruction.name)
+            self._constants.append(literal.array)
+            self._constant_buffers[instruction] = found
+        return found
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _kernel_step(
+        self, instruction: Instruction, kernel: Kernel, operands: Sequence[Tree], uses: Uses, steps: list[Step]
+    ) -> Tree:
+        given = [leaf for tree in operands for leaf in leaves(tree)]
+        tree = new_tree(instruction.shape, instruction.name)
+        made = leaves(tree)
+        for result, operand in kernel.updates.items():
+            buffer = given[operand]
+            own = _nth_operand(instruction, operand)
+            if buffer.is_temporary and uses.ends_at(own, instruction) and buffer.resolved() not in [
+                b.resolved() for i, b in enumerate(given) if i != operand
+            ]:
+                made[result].merge_into(buffer)
+            else:
+                steps.append(CopyStep(buffer, made[result]))
+        scratch = [Buffer(kernel.scratch_bytes, name=instruction.name + ".scratch")] if kernel.scratch_bytes else []
+        steps.append(KernelStep(instruction, kernel.phases, (*given, *made, *scratch)))
+        return tree
+
+    def _host_step(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> Tree:
+        tree = new_tree(instruction.shape, instruction.name)
+        given = tuple(leaf for operand in operands for leaf in leaves(operand))
+        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree))))
+        self._host.append(instruction)
+        return tree
+
+    # -- control ---------------------------------------------------------------------------------
+
+    def _while(self, instruction: Instruction, op: While, initial: Tree, uses: Uses, steps: list[Step]) -> Tree:
+        carried = new_tree(instruction.shape, instruction.name)
+        taken: set[Buffer] = set()
+        for path, own, first in _paired(carried, initial):
+            free = first.is_temporary and uses.ends_at((instruction.operands[0], path), instruction)
+            if free and first.resolved() not in taken:
+                taken.add(first.resolved())
+                own.merge_into(first)
+            else:
+                steps.append(CopyStep(first, own))
+        condition: list[Step] = []
+        predicate = leaves(self._computation(op.condition, [carried], condition))[0]
+        body: list[Step] = []
+        result = self._computation(op.body, [carried], body)
+        self._carry(op.body, carried, result, body)
+        steps.append(WhileStep(instruction, condition, predicate, body, tuple(leaves(carried))))
+        return carried
+
+    def _carry(self, body: Computation, carried: Tree, result: Tree, steps: list[Step]) -> None:
+        """Bring what the body gives to where it starts from; where it can, it is computed there at once."""
+        uses = Uses(body)
+        parameter = body.parameters[0]
+        pairs = [(path, own.resolved(), given.resolved()) for path, own, given in _paired(carried, result)]
+        homes = {own for _, own, _ in pairs}
+        given_count: dict[Buffer, int] = {}
+        for _, _, given in pairs:
+            given_count[given] = given_count.get(given, 0) + 1
+        copies: list[tuple[Buffer, Buffer]] = []
+        for path, own, given in pairs:
+            if own is given:
+                continue
+            last_read = uses.last_use((parameter, path))
+            maker = uses.defined_at((body.root, path))
+            fresh = given.place == "temporary" and given not in homes and given_count[given] == 1
+            if fresh and last_read < maker:
+                given.merge_into(own)
+            else:
+                copies.append((given, own))
+        sources = {given for given, _ in copies}
+        overwritten = [own for _, own in copies if own in sources]
+        if overwritten:
+            # A value that another one is about to overwrite goes through a buffer of its own.
+            held = {own: Buffer(own.bytes, name="held") for own in overwritten}
+            steps.extend(CopyStep(own, spare) for own, spare in held.items())
+            copies = [(held.get(given, given), own) for given, own in copies]
+        steps.extend(CopyStep(given, own) for given, own in copies)
+
+    def _conditional(
+        self, instruction: Instruction, op: Conditional, operands: Sequence[Tree], steps: list[Step]
+    ) -> Tree:
+        index, *arguments = operands
+        results = new_tree(instruction.shape, instruction.name)
+        branches: list[list[Step]] = []
+        for computation, argument in zip(op.branch_computations, arguments, strict=True):
+            branch: list[Step] = []
+            given = self._computation(computation, [argument], branch)
+            branch.extend(CopyStep(source, target) for _, target, source in _paired(results, given))
+            branches.append(branch)
+        is_predicate = instruction.operands[0].shape.element_type.name == "PRED"
+        steps.append(
+            ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, tuple(leaves(results)))
+        )
+        return results
+
+
+def _paired(a: Tree, b: Tree, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Buffer, Buffer]]:
+    """The buffers of two trees that stand at the same place, with that place."""
+    if isinstance(a, Buffer) and isinstance(b, Buffer):
+        return [(path, a, b)]
+    return [
+        found
+        for number, (x, y) in enumerate(zip(a or (), b or (), strict=True))  # pyright: ignore
+        for found in _paired(x, y, (*path, number))
+    ]
+
+
+def _nth_operand(instruction: Instruction, number: int) -> tuple[Instruction, tuple[int, ...]]:
+    """The operand, and the place in its tuple, that array ``number`` of all the operands' arrays is."""
+    count = 0
+    for operand in instruction.operands:
+        for path, shape in operand.shape.leaves():
+            if not shape.is_array:
+                continue
+            if count == number:
+                return operand, tuple(path)
+            count += 1
+    raise UnsupportedError(f"{instruction.name} has no operand array {number}")
+
+

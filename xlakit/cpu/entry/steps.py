@@ -1,0 +1,132 @@
+"""The steps of a lowered program: kernels on buffers, with loops and choices around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+from xlakit.cpu.entry.buffers import Buffer
+from xlakit.cpu.loops.kernel import Phase
+from xlakit.ir.instruction import Instruction
+
+
+@dataclass(slots=True, eq=False)
+class KernelStep:
+    """Run a kernel's phases on a table of buffers."""
+
+    instruction: Instruction
+    phases: tuple[Phase, ...]
+    table: tuple[Buffer, ...]
+
+
+@dataclass(slots=True, eq=False)
+class CopyStep:
+    """Copy an array."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(slots=True, eq=False)
+class HostStep:
+    """Leave for Python: it computes the instruction from the first buffers of the table into the others."""
+
+    instruction: Instruction
+    number: int
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+
+
+@dataclass(slots=True, eq=False)
+class WhileStep:
+    """Repeat the body while the condition, whose steps leave it in ``predicate``, holds."""
+
+    instruction: Instruction
+    condition: list[Step]
+    predicate: Buffer
+    body: list[Step]
+    carried: tuple[Buffer, ...]
+    # Where it is known before it runs.
+    trip_count: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ConditionalStep:
+    """Run the branch that ``index`` says (an s32, or a pred for true and false); the last one if it is out of range."""
+
+    instruction: Instruction
+    index: Buffer
+    is_predicate: bool
+    branches: list[list[Step]]
+    results: tuple[Buffer, ...] = field(default=())
+
+
+Step = Union[KernelStep, CopyStep, HostStep, WhileStep, ConditionalStep]
+
+
+def number_uses(steps: Sequence[Step], place: int = 0) -> int:
+    """Note at each buffer which steps use it first and last; gives the number after the last step.
+
+    What a loop uses but does not define in each turn is in use until the loop ends.
+    """
+    for step in steps:
+        place += 1
+        if isinstance(step, KernelStep):
+            _use(step.table, place)
+        elif isinstance(step, CopyStep):
+            _use((step.source, step.target), place)
+        elif isinstance(step, HostStep):
+            _use((*step.operands, *step.results), place)
+        elif isinstance(step, ConditionalStep):
+            _use((step.index,), place)
+            begin = place
+            for branch in step.branches:
+                place = number_uses(branch, place)
+            # A branch may write a result long before another one would.
+            for buffer in step.results:
+                _use((buffer,), begin)
+            place += 1
+            _use(step.results, place)
+        else:
+            _use(step.carried, place)
+            begin = place
+            place = number_uses(step.condition, place)
+            place += 1
+            _use((step.predicate,), place)
+            place = number_uses(step.body, place)
+            place += 1
+            _use(step.carried, place)
+            for buffer in used_in([*step.condition, *step.body]):
+                if buffer.first <= begin:
+                    _use((buffer,), place)
+    return place
+
+
+def _use(buffers: Sequence[Buffer], place: int) -> None:
+    for buffer in buffers:
+        own = buffer.resolved()
+        own.first = place if own.first < 0 else min(own.first, place)
+        own.last = max(own.last, place)
+
+
+def used_in(steps: Sequence[Step]) -> set[Buffer]:
+    """Every buffer that the steps touch."""
+    found: set[Buffer] = set()
+    stack = list(steps)
+    while stack:
+        step = stack.pop()
+        if isinstance(step, KernelStep):
+            found.update(step.table)
+        elif isinstance(step, CopyStep):
+            found.update((step.source, step.target))
+        elif isinstance(step, HostStep):
+            found.update((*step.operands, *step.results))
+        elif isinstance(step, ConditionalStep):
+            found.update((step.index, *step.results))
+            for branch in step.branches:
+                stack.extend(branch)
+        else:
+            found.update((step.predicate, *step.carried))
+            stack.extend((*step.condition, *step.body))
+    return {buffer.resolved() for buffer in found}

@@ -1,0 +1,123 @@
+"""BLAS and LAPACK by address: those that SciPy brings, called from machine code without Python in between.
+
+SciPy publishes its libraries to Cython as capsules that hold function pointers. All routines follow Fortran: arguments
+by address, column-major matrices, 32-bit integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import scipy.linalg.cython_blas
+import scipy.linalg.cython_lapack
+
+from xlakit.cpu.llvm import I32, PTR, VOID, Function, Module, Value
+from xlakit.errors import UnsupportedError
+
+# What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
+_SETTERS = ("scipy_openblas_set_num_threads", "openblas_set_num_threads", "MKL_Set_Num_Threads")
+_GETTERS = ("scipy_openblas_get_num_threads", "openblas_get_num_threads", "MKL_Get_Max_Threads")
+_MODULES = (scipy.linalg.cython_blas, scipy.linalg.cython_lapack)
+
+# Machine code that calls a routine imports it by this prefix and its name.
+PREFIX = "xlakit_blas_"
+
+
+@cache
+def address(routine: str) -> int:
+    """Where a routine of BLAS or LAPACK starts, by its plain name (``sgemm``); raises UnsupportedError."""
+    api: Any = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    for module in _MODULES:
+        capsule = module.__pyx_capi__.get(routine)
+        if capsule is not None:
+            return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
+    raise UnsupportedError(f"SciPy publishes no routine {routine}")
+
+
+def resolve(symbol: str) -> int | None:
+    """The address of a symbol that machine code imports, where it is one of ours."""
+    return address(symbol.removeprefix(PREFIX)) if symbol.startswith(PREFIX) else None
+
+
+def declare(module: Module, routine: str, arguments: int) -> str:
+    """Declare a routine of so many arguments in a module; gives the symbol to call and to import."""
+    return module.declare(PREFIX + routine, VOID, [PTR] * arguments)
+
+
+@cache
+def _library(names: tuple[str, ...]) -> Callable[..., Any] | None:
+    # Looking a name up in SciPy's module finds it in the libraries that the module was linked with.
+    library = ctypes.CDLL(scipy.linalg.cython_blas.__file__)
+    return next((getattr(library, name) for name in names if hasattr(library, name)), None)
+
+
+def threads() -> int:
+    """How many threads BLAS uses for one call; 1 where it does not tell."""
+    getter = _library(_GETTERS)
+    return int(getter()) if getter is not None else 1
+
+
+def set_threads(count: int) -> bool:
+    """Say how many threads BLAS uses for one call; False where it cannot be told."""
+    setter = _library(_SETTERS)
+    if setter is not None:
+        setter(ctypes.c_int(count))
+    return setter is not None
+
+
+@contextmanager
+def limited(count: int) -> Iterator[None]:
+    """BLAS with so many threads, for a while."""
+    before = threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+class Arguments:
+    """What is handed to a Fortran routine by address; constants become globals, values go to the stack."""
+
+    def __init__(self, fn: Function) -> None:
+        self._fn = fn
+        self._constants: dict[tuple[str, bytes], Value] = {}
+        self._slots: dict[str, Value] = {}
+
+    def letter(self, letter: str) -> Value:
+        """An option such as ``N`` or ``T``."""
+        return self._constant("letter", letter.encode())
+
+    def integer(self, number: int) -> Value:
+        """A number."""
+        return self._constant("integer", number.to_bytes(4, "little", signed=True))
+
+    def computed(self, name: str, number: Value) -> Value:
+        """A number that is computed; each has a place on the stack under its name."""
+        return self.slot(name, number.cast("trunc", I32))
+
+    def data(self, data: bytes) -> Value:
+        """Bytes, such as those of a factor."""
+        return self._constant("factor", data)
+
+    def slot(self, name: str, value: Value) -> Value:
+        """A value in memory of the stack."""
+        place = self._slots.get(name)
+        if place is None:
+            place = self._slots[name] = self._fn.alloca(value.type)
+        self._fn.store(value, place)
+        return place
+
+    def _constant(self, stem: str, data: bytes) -> Value:
+        found = self._constants.get((stem, data))
+        if found is None:
+            name = self._fn.module.constant_data(f"blas_{stem}", data.ljust(4, b"\0"), align=16)
+            found = self._constants[stem, data] = self._fn.address(name)
+        return found

@@ -1,0 +1,227 @@
+"""The HLO dot as a matrix product: its dimensions put together, and who computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm_blas import cut_for_blas, emit_blas, fits_blas
+from xlakit.cpu.kernels.gemm_engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm_pack import Matrix, Steps
+from xlakit.cpu.kernels.gemm_store import Epilogue
+from xlakit.cpu.kernels.gemm_vector import emit_matrix_vector
+from xlakit.cpu.llvm import Function, Module
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ops.dot import Contraction
+from xlakit.ops.shared.contraction import free_dimensions
+
+# From so many products on, BLAS is called where it can be; a task has at least as many of them.
+_BLAS_PRODUCTS = 1 << 20
+_BLAS_TASK = 1 << 24
+_MOST_TASKS = 64
+# Elements of the matrix in one task of a product with a vector.
+_VECTOR_TASK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class DotPlan:
+    """Who computes a dot, and how it is cut.
+
+    kind: "blas", "gemm" or "vector". tasks: the size of the task space; 0 where there is no result. cost:
+    multiplications. unit and split: rows and columns of a task, where it is not ``blocking`` that tells.
+    """
+
+    kind: str
+    product: Product
+    tasks: int
+    cost: int
+    blocking: Blocking | None = None
+    engine: Engine | None = None
+    unit: int = 0
+    split: int = 0
+
+    @property
+    def cost_per_task(self) -> float:
+        """Multiplications in a task."""
+        return self.cost / max(1, self.tasks)
+
+
+# A dimension: its size, and its stride in each array that has it.
+_Dims = list[tuple[int, tuple[int, ...]]]
+
+
+def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
+    """How a dot of these shapes (row-major, of static sizes) is computed; raises UnsupportedError."""
+    for shape in (lhs, rhs, result):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"a dot of the dynamic shape {shape}")
+    return plan_product(dot_product(op, lhs, rhs, result))
+
+
+def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> Product:
+    """The matrix product that a dot is."""
+    left, right = strides_of(lhs), strides_of(rhs)
+    if result.element_type.is_complex is False:
+        # Of complex operands, real results see the real parts.
+        lhs, left = _real(lhs, left)
+        rhs, right = _real(rhs, right)
+    if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
+        raise UnsupportedError("a dot of complex numbers has no result of type pred")
+    out = strides_of(result)
+    lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
+    rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
+    batch: _Dims = []
+    for place, (a, b) in enumerate(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)):
+        batch.append((lhs.dimensions[a], (left[a], right[b], out[place])))
+    done = len(batch)
+    rows: _Dims = [(lhs.dimensions[d], (left[d], out[done + n])) for n, d in enumerate(lhs_free)]
+    done += len(rows)
+    columns: _Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
+    pairs = zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)
+    along: _Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
+    # The order of a sum is ours to choose: what runs fastest should lie side by side.
+    along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
+    return make_product(
+        (lhs.element_type, rhs.element_type, result.element_type), _merged(batch), _merged(rows), _merged(columns), _merged(along)
+    )
+
+
+def make_product(
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: _Dims, rows: _Dims, columns: _Dims, along: _Dims
+) -> Product:
+    """A product from its dimensions, with strides in (lhs, rhs, result), (lhs, result), (rhs, result) and (lhs, rhs)."""
+
+    def steps(dims: _Dims, place: int) -> Steps:
+        return Steps(tuple((size, strides[place]) for size, strides in dims))
+
+    return Product(
+        Matrix(kinds[0], steps(rows, 0), steps(along, 0)),
+        Matrix(kinds[1], steps(columns, 0), steps(along, 1)),
+        kinds[2],
+        steps(rows, 1),
+        steps(columns, 1),
+        (steps(batch, 0), steps(batch, 1), steps(batch, 2)),
+    )
+
+
+def strides_of(shape: Shape) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    sizes = shape.dimensions
+    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+
+def _real(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    if not shape.element_type.is_complex:
+        return shape, strides
+    return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
+
+
+def _merged(dims: _Dims) -> _Dims:
+    """Dimensions that lie evenly in all arrays made one; those of size 1 left out."""
+    found: _Dims = []
+    for size, strides in dims:
+        if size == 1:
+            continue
+        if found and all(a == b * size for a, b in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * size, strides)
+        else:
+            found.append((size, strides))
+    return found
+
+
+def plan_product(product: Product) -> DotPlan:
+    """Who computes a matrix product, and how it is cut."""
+    rows, columns, depth = product.sizes
+    cost = product.batch * rows * columns * depth
+    if not product.batch * rows * columns:
+        return DotPlan("gemm", product, 0, 0, plan_gemm(product))
+    if 1 in (rows, columns):
+        turned = _with_vector_last(product)
+        if turned is not None:
+            engine = _vector_engine(product)
+            size, deep = max(rows, columns), max(1, depth)
+            unit = min(size, max(8, -(-_VECTOR_TASK // deep // 8) * 8))
+            return DotPlan("vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1))
+    if min(rows, columns, depth) >= 16 and rows * columns * depth >= _BLAS_PRODUCTS and fits_blas(product):
+        unit, split = cut_for_blas(product, _BLAS_TASK, _MOST_TASKS)
+        tasks = product.batch * -(-rows // unit) * -(-columns // split)
+        return DotPlan("blas", product, tasks, cost, None, None, unit, split)
+    blocking = plan_gemm(product)
+    return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
+
+
+def _vector_engine(product: Product) -> Engine:
+    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
+    return replace(engine, packed=engine.acc, group=1) if engine.group == 2 else engine
+
+
+def _with_vector_last(product: Product) -> Product | None:
+    """A product of a matrix whose rows lie side by side with a vector, the matrix on the left; None for others."""
+    rows, columns, depth = product.sizes
+    if choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 2 or depth < 2:
+        return None
+    matrix, other = (product.lhs, product.rhs) if columns == 1 else (product.rhs, product.lhs)
+    if len(matrix.along.dims) > 1 or matrix.along.stride != 1:
+        return None
+    if columns == 1:
+        return product
+    left, right, out = product.batches
+    return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))
+
+
+def emit_dot(
+    module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None
+) -> Function:
+    """The task function of a plan: its table is lhs, rhs, result.
+
+    ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.emit_gemm`; plans by BLAS take none, see
+    :func:`without_blas`. Scratch is taken while a task runs, see ``kernels/scratch.py``.
+    """
+    if plan.kind == "blas":
+        if epilogue is not None:
+            raise UnsupportedError("BLAS has no epilogues")
+        return emit_blas(module, plan.product, plan.unit, plan.split, name)
+    if plan.kind == "vector" and plan.engine is not None:
+        product = plan.product
+        arrays = (1, 0) if plan.split else (0, 1)
+        return emit_matrix_vector(
+            module,
+            plan.engine,
+            product.lhs,
+            product.rhs,
+            product.result,
+            product.batches,
+            arrays,
+            plan.unit,
+            name=name,
+            epilogue=_turned(epilogue) if epilogue is not None and not plan.split else epilogue,
+        )
+    return emit_gemm(module, plan.product, plan.blocking, name=name, epilogue=epilogue)
+
+
+def _turned(epilogue: Epilogue) -> Epilogue:
+    """An epilogue of a column for what is computed as a row: lane by lane, as rows differ."""
+
+    def apply(fn, row, column, sums):  # noqa: ANN001, ANN202 - as Epilogue
+        lanes = sums[0].type.lanes
+        if lanes == 1:
+            return epilogue(fn, column, row, sums)
+        found = list(sums)
+        for lane in range(lanes):
+            single = epilogue(fn, column + lane, row, tuple(fn.lane(s, lane) for s in sums))
+            found = [fn.with_lane(f, lane, s) for f, s in zip(found, single, strict=True)]
+        return tuple(found)
+
+    return apply
+
+
+def without_blas(plan: DotPlan) -> DotPlan:
+    """The plan, by our own product where it was by BLAS."""
+    if plan.kind != "blas":
+        return plan
+    blocking = plan_gemm(plan.product)
+    return DotPlan("gemm", plan.product, task_count(plan.product, blocking), plan.cost, blocking)

@@ -1,0 +1,41 @@
+"""What tells kernels apart: two instructions with the same fingerprint have the same code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Kind, Op
+
+
+def fingerprint(instruction: Instruction) -> Any:
+    """The operation, the shapes that it sees and gives, and the computations that it calls, without names."""
+    return (_of_op(instruction.op), tuple(_shape(o) for o in instruction.operands), _shape(instruction))
+
+
+def _shape(instruction: Instruction) -> Any:
+    return instruction.shape.without_layout()
+
+
+def _of_op(op: Op) -> Any:
+    values: list[Any] = [op.opcode]
+    for spec in op.attributes:
+        value = getattr(op, spec.name)
+        if spec.kind is Kind.COMPUTATION:
+            value = None if value is None else _of_computation(value)
+        elif spec.kind is Kind.COMPUTATION_LIST:
+            value = tuple(_of_computation(c) for c in value)
+        elif spec.kind is Kind.LITERAL and value is not None:
+            value = (value.shape, value.array.tobytes() if value.shape.is_array else id(value))
+        values.append(value)
+    return tuple(values)
+
+
+def _of_computation(computation: Computation) -> Any:
+    numbers = {instruction: i for i, instruction in enumerate(computation.instructions)}
+    return (
+        numbers[computation.root],
+        tuple(
+            (_of_op(i.op), tuple(numbers[o] for o in i.operands), _shape(i)) for i in computation.instructions
+        ),
+    )

@@ -1,0 +1,182 @@
+"""What a matrix product is computed with: the type of its sums, the shape of its micro-kernel, and the conversions.
+
+An operand is converted once, while it is packed; sums are kept in a wide type; the result is rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
+from xlakit.cpu.llvm.engine import host_features
+from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
+from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
+from xlakit.data.primitive import PrimitiveType
+
+
+@cache
+def vector_bytes() -> int:
+    """How many bytes a vector register of this machine holds."""
+    features = host_features()[1].split(",")
+    if "+avx512f" in features:
+        return 64
+    return 32 if "+avx2" in features else 16
+
+
+@cache
+def has_feature(name: str) -> bool:
+    """Whether this machine's processor has a feature, by LLVM's name of it."""
+    return f"+{name}" in host_features()[1].split(",")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How products are summed.
+
+    packed: the type of packed elements. acc: that of sums. group: how many steps of k one lane takes at once.
+    parts: 2 for complex numbers, whose parts are summed apart. rows and vectors: the tile that registers hold.
+    """
+
+    name: str
+    packed: Type
+    acc: Type
+    group: int
+    parts: int
+    rows: int
+    vectors: int
+
+    @property
+    def lanes(self) -> int:
+        """Sums in one register."""
+        return vector_bytes() // self.acc.bytes
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return self.lanes * self.vectors
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of one packed element."""
+        return self.packed.bytes * self.parts
+
+
+@cache
+def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
+    """The engine for operands and a result of these types."""
+    many = vector_bytes() == 64
+    kinds = (lhs, rhs)
+    if result.is_complex:
+        wide = PrimitiveType.C128 in (*kinds, result) or any(_needs_double(k) for k in kinds)
+        part = F64 if wide else F32
+        return Engine("c128" if wide else "c64", part, part, 1, 2, 12 if many else 5, 1)
+    if result.is_integral and not any(k.real_part.is_floating for k in kinds):
+        return _integer_engine(kinds, result, many=many)
+    wide = result is not PrimitiveType.PRED and any(_needs_double(k) for k in (*kinds, result))
+    part = F64 if wide else F32
+    return Engine(part.name, part, part, 1, 1, 12 if many else 6, 2)
+
+
+def _needs_double(kind: PrimitiveType) -> bool:
+    return kind.real_part is PrimitiveType.F64 or (kind.is_integral and kind.bit_width >= 32)
+
+
+def _integer_engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, *, many: bool) -> Engine:
+    if result.bit_width > 32:
+        return Engine("i64", I64, I64, 1, 1, 8 if many else 4, 1)
+    # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
+    fits = all(result.bit_width <= 16 or _fits_i16(kind) for kind in kinds)
+    if fits and has_feature("avx2"):
+        return Engine("i16", I16, I32, 2, 1, 12 if many else 6, 2)
+    return Engine("i32", I32, I32, 1, 1, 12 if many else 4, 2)
+
+
+def _fits_i16(kind: PrimitiveType) -> bool:
+    return kind is PrimitiveType.PRED or kind.bit_width <= 8 or kind is PrimitiveType.S16
+
+
+# -- conversions ---------------------------------------------------------------------------------
+
+
+def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
+    """Whether elements in memory are packed elements already."""
+    if engine.parts == 2:
+        return kind.is_complex and memory_type(kind) is engine.packed
+    if kind is PrimitiveType.PRED or kind.is_complex:
+        return False
+    return memory_type(kind) is engine.packed and not is_narrow(kind)
+
+
+def to_packed(fn: Function, engine: Engine, kind: PrimitiveType, result: PrimitiveType, stored: Value) -> Value:
+    """An element, or a vector of them, from memory; of a complex one, a part."""
+    target = stored.type.with_element(engine.packed)
+    if result is PrimitiveType.PRED:
+        # The sum of what is not zero is not zero.
+        value = to_f32(fn, kind, stored) if is_narrow(kind) else stored
+        return value.ne(0).cast("uitofp", target)
+    if kind is PrimitiveType.PRED:
+        return stored.ne(0).cast("uitofp" if target.is_float else "zext", target)
+    if is_narrow(kind):
+        value = to_f32(fn, kind, stored)
+        return value.cast("fpext", target)
+    if kind.is_integral:
+        value = wrap(kind, stored)
+        if target.is_float:
+            return value.cast("sitofp" if kind.is_signed else "uitofp", target)
+        return _resized(value, target, signed=kind.is_signed)
+    return stored.cast("fpext", target)
+
+
+def to_result(fn: Function, kind: PrimitiveType, sums: Sequence[Value]) -> tuple[Value, ...]:
+    """Sums (one, or the parts of a complex one) as a result is stored, rounded once."""
+    if kind.is_complex:
+        return tuple(_narrowed(fn, s, kind.real_part) for s in sums)
+    return (_narrowed(fn, sums[0], kind),)
+
+
+def _narrowed(fn: Function, value: Value, kind: PrimitiveType) -> Value:
+    type = value.type
+    if kind is PrimitiveType.PRED:
+        return value.ne(0).cast("zext", type.with_element(I8))
+    if is_narrow(kind):
+        return from_f64(fn, kind, value) if type.element is F64 else from_f32(fn, kind, value)
+    target = type.with_element(register_type(kind))
+    if kind.is_integral:
+        if type.is_float:
+            return _saturated(fn, value, kind)
+        return wrap(kind, _resized(value, target, signed=True))
+    if type.is_int:
+        return value.cast("sitofp", target)
+    return value.cast("fptrunc" if target.bits < type.bits else "fpext", target)
+
+
+def _saturated(fn: Function, value: Value, kind: PrimitiveType) -> Value:
+    """A float as the nearest integer towards zero that a type has."""
+    letter = "s" if kind.is_signed else "u"
+    narrow = integer(kind.bit_width)
+    target = value.type.with_element(narrow)
+    shape = f"v{value.type.lanes}" if value.type.lanes > 1 else ""
+    name = f"llvm.fpto{letter}i.sat.{shape}{narrow.name}.{shape}f{value.type.element.bits}"
+    fn.module.declare(name, target, [value.type])
+    found = fn.call(name, target, value)
+    if kind.bit_width >= 8:
+        return found
+    return found.cast("sext" if kind.is_signed else "zext", value.type.with_element(I8))
+
+
+def _resized(value: Value, target: Type, *, signed: bool) -> Value:
+    if target.bits < value.type.bits:
+        return value.cast("trunc", target)
+    return value.cast("sext" if signed else "zext", target)
+
+
+def vectors_of(engine: Engine, width: int) -> list[tuple[int, int]]:
+    """Columns [0, width) as pieces that fit registers: (first column, how many)."""
+    return [(c, min(engine.lanes, width - c)) for c in range(0, width, engine.lanes)]
+
+
+def acc_vector(engine: Engine, lanes: int | None = None) -> Type:
+    """A register of sums."""
+    return vector(engine.acc, lanes or engine.lanes)

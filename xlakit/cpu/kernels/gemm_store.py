@@ -1,0 +1,119 @@
+"""From the sums of a tile to the result: what follows the product, rounding, storing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, to_result, vectors_of
+from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Sums, flatten
+from xlakit.cpu.kernels.gemm_pack import Steps
+from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+
+# Emits what follows the product: row, first column, and the sums (parts of complex ones) of as many columns from it on
+# as the values have lanes. Gives values of the same types.
+Epilogue = Callable[[Function, Value, Value, "tuple[Value, ...]"], "tuple[Value, ...]"]
+
+
+@dataclass(slots=True)
+class Output:
+    """Where results go: their type, and how rows and columns lie from ``base`` on."""
+
+    kind: PrimitiveType
+    rows: Steps
+    columns: Steps
+    base: Value
+    epilogue: Epilogue | None = None
+
+    def is_contiguous(self, width: int) -> bool:
+        """Whether ``width`` columns, from a multiple of it on, are neighbours in memory."""
+        columns = self.columns
+        return (columns.stride == 1 or columns.run == 1) and (len(columns.dims) <= 1 or columns.run % width == 0)
+
+
+def store_tile(
+    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value | None, width: int
+) -> None:
+    """Store a tile that starts at ``row`` and ``column``: ``count`` of its rows (None: all), ``width`` columns."""
+    if count is None:
+        _store_registers(fn, engine, output, sums, row, column, width)
+        return
+    full = count.compare("sge", len(sums))
+    with fn.if_(full, likely=True):
+        _store_registers(fn, engine, output, sums, row, column, width)
+    with fn.if_(~full, likely=False):
+        _store_some(fn, engine, output, sums, row, column, count, width)
+
+
+def _store_registers(
+    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int
+) -> None:
+    for r, registers in enumerate(sums):
+        _store_row(fn, engine, output, registers, row + r, column, width)
+
+
+def _store_some(
+    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value, width: int
+) -> None:
+    flat = flatten(sums)
+    per_row = len(flat) // len(sums)
+    place = fn.alloca(acc_vector(engine), len(flat), align=64)
+    for number, value in enumerate(flat):
+        fn.store(value, fn.at(place, acc_vector(engine), number), align=16)
+    types = [value.type for value in flat[:per_row]]
+    with fn.loop(0, count, hints=NO_UNROLL) as r:
+        found = [
+            fn.load(type, fn.at(place, acc_vector(engine), r.index * per_row + n), align=16)
+            for n, type in enumerate(types)
+        ]
+        registers = [tuple(found[i : i + engine.parts]) for i in range(0, per_row, engine.parts)]
+        _store_row(fn, engine, output, registers, row + r.index, column, width)
+
+
+def _store_row(
+    fn: Function,
+    engine: Engine,
+    output: Output,
+    registers: Sequence[tuple[Value, ...]],
+    row: Value,
+    column: Value,
+    width: int,
+) -> None:
+    start = output.rows.offset(fn, row)
+    contiguous = output.is_contiguous(engine.columns)
+    for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):
+        sums = tuple(_cut(fn, part, lanes) for part in register)
+        if output.epilogue is not None:
+            sums = output.epilogue(fn, row, column + first, sums)
+        values = to_result(fn, output.kind, sums)
+        if contiguous:
+            store_elements(fn, output, values, start + output.columns.offset(fn, column) + first)
+            continue
+        for lane in range(lanes):
+            offset = start + output.columns.offset(fn, column + (first + lane))
+            store_elements(fn, output, [fn.lane(v, lane) if lanes > 1 else v for v in values], offset)
+
+
+def store_elements(fn: Function, output: Output, values: Sequence[Value], offset: Value) -> None:
+    """Store elements that are neighbours, given as vectors of their parts."""
+    type = memory_type(output.kind)
+    lanes = values[0].type.lanes
+    if len(values) == 1:
+        fn.store(values[0], fn.at(output.base, type, offset), align=type.bytes)
+        return
+    place = fn.at(output.base, type, offset * 2)
+    if lanes == 1:
+        for part, value in enumerate(values):
+            fn.store(value, fn.at(place, type, part))
+        return
+    mixed = fn.shuffle(values[0], values[1], [n for lane in range(lanes) for n in (lane, lane + lanes)])
+    fn.store(mixed, place, align=type.bytes)
+
+
+def _cut(fn: Function, value: Value, lanes: int) -> Value:
+    """The first lanes of a register."""
+    if value.type.lanes == lanes:
+        return value
+    return fn.lane(value, 0) if lanes == 1 else fn.shuffle(value, value, range(lanes))

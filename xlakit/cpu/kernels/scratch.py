@@ -1,0 +1,20 @@
+"""Memory that a task needs while it runs: the runtime gives and takes it."""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Value
+
+ACQUIRE = "xlakit_scratch_acquire"
+RELEASE = "xlakit_scratch_release"
+
+
+def acquire(fn: Function, size: int) -> Value:
+    """``size`` bytes, aligned to 64; what they hold is not said."""
+    fn.module.declare(ACQUIRE, PTR, [I64])
+    return fn.call(ACQUIRE, PTR, fn.i64(size))
+
+
+def release(fn: Function, memory: Value) -> None:
+    """Give memory back."""
+    fn.module.declare(RELEASE, VOID, [PTR])
+    fn.call(RELEASE, VOID, memory)

@@ -1,0 +1,427 @@
+"""Function: writes the instructions of one LLVM function, with loops and branches that nest like Python's."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
+from xlakit.cpu.llvm.values import Operand, Value
+from xlakit.errors import InternalError
+
+if TYPE_CHECKING:
+    from xlakit.cpu.llvm.module import Module
+
+
+class Loop:
+    """A loop being written: ``index``, the ``carried`` values of this turn, and ``next`` for those of the next.
+
+    After the loop, ``results`` are the carried values as the last turn left them.
+    """
+
+    __slots__ = ("carried", "following", "index", "results")
+
+    def __init__(self, index: Value, carried: Sequence[Value]) -> None:
+        self.index = index
+        self.carried = tuple(carried)
+        self.following: tuple[Value, ...] = self.carried
+        self.results: tuple[Value, ...] = ()
+
+    def next(self, *values: Value) -> None:
+        """Say what the carried values are in the next turn."""
+        if [v.type for v in values] != [v.type for v in self.carried]:
+            raise InternalError(f"the loop carries {self.carried}, not {values}")
+        self.following = values
+
+
+class Function:
+    """One function of a Module. Instructions are appended to the current block."""
+
+    def __init__(
+        self, module: Module, name: str, result: Type, parameters: Sequence[Type], attributes: Sequence[str] = ()
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.result = result
+        self.attributes = list(attributes)
+        self.parameters = tuple(Value(self, t, f"%p{i}") for i, t in enumerate(parameters))
+        self.parameter_attributes: list[str] = [""] * len(parameters)
+        self.linkage = "internal "
+        self._lines: list[str] = []
+        self._entry: list[str] = []
+        self._count = 0
+        self._label = "entry"
+        self._ended = False
+        self._access_group = ""
+        # Fast-math flags for the floating point instructions that follow, such as "reassoc".
+        self.fast_math = ""
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def emit(self, type: Type, text: str) -> Value:
+        """Append an instruction that gives a value."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return Value(self, type, name)
+
+    def emit_void(self, text: str) -> None:
+        """Append an instruction that gives nothing."""
+        self._lines.append(f"  {text}")
+
+    def constant(self, type: Type, number: float) -> Value:
+        """A constant; of a vector type, the same number in each lane."""
+        return Value(self, type, type.constant(number), number if type.lanes == 1 else None)
+
+    def i64(self, number: int) -> Value:
+        """An I64 constant."""
+        return Value(self, I64, str(number), number)
+
+    def null(self) -> Value:
+        """The null pointer."""
+        return Value(self, PTR, "null")
+
+    def address(self, name: str) -> Value:
+        """The address of a global or of a function of the module."""
+        return Value(self, PTR, f"@{name}")
+
+    def undefined(self, type: Type) -> Value:
+        """A value that may be anything."""
+        return Value(self, type, "poison")
+
+    def flags(self, type: Type) -> str:
+        """The fast-math flags for an instruction of a type, with a space before."""
+        return f" {self.fast_math}" if self.fast_math and type.is_float else ""
+
+    def comment(self, text: str) -> None:
+        """A comment in the IR."""
+        self._lines.append(f"  ; {text}")
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def load(self, type: Type, pointer: Value, *, align: int = 0, invariant: bool = False) -> Value:
+        """What ``pointer`` points at; ``invariant`` says that nobody writes there while the function runs."""
+        tail = f", align {align or min(type.element.bytes, 16)}{self._access_group}"
+        if invariant:
+            tail += f", !invariant.load {self.module.empty_metadata}"
+        return self.emit(type, f"load {type.name}, ptr {pointer.text}{tail}")
+
+    def store(self, value: Value, pointer: Value, *, align: int = 0, nontemporal: bool = False) -> None:
+        """Write ``value`` where ``pointer`` points."""
+        tail = f", align {align or min(value.type.element.bytes, 16)}{self._access_group}"
+        if nontemporal:
+            tail += f", !nontemporal {self.module.one_metadata}"
+        self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
+
+    def at(self, pointer: Value, type: Type, index: Operand) -> Value:
+        """The address of element ``index`` of an array of ``type``."""
+        if not isinstance(index, Value):
+            index = self.i64(index)
+        if index.constant == 0:
+            return pointer
+        return self.emit(
+            PTR, f"getelementptr inbounds {type.name}, ptr {pointer.text}, {index.type.name} {index.text}"
+        )
+
+    def alloca(self, type: Type, count: int = 1, *, align: int = 0) -> Value:
+        """Space on the stack for the life of the function; LLVM wants it in the first block."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._entry.append(f"  {name} = alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}")
+        return Value(self, PTR, name)
+
+    # -- memory that threads share -----------------------------------------------------------------
+
+    def atomic_load(self, type: Type, pointer: Value, ordering: str = "acquire") -> Value:
+        """A load that other threads' stores do not tear; ``ordering`` is LLVM's name of what it keeps in order."""
+        return self.emit(type, f"load atomic {type.name}, ptr {pointer.text} {ordering}, align {type.bytes}")
+
+    def atomic_store(self, value: Value, pointer: Value, ordering: str = "release") -> None:
+        """A store that other threads' loads do not tear."""
+        kind = value.type
+        self.emit_void(f"store atomic {kind.name} {value.text}, ptr {pointer.text} {ordering}, align {kind.bytes}")
+
+    def atomic_update(self, opcode: str, pointer: Value, value: Value, ordering: str = "seq_cst") -> Value:
+        """Change memory in one step by ``add``, ``sub``, ``and``, ``or`` or ``xchg``; gives what was there before."""
+        return self.emit(
+            value.type, f"atomicrmw {opcode} ptr {pointer.text}, {value.type.name} {value.text} {ordering}"
+        )
+
+    def compare_exchange(self, pointer: Value, expected: Value, value: Value) -> tuple[Value, Value]:
+        """Store ``value`` where memory holds ``expected``; gives what was there, and whether it was stored."""
+        kind = value.type.name
+        self._count += 1
+        pair = f"%v{self._count}"
+        self._lines.append(
+            f"  {pair} = cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} seq_cst seq_cst"
+        )
+        found = self.emit(value.type, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
+        return found, self.emit(I1, f"extractvalue {{ {kind}, i1 }} {pair}, 1")
+
+    def pause(self) -> None:
+        """Tell the processor that this is a loop that waits for another thread."""
+        machine = platform.machine().lower()
+        if machine in ("x86_64", "amd64"):
+            self.module.declare("llvm.x86.sse2.pause", VOID, [])
+            self.call("llvm.x86.sse2.pause", VOID)
+        elif machine in ("aarch64", "arm64"):
+            self.module.declare("llvm.aarch64.hint", VOID, [I32])
+            # Hint 1 is "yield".
+            self.call("llvm.aarch64.hint", VOID, Value(self, I32, "1"))
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def call(self, callee: Function | str, result: Type, *arguments: Value, attributes: str = "") -> Value:
+        """Call a function of the module, or a declared one by name; gives its result (undefined for void)."""
+        name = callee if isinstance(callee, str) else callee.name
+        given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
+        text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
+        if not name.startswith("llvm."):
+            # What a function that is inlined here reads and writes belongs to the loop as well.
+            text += self._access_group
+        if result is VOID:
+            self.emit_void(text)
+            return Value(self, VOID, "")
+        return self.emit(result, text)
+
+    def call_pointer(self, pointer: Value, result: Type, *arguments: Value) -> Value:
+        """Call through a pointer."""
+        given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
+        text = f"call {result.name} {pointer.text}({given})"
+        if result is VOID:
+            self.emit_void(text)
+            return Value(self, VOID, "")
+        return self.emit(result, text)
+
+    def intrinsic(self, name: str, result: Type, *arguments: Value) -> Value:
+        """Call an LLVM intrinsic, overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``."""
+        lanes = f"v{result.lanes}" if result.lanes > 1 else ""
+        kind = {"float": "f32", "double": "f64", "half": "f16"}.get(result.element.name, result.element.name)
+        full = f"{name}.{lanes}{kind}"
+        self.module.declare(full, result, [a.type for a in arguments])
+        return self.call(full, result, *arguments)
+
+    # -- choices ---------------------------------------------------------------------------------
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        """``yes`` where the condition holds, else ``no``; both are computed."""
+        if yes.type is not no.type:
+            raise InternalError(f"select of {yes.type} and {no.type}")
+        if yes.text == no.text:
+            return yes
+        kind = condition.type.name
+        return self.emit(
+            yes.type, f"select {kind} {condition.text}, {yes.type.name} {yes.text}, {no.type.name} {no.text}"
+        )
+
+    def if_else(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> tuple[Value, ...]:
+        """Run one of two pieces of code; gives what it gave."""
+        then, other, join = self._labels("then", "else", "join")
+        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{other}")
+        self._start(then)
+        of_yes, end_yes = tuple(yes()), self._label
+        self._jump(join)
+        self._start(other)
+        of_no, end_no = tuple(no()), self._label
+        self._jump(join)
+        self._start(join)
+        return tuple(
+            self.emit(a.type, f"phi {a.type.name} [ {a.text}, %{end_yes} ], [ {b.text}, %{end_no} ]")
+            for a, b in zip(of_yes, of_no, strict=True)
+        )
+
+    @contextmanager
+    def if_(self, condition: Value, *, likely: bool | None = None) -> Iterator[None]:
+        """Run the block where the condition holds."""
+        then, join = self._labels("then", "join")
+        weights = "" if likely is None else f", !prof {self.module.branch_weights(likely=likely)}"
+        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{join}{weights}")
+        self._start(then)
+        yield
+        self._jump(join)
+        self._start(join)
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def loop(
+        self,
+        begin: Operand,
+        end: Operand,
+        step: int = 1,
+        *,
+        carried: Sequence[Value] = (),
+        independent: bool = False,
+        hints: Sequence[str] = (),
+    ) -> Iterator[Loop]:
+        """Count ``index`` from ``begin`` below ``end``.
+
+        independent: no turn reads what another one writes, so that LLVM may run several at once.
+        hints: further properties of the loop, such as ``'"llvm.loop.unroll.disable"'``.
+        """
+        first = begin if isinstance(begin, Value) else self.i64(begin)
+        last = end if isinstance(end, Value) else self.constant(first.type, end)
+        body, latch, exit = self._labels("loop", "latch", "done")
+        before = self._label
+        guarded = first.constant is None or last.constant is None or first.constant >= last.constant
+        if guarded:
+            some = first < last
+            self.emit_void(f"br i1 {some.text}, label %{body}, label %{exit}")
+        else:
+            self.emit_void(f"br label %{body}")
+        self._start(body)
+        place = len(self._lines)
+        self._lines.append("")
+        index = self._name(first.type)
+        values = [self._name(v.type) for v in carried]
+        made = Loop(index, values)
+        outer = self._access_group
+        group = ""
+        if independent:
+            group = self.module.access_group()
+            self._access_group = f", !llvm.access.group {group}"
+        yield made
+        self._access_group = outer
+        self._jump(latch)
+        self._start(latch)
+        following = self.emit(first.type, f"add nuw nsw {first.type.name} {index.text}, {step}")
+        again = following < last
+        properties = list(hints)
+        if group:
+            properties.append(f'"llvm.loop.parallel_accesses", {group}')
+        metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
+        self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
+        phis = [(index, first, following), *zip(values, carried, made.following, strict=True)]
+        self._lines[place] = "\n".join(
+            f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]" for v, a, b in phis
+        )
+        self._start(exit)
+        if guarded:
+            made.results = tuple(
+                self.emit(a.type, f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]")
+                for a, b in zip(carried, made.following, strict=True)
+            )
+        else:
+            made.results = made.following
+
+    @contextmanager
+    def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Iterator[Loop]:
+        """Repeat while ``condition``, asked before each turn, holds; it sees the carried values."""
+        header, body, exit = self._labels("while", "turn", "done")
+        before = self._label
+        self._jump(header)
+        self._start(header)
+        place = len(self._lines)
+        self._lines.append("")
+        values = [self._name(v.type) for v in carried]
+        made = Loop(self.i64(0), values)
+        go = condition(made)
+        self.emit_void(f"br i1 {go.text}, label %{body}, label %{exit}")
+        self._start(body)
+        yield made
+        last = self._label
+        self._jump(header)
+        self._lines[place] = "\n".join(
+            f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{last} ]"
+            for v, a, b in zip(values, carried, made.following, strict=True)
+        )
+        self._start(exit)
+        made.results = tuple(values)
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def ret(self, value: Value | None = None) -> None:
+        """Return; what is written after it is never reached."""
+        self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
+        self._ended = True
+
+    def return_if(self, condition: Value, value: Value | None = None) -> None:
+        """Return early where the condition holds."""
+        then, rest = self._labels("return", "rest")
+        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{rest}")
+        self._start(then)
+        self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
+        self._start(rest)
+
+    def text(self) -> str:
+        """The definition."""
+        if not self._ended:
+            raise InternalError(f"the function {self.name} does not return")
+        parameters = ", ".join(
+            " ".join(filter(None, (p.type.name, a, p.text)))
+            for p, a in zip(self.parameters, self.parameter_attributes, strict=True)
+        )
+        attributes = " ".join(["nounwind", *self.attributes])
+        lines = "\n".join([*self._entry, *self._lines])
+        return f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _name(self, type: Type) -> Value:
+        self._count += 1
+        return Value(self, type, f"%v{self._count}")
+
+    def _labels(self, *stems: str) -> tuple[str, ...]:
+        self._count += 1
+        return tuple(f"{stem}{self._count}" for stem in stems)
+
+    def _start(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self._label = label
+
+    def _jump(self, label: str) -> None:
+        self._lines.append(f"  br label %{label}")
+
+    # -- vectors ---------------------------------------------------------------------------------
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A vector with ``value`` in each lane."""
+        kind = vector(value.type, lanes)
+        first = self.emit(kind, f"insertelement {kind.name} poison, {value.type.name} {value.text}, i32 0")
+        return self.emit(
+            kind, f"shufflevector {kind.name} {first.text}, {kind.name} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def lane(self, value: Value, number: int | Value) -> Value:
+        """One lane of a vector."""
+        index = str(number) if isinstance(number, int) else number.text
+        return self.emit(value.type.element, f"extractelement {value.type.name} {value.text}, i32 {index}")
+
+    def with_lane(self, value: Value, number: int | Value, lane: Value) -> Value:
+        """The vector with one lane replaced."""
+        index = str(number) if isinstance(number, int) else number.text
+        return self.emit(
+            value.type, f"insertelement {value.type.name} {value.text}, {lane.type.name} {lane.text}, i32 {index}"
+        )
+
+    def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
+        """The lanes of ``a`` followed by ``b``, picked by number; -1 for a lane that does not matter."""
+        mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
+        kind = vector(a.type.element, len(lanes))
+        return self.emit(
+            kind, f"shufflevector {a.type.name} {a.text}, {b.type.name} {b.text}, <{len(lanes)} x i32> <{mask}>"
+        )
+
+    # -- what many need --------------------------------------------------------------------------
+
+    def copy(self, target: Value, source: Value, count: Value | int, *, moves: bool = False) -> None:
+        """Copy bytes; ``moves`` where the two may overlap."""
+        name = "llvm.memmove.p0.p0.i64" if moves else "llvm.memcpy.p0.p0.i64"
+        self.module.declare(name, VOID, [PTR, PTR, I64, I1])
+        number = count if isinstance(count, Value) else self.i64(count)
+        self.call(name, VOID, target, source, number, self.constant(I1, 0))
+
+    def fill(self, target: Value, byte: int, count: Value | int) -> None:
+        """Set bytes."""
+        name = "llvm.memset.p0.i64"
+        self.module.declare(name, VOID, [PTR, I8, I64, I1])
+        number = count if isinstance(count, Value) else self.i64(count)
+        self.call(name, VOID, target, self.constant(I8, byte), number, self.constant(I1, 0))
+
+    def i32(self, number: int) -> Value:
+        """An I32 constant."""
+        return Value(self, I32, str(number), number)

@@ -1,0 +1,88 @@
+"""The types of LLVM values that we use. Types are compared by identity: each is made once."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Final
+
+from xlakit.errors import InternalError
+
+
+class Type:
+    """One type of LLVM: ``float``, ``i32``, ``ptr``, ``<8 x float>``."""
+
+    __slots__ = ("bits", "element", "is_float", "is_int", "lanes", "name")
+
+    def __init__(self, name: str, bits: int, *, is_float: bool = False, is_int: bool = False) -> None:
+        self.name = name
+        self.bits = bits
+        self.is_float = is_float
+        self.is_int = is_int
+        self.lanes = 1
+        self.element: Type = self
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes one value takes in memory."""
+        return max(1, self.element.bits // 8) * self.lanes
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether this is ``ptr``."""
+        return self is PTR
+
+    def constant(self, number: float) -> str:
+        """The text of a constant of this type."""
+        if self.lanes > 1:
+            one = self.element.constant(number)
+            return "<" + ", ".join(f"{self.element.name} {one}" for _ in range(self.lanes)) + ">"
+        if self.is_int:
+            if self is I1:
+                return "true" if number else "false"
+            return str(int(number))
+        if not self.is_float:
+            raise InternalError(f"{self.name} has no constants")
+        if self is F16:
+            return f"0xH{int.from_bytes(struct.pack('>e', number), 'big'):04X}"
+        # LLVM writes a float as the double of the same value.
+        exact = struct.unpack("f", struct.pack("f", number))[0] if self is F32 else number
+        return f"0x{int.from_bytes(struct.pack('>d', exact), 'big'):016X}"
+
+    def with_element(self, element: Type) -> Type:
+        """The type with as many lanes of another element."""
+        return element if self.lanes == 1 else vector(element, self.lanes)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+VOID: Final = Type("void", 0)
+PTR: Final = Type("ptr", 64)
+I1: Final = Type("i1", 1, is_int=True)
+I8: Final = Type("i8", 8, is_int=True)
+I16: Final = Type("i16", 16, is_int=True)
+I32: Final = Type("i32", 32, is_int=True)
+I64: Final = Type("i64", 64, is_int=True)
+I128: Final = Type("i128", 128, is_int=True)
+F16: Final = Type("half", 16, is_float=True)
+F32: Final = Type("float", 32, is_float=True)
+F64: Final = Type("double", 64, is_float=True)
+
+_INTEGERS = {t.bits: t for t in (I1, I8, I16, I32, I64, I128)}
+
+
+@cache
+def integer(bits: int) -> Type:
+    """The integer type of so many bits."""
+    return _INTEGERS.get(bits) or Type(f"i{bits}", bits, is_int=True)
+
+
+@cache
+def vector(element: Type, lanes: int) -> Type:
+    """A vector of ``lanes`` elements; of one, the element itself."""
+    if lanes == 1:
+        return element
+    made = Type(f"<{lanes} x {element.name}>", element.bits, is_float=element.is_float, is_int=element.is_int)
+    made.lanes, made.element = lanes, element
+    return made

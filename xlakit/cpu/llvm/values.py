@@ -1,0 +1,184 @@
+"""Value: something that LLVM code computes, with the operators that one writes it with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Union
+
+from xlakit.cpu.llvm.types import I1, Type
+from xlakit.errors import InternalError
+
+if TYPE_CHECKING:
+    from xlakit.cpu.llvm.function import Function
+
+Operand = Union["Value", int, float]
+
+
+class Value:
+    """A typed value inside a function. ``constant`` is its number where that is known while code is written.
+
+    ``+ - * / %`` are those of the type (integer division and remainder are signed), ``& | ^ << >>`` take integers
+    (``>>`` is logical), comparisons are signed and ordered; unsigned ones and others have names.
+    """
+
+    __slots__ = ("constant", "function", "text", "type")
+
+    def __init__(self, function: Function, type: Type, text: str, constant: float | None = None) -> None:
+        self.function = function
+        self.type = type
+        self.text = text
+        self.constant = constant
+
+    def __repr__(self) -> str:
+        return f"{self.type.name} {self.text}"
+
+    # -- arithmetic ------------------------------------------------------------------------------
+
+    def __add__(self, other: Operand) -> Value:
+        return self._arithmetic("add", "fadd", other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self._arithmetic("add", "fadd", other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._arithmetic("sub", "fsub", other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._lift(other)._arithmetic("sub", "fsub", self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._arithmetic("mul", "fmul", other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self._arithmetic("mul", "fmul", other)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._arithmetic("sdiv", "fdiv", other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._lift(other)._arithmetic("sdiv", "fdiv", self)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self.integer("sdiv", other)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self._arithmetic("srem", "frem", other)
+
+    def __neg__(self) -> Value:
+        if self.type.is_float:
+            return self.function.emit(self.type, f"fneg {self.type.name} {self.text}")
+        return self._lift(0) - self
+
+    def __and__(self, other: Operand) -> Value:
+        return self.integer("and", other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self.integer("or", other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self.integer("xor", other)
+
+    def __invert__(self) -> Value:
+        return self.integer("xor", 1 if self.type.element is I1 else -1)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self.integer("shl", other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self.integer("lshr", other)
+
+    def integer(self, opcode: str, other: Operand) -> Value:
+        """An integer instruction by its name: ``udiv``, ``urem``, ``ashr``."""
+        if not self.type.is_int:
+            raise InternalError(f"{opcode} of {self.type}")
+        return self._binary(opcode, other)
+
+    def _arithmetic(self, of_integers: str, of_floats: str, other: Operand) -> Value:
+        return self._binary(of_floats if self.type.is_float else of_integers, other)
+
+    def _binary(self, opcode: str, other: Operand) -> Value:
+        value = self._lift(other)
+        if self.constant is not None or value.constant is not None:
+            known = _fold(opcode, self, value)
+            if known is not None:
+                return known
+        return self.function.emit(
+            self.type, f"{opcode}{self.function.flags(self.type)} {self.type.name} {self.text}, {value.text}"
+        )
+
+    def _lift(self, other: Operand) -> Value:
+        if not isinstance(other, Value):
+            return self.function.constant(self.type, other)
+        if other.type is not self.type:
+            raise InternalError(f"{self.type} meets {other.type}")
+        return other
+
+    # -- comparisons -----------------------------------------------------------------------------
+
+    def __lt__(self, other: Operand) -> Value:
+        return self.compare("olt" if self.type.is_float else "slt", other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self.compare("ole" if self.type.is_float else "sle", other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self.compare("ogt" if self.type.is_float else "sgt", other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self.compare("oge" if self.type.is_float else "sge", other)
+
+    def eq(self, other: Operand) -> Value:
+        """Whether they are equal (false where one is NaN)."""
+        return self.compare("oeq" if self.type.is_float else "eq", other)
+
+    def ne(self, other: Operand) -> Value:
+        """Whether they differ (true where one is NaN)."""
+        return self.compare("une" if self.type.is_float else "ne", other)
+
+    def is_nan(self) -> Value:
+        """Whether this float is NaN."""
+        return self.compare("uno", self)
+
+    def compare(self, predicate: str, other: Operand) -> Value:
+        """A comparison by LLVM's name of it: ``ult``, ``ugt``, ``uno``."""
+        value = self._lift(other)
+        opcode = "fcmp" if self.type.is_float else "icmp"
+        return self.function.emit(
+            self.type.with_element(I1), f"{opcode} {predicate} {self.type.name} {self.text}, {value.text}"
+        )
+
+    # -- conversions -----------------------------------------------------------------------------
+
+    def cast(self, opcode: str, type: Type) -> Value:
+        """A conversion by LLVM's name of it: ``sext``, ``zext``, ``trunc``, ``sitofp``, ``fpext``, ``bitcast``."""
+        if type is self.type:
+            return self
+        if self.constant is not None and opcode in ("sext", "zext") and self.type is not I1 and self.constant >= 0:
+            return self.function.constant(type, self.constant)
+        return self.function.emit(type, f"{opcode} {self.type.name} {self.text} to {type.name}")
+
+    def bits_as(self, type: Type) -> Value:
+        """The same bits as another type of the same width."""
+        return self.cast("bitcast", type)
+
+
+def _fold(opcode: str, a: Value, b: Value) -> Value | None:
+    """What integer arithmetic with constants gives where that is plain: index computations are full of it."""
+    if a.type.is_float or a.type.lanes > 1 or a.type is I1:
+        return None
+    x, y = a.constant, b.constant
+    if x is not None and y is not None:
+        number = {"add": x + y, "sub": x - y, "mul": x * y}.get(opcode)
+        if number is None or not -(2 ** (a.type.bits - 1)) <= number < 2 ** (a.type.bits - 1):
+            return None
+        return a.function.constant(a.type, number)
+    if y == 0 and opcode in ("add", "sub", "or", "xor", "shl", "lshr", "ashr"):
+        return a
+    if x == 0 and opcode == "add":
+        return b
+    if y == 1 and opcode in ("mul", "sdiv", "udiv"):
+        return a
+    if x == 1 and opcode == "mul":
+        return b
+    if opcode == "mul" and 0 in (x, y):
+        return a if x == 0 else b
+    return None

@@ -1,0 +1,48 @@
+"""What a node costs, in nanoseconds for each element on one core: for choosing how to split work, not for promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from xlakit.cpu.loops.emitter import walk
+from xlakit.cpu.loops.nodes import Apply, Divided, Fold, Load, Node
+
+_COSTS = {
+    "power": 4.0,
+    "divide": 0.6,
+    "remainder": 2.0,
+    "sqrt": 0.7,
+    "rsqrt": 0.9,
+    "cbrt": 3.0,
+    "atan2": 3.0,
+    "logistic": 1.0,
+}
+_ELEMENTARY = frozenset(
+    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
+)
+_PLAIN = 0.12
+_LOAD = 0.05
+
+
+def is_expensive(opcode: str) -> bool:
+    """Whether an operation costs so much more than reading its result that it should not be computed twice."""
+    return opcode in _ELEMENTARY or _COSTS.get(opcode, 0.0) > 0.5
+
+
+def element_cost(nodes: Iterable[Node]) -> float:
+    """What one turn of a loop that computes the nodes costs, in nanoseconds."""
+    total, inner = 0.0, 0.0
+    for node in walk(nodes):
+        if isinstance(node, Load):
+            total += _LOAD * node.kind.byte_width
+        elif isinstance(node, Apply):
+            opcode = node.op.opcode
+            unit = 1.0 if opcode in _ELEMENTARY else _COSTS.get(opcode, _PLAIN)
+            total += unit * max(1.0, node.kind.byte_width / 4)
+        elif isinstance(node, Divided):
+            total += 1.0
+        elif isinstance(node, Fold):
+            inner += math.prod(v.extent for v in node.over) * (0.3 + element_cost(node.inputs))
+    return total + inner + 0.05

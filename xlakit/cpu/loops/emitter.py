@@ -1,0 +1,379 @@
+"""From nodes to code: each node is computed once, in the outermost loop where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.loops.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.nodes import (
+    Apply,
+    Bound,
+    ClampedIndex,
+    Constant,
+    Divided,
+    Fold,
+    Given,
+    Guarded,
+    JoinBits,
+    Load,
+    Node,
+    Part,
+    Position,
+    SplitBits,
+)
+from xlakit.cpu.loops.space import Group, Space, merged
+from xlakit.cpu.loops.tracer import GuardedFold, Tracer
+from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
+from xlakit.cpu.scalars.convert import join_bits, split_bits
+from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, parts, rounded
+from xlakit.cpu.scalars.real import BINARY
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import Computation
+
+# Nested reductions of at most so many turns are written out, so that the loop around them can be vectorised.
+_UNROLLED = 16
+_FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+
+
+class Emitter:
+    """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by."""
+
+    def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
+        self.fn = fn
+        self.arrays = list(arrays)
+        self._scopes: list[dict[Any, Any]] = [{}]
+
+    # -- scopes ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is forgotten at the end: a loop's or a branch's values."""
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+
+    def bind(self, key: Any, value: Any) -> None:
+        """Say what a variable, a node or the key of a Given is from here on."""
+        self._scopes[-1][key] = value
+
+    def bind_group(self, group: Group, index: Value) -> None:
+        """Say what the variables of a merged loop are: contiguous as they are, the minor one stands for all."""
+        for variable in group.variables[:-1]:
+            self.bind(variable, self.fn.i64(0))
+        self.bind(group.variables[-1], index)
+
+    def _find(self, key: Any) -> Any:
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Scalar:
+        """The scalar of a node, computed here if it is not known yet."""
+        found = self._find(node)
+        if found is None:
+            found = self._compute(node)
+            self._scopes[-1][node] = found
+        return found
+
+    def index(self, affine: Affine) -> Value:
+        """The value of an index."""
+        found = self._find(affine)
+        if found is not None:
+            return found
+        total: Value | None = None
+        for atom, factor in affine.terms:
+            term = self._atom(atom)
+            if term.constant == 0:
+                continue
+            scaled = term * factor
+            total = scaled if total is None else total + scaled
+        if total is None:
+            total = self.fn.i64(affine.constant)
+        elif affine.constant:
+            total = total + affine.constant
+        self._scopes[-1][affine] = total
+        return total
+
+    def _atom(self, atom: Variable | Opaque) -> Value:
+        if isinstance(atom, Opaque):
+            return as_real(self.value(atom.node))
+        found = self._find(atom)
+        if found is None:
+            raise InternalError(f"the loop of {atom} is not open")
+        return found
+
+    def _compute(self, node: Node) -> Scalar:
+        fn = self.fn
+        if isinstance(node, Load):
+            return load(fn, node.kind, self.arrays[node.array], self.index(node.offset))
+        if isinstance(node, Apply):
+            kinds = [a.kind for a in node.arguments]
+            return apply(fn, node.op, kinds, node.kind, [self.value(a) for a in node.arguments])
+        if isinstance(node, Constant):
+            return constant(fn, node.kind, node.value)
+        if isinstance(node, Position):
+            return _resized(self.index(node.index), node.kind)
+        if isinstance(node, Guarded):
+            return self._guarded(node)
+        if isinstance(node, Part):
+            return self._fold(node.fold)[node.number]
+        if isinstance(node, ClampedIndex):
+            return self._clamped(node)
+        if isinstance(node, Divided):
+            return self.index(node.index).integer("urem" if node.is_remainder else "udiv", node.size)
+        if isinstance(node, SplitBits):
+            return split_bits(fn, node.source.kind, node.kind, self.value(node.source), self.index(node.number))
+        if isinstance(node, JoinBits):
+            return join_bits(fn, node.pieces[0].kind, node.kind, [self.value(p) for p in node.pieces])
+        if isinstance(node, Given):
+            found = self._find(node.key)
+            if found is None:
+                raise InternalError(f"{node.key} is not given")
+            return found
+        raise InternalError(f"no code is made for {type(node).__name__}")
+
+    def _clamped(self, node: ClampedIndex) -> Value:
+        fn, kind = self.fn, node.source.kind
+        value = as_real(self.value(node.source))
+        if kind.bit_width > 64 or not kind.is_integral:
+            raise InternalError(f"an index of {kind.hlo_name}")
+        wide = value.cast("sext" if kind.is_signed else "zext", I64)
+        limit = fn.constant(I64, node.limit)
+        if kind.is_signed:
+            return fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, wide, fn.constant(I64, 0)), limit)
+        return fn.intrinsic("llvm.umin", I64, wide, limit)
+
+    def within(self, bounds: Iterable[Bound]) -> Value | None:
+        """Whether indices are within their bounds; None where they always are."""
+        condition: Value | None = None
+        for affine, low, high, step in bounds:
+            index = self.index(affine)
+            least, greatest = affine.bounds
+            tests: list[Value] = []
+            if least < low:
+                tests.append(index >= low)
+            if greatest > high:
+                tests.append(index <= high)
+            if step > 1:
+                tests.append((index - low).integer("srem", step).eq(0))
+            for test in tests:
+                condition = test if condition is None else condition & test
+        return condition
+
+    def _guarded(self, node: Guarded) -> Scalar:
+        condition = self.within(node.bounds)
+        if condition is None:
+            return self.value(node.inside)
+        # Only what reads memory must not be computed where it does not apply.
+        if not _reads(node.inside) and not _reads(node.outside):
+            return select(self.fn, condition, self.value(node.inside), self.value(node.outside))
+        return from_parts(
+            self.fn.if_else(condition, lambda: self._alone(node.inside), lambda: self._alone(node.outside))
+        )
+
+    def _alone(self, node: Node) -> tuple[Value, ...]:
+        with self.scope():
+            return parts(self.value(node))
+
+    # -- folds -----------------------------------------------------------------------------------
+
+    def _fold(self, fold: Fold) -> list[Scalar]:
+        found = self._find(fold)
+        if found is None:
+            initial = [self.value(node) for node in fold.initial]
+            turns = 1
+            for variable in fold.over:
+                turns *= variable.extent
+            found = self.folded(fold, initial, unrolled=turns <= _UNROLLED)
+            self._scopes[-1][fold] = found
+        return found
+
+    def folded(self, fold: Fold, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
+        """A fold's result, all its loops written here."""
+        bounds = fold.bounds if isinstance(fold, GuardedFold) else ()
+        if unrolled:
+            running = self._unrolled(fold, list(fold.over), initial, bounds)
+        else:
+            groups = merged(fold.over, indices_of(fold.inputs, [b[0] for b in bounds]))
+            known = {v for v in self._bound_variables()}
+            running = self._looped(fold, groups, initial, bounds, known)
+        return [
+            rounded(self.fn, init.kind, as_real(r)) if is_narrow(init.kind) else r
+            for init, r in zip(fold.initial, running, strict=True)
+        ]
+
+    def _bound_variables(self) -> Iterator[Variable]:
+        for scope in self._scopes:
+            yield from (key for key in scope if isinstance(key, Variable))
+
+    def _unrolled(
+        self, fold: Fold, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
+    ) -> list[Scalar]:
+        if not over:
+            return self._turn(fold, running, bounds)
+        for number in range(over[0].extent):
+            with self.scope():
+                self.bind(over[0], self.fn.i64(number))
+                running = self._unrolled(fold, over[1:], running, bounds)
+        return running
+
+    def _looped(
+        self,
+        fold: Fold,
+        groups: Sequence[Group],
+        running: list[Scalar],
+        bounds: Sequence[Bound],
+        known: set[Variable],
+    ) -> list[Scalar]:
+        if not groups:
+            return self._turn(fold, running, bounds)
+        group, *inner = groups
+        shapes = [len(parts(r)) for r in running]
+        carried = [v for r in running for v in parts(r)]
+        with self.fn.loop(0, group.extent, carried=carried, independent=not inner) as loop, self.scope():
+            self.bind_group(group, loop.index)
+            known = known | set(group.variables)
+            if not bounds:
+                self.hoist(fold.inputs, known)
+            following = self._looped(fold, inner, _regrouped(loop.carried, shapes), bounds, known)
+            loop.next(*(v for r in following for v in parts(r)))
+        return _regrouped(loop.results, shapes)
+
+    def _turn(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
+        condition = self.within(bounds)
+        if condition is None:
+            with self.scope():
+                return self.combined(fold.computation, running, [self.value(n) for n in fold.inputs])
+        shapes = [len(parts(r)) for r in running]
+
+        def inside() -> list[Value]:
+            with self.scope():
+                made = self.combined(fold.computation, running, [self.value(n) for n in fold.inputs])
+            return [v for r in made for v in parts(r)]
+
+        return _regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
+
+    def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
+        """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
+        opcode = simple_fold(computation)
+        kind = computation.parameters[0].shape.element_type
+        if opcode is not None and not kind.is_complex:
+            self.fn.fast_math = "reassoc" if opcode in ("add", "multiply") else ""
+            made = BINARY[opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
+            self.fn.fast_math = ""
+            return [made]
+        if opcode == "add":
+            self.fn.fast_math = "reassoc"
+            a, b = parts(running[0]), parts(values[0])
+            pair = from_parts(tuple(x + y for x, y in zip(a, b, strict=True)))
+            self.fn.fast_math = ""
+            return [pair]
+        return self.called(computation, [*running, *values])
+
+    def called(self, computation: Computation, arguments: Sequence[Scalar]) -> list[Scalar]:
+        """What a computation on scalars gives, written here."""
+        keys = list(computation.parameters)
+        tracer = Tracer({p: (lambda _, __, p=p: Given(p.shape.element_type, p)) for p in keys}, Space({}))
+        root = computation.root
+        count = len(root.shape.tuple_shapes) if root.shape.is_tuple else 1
+        nodes = [tracer.element(root, (), k) for k in range(count)]
+        with self.scope():
+            for key, argument in zip(keys, arguments, strict=True):
+                self.bind(key, argument)
+            return [self.value(node) for node in nodes]
+
+    # -- hoisting --------------------------------------------------------------------------------
+
+    def hoist(self, roots: Iterable[Node], known: set[Variable] | frozenset[Variable]) -> None:
+        """Compute now what the roots need and what only depends on ``known`` variables."""
+        seen: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen or self._find(node) is not None:
+                continue
+            seen.add(node)
+            if node.variables <= known and not isinstance(node, (Constant, Given, Fold)):
+                self.value(node)
+            else:
+                stack.extend(_unconditional(node))
+
+
+def simple_fold(computation: Computation) -> str | None:
+    """The opcode of a computation that is one operation on its two parameters."""
+    root = computation.root
+    if root.opcode not in _FOLDS or len(computation.parameters) != 2:
+        return None
+    given = set(root.operands)
+    return root.opcode if given == set(computation.parameters) and len(root.operands) == 2 else None
+
+
+def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:
+    """Every index that occurs in nodes and in what they are made of."""
+    found: dict[Affine, None] = dict.fromkeys(also)
+    for node in walk(nodes):
+        if isinstance(node, Load):
+            found[node.offset] = None
+        elif isinstance(node, (Position, Divided)):
+            found[node.index] = None
+        elif isinstance(node, SplitBits):
+            found[node.number] = None
+        elif isinstance(node, (Guarded, GuardedFold)):
+            found.update((b[0], None) for b in node.bounds)
+    return list(found)
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Each node that the given ones are made of, and themselves."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        stack.extend(node.operands)
+        if isinstance(node, GuardedFold):
+            for affine, *_ in node.bounds:
+                stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))
+
+
+def _unconditional(node: Node) -> Sequence[Node]:
+    """What is computed whenever the node is."""
+    if isinstance(node, Guarded):
+        return [n for n in node.operands if n is not node.inside and n is not node.outside]
+    if isinstance(node, GuardedFold):
+        return node.initial
+    return node.operands
+
+
+def _reads(node: Node) -> bool:
+    return any(isinstance(n, (Load, Fold)) for n in walk([node]))
+
+
+def _regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
+    found: list[Scalar] = []
+    place = 0
+    for count in shapes:
+        found.append(from_parts(tuple(values[place : place + count])))
+        place += count
+    return found
+
+
+def _resized(index: Value, kind: PrimitiveType) -> Value:
+    type = register_type(kind)
+    if type is I64:
+        return index
+    if type.bits < 64:
+        return index.cast("trunc", type)
+    return index.cast("zext", type)
+
+

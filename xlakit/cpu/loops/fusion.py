@@ -1,0 +1,104 @@
+"""From a fused computation to a kernel: which loops it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emitter import walk
+from xlakit.cpu.loops.index import Variable, linear
+from xlakit.cpu.loops.kernel import Emitted, Output, loop_kernel
+from xlakit.cpu.loops.nodes import Load
+from xlakit.cpu.loops.reduction import emit_reduction
+from xlakit.cpu.loops.space import Space, with_splits
+from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+
+
+
+def array_source(array: int, instruction: Instruction) -> Source:
+    """Elements of an array in memory."""
+    shape = instruction.shape
+    return lambda index, _: Load(shape.element_type, array, linear(index, shape.dimensions))
+
+
+def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
+    """What a computation gives: for each leaf the instruction, which part of its result, and its shape."""
+    root = computation.root
+    if root.opcode == "tuple":
+        return [(operand, 0, operand.shape) for operand in root.operands]
+    if root.shape.is_tuple:
+        return [(root, part, shape) for part, shape in enumerate(root.shape.tuple_shapes)]
+    return [(root, 0, root.shape)]
+
+
+def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
+    """A kernel whose table has the parameters' arrays, then those of the results."""
+    parameters = computation.parameters
+    roots = roots_of(computation)
+    sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
+    if len(roots) == 1 and roots[0][0].opcode == "dynamic-update-slice":
+        update = _emit_update(module, name, sources, roots[0][0])
+        if update is not None:
+            return update
+    reduction = emit_reduction(module, name, sources, computation, roots)
+    if reduction is not None:
+        return reduction
+    variables, outputs = with_splits(lambda space: elementwise_outputs(sources, space, roots, len(parameters)))
+    return (loop_kernel(module, name, len(parameters) + len(roots), variables, outputs),), {}, 0
+
+
+def elementwise_outputs(
+    sources: dict[Instruction, Source],
+    space: Space,
+    roots: Sequence[tuple[Instruction, int, Shape]],
+    first_array: int,
+) -> tuple[list[Variable], list[Output]]:
+    """The variables of the roots' common dimensions, and what is stored at each place."""
+    tracer = Tracer(sources, space)
+    dimensions = roots[0][2].dimensions
+    index: Index = tuple(space.axis(size).index for size in dimensions)
+    variables = list(space.variables)
+    place = linear(index, dimensions)
+    outputs = [
+        Output(
+            shape.element_type,
+            first_array + k,
+            place,
+            tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part),
+        )
+        for k, (root, part, shape) in enumerate(roots)
+    ]
+    return variables, outputs
+
+
+def _emit_update(
+    module: Module, name: str, sources: dict[Instruction, Source], root: Instruction
+) -> Emitted | None:
+    """A dynamic-update-slice of a parameter: only the slice is written, into the operand's own memory."""
+    target, update, *starts = root.operands
+    arrays = list(sources)
+    if target not in sources:
+        return None
+
+    def make(space: Space) -> tuple[list[Variable], list[Output]]:
+        tracer = Tracer(sources, space)
+        index: Index = tuple(space.axis(size).index for size in update.shape.dimensions)
+        variables = list(space.variables)
+        offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
+        place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+        return variables, [Output(root.shape.element_type, len(arrays), place, tracer.element(update, index))]
+
+    variables, outputs = with_splits(make)
+    if reads_elsewhere(outputs, arrays.index(target)):
+        return None
+    phase = loop_kernel(module, name, len(arrays) + 1, variables, outputs)
+    return (phase,), {0: arrays.index(target)}, 0
+
+
+def reads_elsewhere(outputs: Sequence[Output], array: int) -> bool:
+    """Whether a kernel reads an array at another place than where it writes in the same turn."""
+    places = {o.offset for o in outputs}
+    found = walk(n for o in outputs for n in o.nodes)
+    return any(isinstance(n, Load) and n.array == array and n.offset not in places for n in found)

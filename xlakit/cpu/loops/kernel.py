@@ -1,0 +1,172 @@
+"""Kernels: one fused computation as a function over a range of tasks.
+
+A kernel is ``void(ptr table, i64 begin, i64 end)``: the table points at its arrays, inputs first, and the range is its
+share of the tasks. Tasks write different elements, so that any number of threads gives the same result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.cost import element_cost
+from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.nodes import Node
+from xlakit.cpu.loops.space import Group, merged
+from xlakit.cpu.scalars import store
+from xlakit.data.primitive import PrimitiveType
+
+# A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
+TASK_NANOSECONDS = 20_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One parallel step of a kernel: its function, how many tasks it has, what they all cost in nanoseconds."""
+
+    function: str
+    tasks: int
+    cost: float
+
+
+# The phases, the results that are an operand changed in place, and the bytes of scratch.
+Emitted = tuple[tuple[Phase, ...], dict[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An element that a kernel stores: array number ``array`` of the table, at ``offset``."""
+
+    kind: PrimitiveType
+    array: int
+    offset: Affine
+    node: Node
+
+    @property
+    def nodes(self) -> list[Node]:
+        """What has to be computed: the element, and what its place is read from."""
+        return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
+
+
+@contextmanager
+def task_function(module: Module, name: str, arrays: int) -> Iterator[tuple[Function, Emitter, Value, Value]]:
+    """Begin a kernel's function; gives it with an emitter for its arrays and the range of tasks."""
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    pointers = [fn.load(PTR, fn.at(table, PTR, number), invariant=True) for number in range(arrays)]
+    yield fn, Emitter(fn, pointers), begin, end
+    fn.ret()
+
+
+def loop_kernel(
+    module: Module, name: str, arrays: int, variables: Sequence[Variable], outputs: Sequence[Output]
+) -> Phase:
+    """A nest over ``variables`` that stores one element of each output in each turn."""
+    nodes = [n for o in outputs for n in o.nodes]
+    groups = merged(variables, indices_of(nodes, [o.offset for o in outputs]))
+    turn = element_cost(nodes)
+    turns = math.prod(g.extent for g in groups)
+    split = Split.of(groups, turn)
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        with split.tasks(fn, emitter, begin, end, nodes) as inner:
+            nest(emitter, inner, nodes, lambda: store_all(emitter, outputs))
+    return Phase(fn.name, split.count, turn * turns)
+
+
+def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
+    """Compute and store one element of each output."""
+    values = [(o, emitter.value(o.node), emitter.index(o.offset)) for o in outputs]
+    for output, scalar, place in values:
+        store(emitter.fn, output.kind, scalar, emitter.arrays[output.array], place)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One loop of a nest: its variables, and the part of their range that it runs over."""
+
+    group: Group
+    begin: Value | int
+    end: Value | int
+
+
+def nest(
+    emitter: Emitter,
+    levels: Sequence[Level],
+    nodes: Sequence[Node],
+    body: Callable[[], None],
+    known: frozenset[Variable] = frozenset(),
+) -> None:
+    """Write loops, outer to inner; what does not change in one is computed before it."""
+    if not levels:
+        body()
+        return
+    level, *inner = levels
+    with emitter.fn.loop(level.begin, level.end, independent=not inner) as loop, emitter.scope():
+        emitter.bind_group(level.group, loop.index)
+        known = known | set(level.group.variables)
+        if inner:
+            emitter.hoist(nodes, known)
+        nest(emitter, inner, nodes, body, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a nest is cut into tasks: the outer groups whole, and perhaps the next one in blocks."""
+
+    outer: tuple[Group, ...]
+    inner: tuple[Group, ...]
+    block: int
+    count: int
+
+    @staticmethod
+    def of(groups: Sequence[Group], cost: float) -> Split:
+        """Cut so that a task takes about as long as it should, where a turn of the nest costs ``cost``."""
+        wanted = max(64.0, TASK_NANOSECONDS / cost)
+        outer: list[Group] = []
+        rest = list(groups)
+        left = math.prod(g.extent for g in rest)
+        while len(rest) > 1 and left > wanted and left // max(1, rest[0].extent) >= wanted / 8:
+            left //= max(1, rest[0].extent)
+            outer.append(rest.pop(0))
+        block = 0
+        count = math.prod(g.extent for g in outer)
+        if rest and left > 2 * wanted and rest[0].extent > 1:
+            each = left // rest[0].extent
+            # Whole cache lines, whatever the element.
+            block = max(1, int(wanted // each))
+            block = block if block < 64 else block // 64 * 64
+            if block < rest[0].extent:
+                count *= -(-rest[0].extent // block)
+            else:
+                block = 0
+        return Split(tuple(outer), tuple(rest), block, count)
+
+    @contextmanager
+    def tasks(
+        self, fn: Function, emitter: Emitter, begin: Value, end: Value, nodes: Sequence[Node]
+    ) -> Iterator[list[Level]]:
+        """The loop over tasks; gives the loops that are left inside one."""
+        if self.count == 1:
+            yield [Level(g, 0, g.extent) for g in self.inner]
+            return
+        with fn.loop(begin, end) as loop, emitter.scope():
+            number = loop.index
+            levels = [Level(g, 0, g.extent) for g in self.inner]
+            if self.block:
+                first = self.inner[0]
+                blocks = -(-first.extent // self.block)
+                low = (number.integer("urem", blocks) if self.outer else number) * self.block
+                number = number.integer("udiv", blocks)
+                high = fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
+                levels[0] = Level(first, low, high)
+            for place, group in enumerate(reversed(self.outer)):
+                last = place == len(self.outer) - 1
+                emitter.bind_group(group, number if last else number.integer("urem", group.extent))
+                if not last:
+                    number = number.integer("udiv", group.extent)
+            emitter.hoist(nodes, frozenset(v for g in self.outer for v in g.variables))
+            yield levels

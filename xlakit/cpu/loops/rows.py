@@ -1,0 +1,283 @@
+"""Reductions of rows: the minor dimension is folded, and what follows from the result is computed in the same visit.
+
+For each row the stages come one after the other: each folds the row into registers, the last one stores what has the
+size of a row. What is dear to compute and needed by two stages is kept in a scratch row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.cost import element_cost, is_expensive
+from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.index import Affine, Variable, linear
+from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.nodes import Load, Node
+from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
+from xlakit.cpu.loops.reduced import Folding, Reduced, folding, given_source
+from xlakit.cpu.loops.space import Group, Space, merged, with_splits
+from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.cpu.scalars import Scalar
+from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, parts, rounded
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+
+# A scratch row of at most so many bytes is on the stack.
+_STACK_BYTES = 1 << 15
+# Fewer rows than this, each long, are cut across.
+_FEW_ROWS = 8
+_LONG_NANOSECONDS = 50_000.0
+
+
+@dataclass(slots=True)
+class Stage:
+    """One pass over a row: what it folds and what it stores."""
+
+    foldings: list[Folding] = field(default_factory=list)
+    stores: list[Output] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All that each turn needs."""
+        return [n for f in self.foldings for n in f.inputs] + [n for o in self.stores for n in o.nodes]
+
+
+@dataclass(slots=True)
+class Plan:
+    """All stages of a row, and what is stored once for each row."""
+
+    row_variables: list[Variable]
+    inner_variables: list[Variable]
+    stages: list[Stage]
+    row_stores: list[Output]
+    # The element bytes of each scratch row.
+    scratch: list[int]
+
+
+def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+    """A kernel of rows; None where the fusion is none."""
+    try:
+        plan = with_splits(lambda space: _plan(space, sources, reduced))
+    except UnsupportedError:
+        return None
+    turn = sum(element_cost(stage.nodes) for stage in plan.stages)
+    row = turn * math.prod(v.extent for v in plan.inner_variables)
+    rows = math.prod(v.extent for v in plan.row_variables)
+    if rows < _FEW_ROWS and row > _LONG_NANOSECONDS and len(plan.stages) == 1 and not plan.stages[0].stores:
+        extent = merged(plan.inner_variables, indices_of(plan.stages[0].nodes))[0].extent
+        parts = count_parts(reduced, plan.stages[0].foldings, row * rows, extent)
+        if parts > 1:
+            first = _write_parts(module, name, reduced, plan, parts, row * rows)
+            return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
+    return (_write(module, name, reduced, plan, row, rows),), {}, 0
+
+
+def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
+    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
+    row_variables = list(space.variables)
+    axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
+    inner_variables = space.variables[len(row_variables) :]
+    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
+    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
+    inner = linear(
+        [axes[d].index for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over))
+    )
+    plan = Plan(row_variables, inner_variables, [], [], [])
+    levels = reduced.levels()
+    wanted = _dear(reduced, levels)
+    known = dict(sources)
+    first_scratch = reduced.arrays + len(reduced.roots)
+    for members in [*levels, []]:
+        tracer = Tracer(dict(known), space)
+        stage = Stage([folding(tracer, reduce, full) for reduce in members])
+        for reduce in members:
+            known[reduce] = given_source(reduce, row, frozenset(row_variables))
+        if not members:
+            _add_roots(stage, plan, tracer, reduced, full, row)
+        for instruction in wanted.pop(len(plan.stages), []):
+            kind = instruction.shape.element_type
+            array = first_scratch + len(plan.scratch)
+            plan.scratch.append(kind.byte_width)
+            stage.stores.append(Output(kind, array, inner, tracer.element(instruction, full)))
+            known[instruction] = _scratch_source(instruction, array, full, inner)
+        if stage.foldings or stage.stores:
+            plan.stages.append(stage)
+    return plan
+
+
+def _scratch_source(instruction: Instruction, array: int, full: Index, inner: Affine) -> Source:
+    def source(asked: Index, part: int) -> Node:
+        if asked != full:
+            raise UnsupportedError("a scratch row is needed at another place")
+        return Load(instruction.shape.element_type, array, inner)
+
+    return source
+
+
+def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full: Index, row: Index) -> None:
+    for number, (root, part, shape) in enumerate(reduced.roots):
+        array = reduced.arrays + number
+        if shape.num_elements == reduced.results and reduced.results != math.prod(reduced.sizes):
+            index = tracer.reindexed(row, reduced.kept, shape.dimensions)
+            place = linear(index, shape.dimensions)
+            plan.row_stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+        elif shape.num_elements == math.prod(reduced.sizes):
+            index = tracer.reindexed(full, reduced.sizes, shape.dimensions)
+            place = linear(index, shape.dimensions)
+            stage.stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+        else:
+            raise UnsupportedError("a result of the fusion is neither of the size of a row nor of all rows")
+
+
+def _dear(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
+    """By stage, the instructions of full size that it should keep for later stages."""
+    full = [root for root, _, shape in reduced.roots if shape.num_elements == math.prod(reduced.sizes)]
+    needed: dict[Instruction, set[int]] = {}
+    for stage, members in enumerate([*levels, full]):
+        for instruction in _inside(members, reduced, set(reduced.reduces) - set(members)):
+            needed.setdefault(instruction, set()).add(stage)
+    found: dict[int, list[Instruction]] = {}
+    for instruction, stages in needed.items():
+        same_size = not instruction.shape.is_tuple and instruction.shape.dimensions == reduced.sizes
+        if len(stages) > 1 and same_size and is_expensive(instruction.opcode):
+            found.setdefault(min(stages), []).append(instruction)
+    return found
+
+
+def _inside(roots: Sequence[Instruction], reduced: Reduced, stop: set[Instruction]) -> set[Instruction]:
+    seen: set[Instruction] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in stop:
+            continue
+        seen.add(node)
+        stack.extend(node.operands)
+    return seen
+
+
+# -- code ----------------------------------------------------------------------------------------
+
+
+def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, rows: int) -> Phase:
+    every = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
+    every += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
+    offsets = [o.offset for stage in plan.stages for o in stage.stores] + [o.offset for o in plan.row_stores]
+    indices = indices_of(every, offsets)
+    split = Split.of(merged(plan.row_variables, indices), row)
+    inner = merged(plan.inner_variables, indices)
+    length = math.prod(v.extent for v in plan.inner_variables)
+    with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
+        release = _acquire_scratch(fn, emitter, [size * length for size in plan.scratch])
+        with split.tasks(fn, emitter, begin, end, every) as levels:
+            nest(emitter, levels, every, lambda: _row(emitter, plan, inner))
+        release()
+    return Phase(fn.name, split.count, row * rows)
+
+
+def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
+    """Each task folds a part of the range of every row."""
+    (stage,) = plan.stages
+    nodes = stage.nodes + [n for f in stage.foldings for n in f.initial]
+    outer, *inner = merged(plan.inner_variables, indices_of(nodes))
+    rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
+    strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
+    with task_function(module, name, reduced.arrays + len(reduced.roots) + 1) as (fn, emitter, begin, end):
+        with fn.loop(begin, end) as task, emitter.scope():
+            low, high = part_range(fn, task.index, parts, outer.extent)
+            levels = [Level(outer, low, high), *(Level(g, 0, g.extent) for g in inner)]
+
+            def body() -> None:
+                known = frozenset(plan.row_variables)
+                initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+                emitter.hoist(stage.nodes, known)
+                results = pass_over(emitter, stage, levels, initial, known)
+                row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
+                place = task.index * reduced.results + emitter.index(row)
+                store_parts(emitter, reduced, parts, place, results)
+
+            nest(emitter, rows, nodes, body)
+    return Phase(fn.name, parts, cost)
+
+
+def _acquire_scratch(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
+    """Make room for the scratch rows; gives what ends their life."""
+    total = sum(-(-size // 64) * 64 for size in sizes)
+    if not total:
+        return lambda: None
+    if total <= _STACK_BYTES:
+        base = fn.alloca(I8, total, align=64)
+    else:
+        fn.module.declare("xlakit_scratch_acquire", PTR, [I64])
+        fn.module.declare("xlakit_scratch_release", VOID, [PTR])
+        base = fn.call("xlakit_scratch_acquire", PTR, fn.i64(total))
+    place = 0
+    for size in sizes:
+        emitter.arrays.append(fn.at(base, I8, place))
+        place += -(-size // 64) * 64
+    return lambda: None if total <= _STACK_BYTES else _release(fn, base)
+
+
+def _release(fn: Function, scratch: Value) -> None:
+    fn.call("xlakit_scratch_release", VOID, scratch)
+
+
+def _row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
+    known = frozenset(plan.row_variables)
+    for stage in plan.stages:
+        initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+        emitter.hoist(stage.nodes, known)
+        results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
+        place = 0
+        for fold in stage.foldings:
+            for part, kind in enumerate(fold.kinds):
+                value = results[place]
+                if is_narrow(kind):
+                    value = rounded(emitter.fn, kind, as_real(value))
+                emitter.bind((fold.instruction, part), value)
+                place += 1
+    store_all(emitter, plan.row_stores)
+
+
+def pass_over(
+    emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
+) -> list[Scalar]:
+    """The loops of one stage; gives what its reductions end with."""
+    if not levels:
+        return _turn(emitter, stage, running)
+    level, *rest = levels
+    shapes = [len(parts(r)) for r in running]
+    carried = [v for r in running for v in parts(r)]
+    fn = emitter.fn
+    with fn.loop(level.begin, level.end, carried=carried, independent=not rest) as loop, emitter.scope():
+        emitter.bind_group(level.group, loop.index)
+        known = known | set(level.group.variables)
+        if rest:
+            emitter.hoist(stage.nodes, known)
+        following = pass_over(emitter, stage, rest, _grouped(loop.carried, shapes), known)
+        loop.next(*(v for r in following for v in parts(r)))
+    return _grouped(loop.results, shapes)
+
+
+def _turn(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
+    following: list[Scalar] = []
+    place = 0
+    for fold in stage.foldings:
+        count = len(fold.initial)
+        values = [emitter.value(n) for n in fold.inputs]
+        following += emitter.combined(fold.computation, running[place : place + count], values)
+        place += count
+    store_all(emitter, stage.stores)
+    return following
+
+
+def _grouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
+    found: list[Scalar] = []
+    place = 0
+    for count in shapes:
+        found.append(from_parts(tuple(values[place : place + count])))
+        place += count
+    return found

@@ -1,0 +1,140 @@
+"""The reduction of angles: |x| = (n + f) pi/2 with an integer n and |f| <= 1/2, for every finite x.
+
+x times 2/pi is made to as many bits as the closest approach of a float to a multiple of pi/2 asks for. The bits of
+2/pi that only add multiples of 4 to the product do not matter, and those far below it do not either, so that of the
+more than a thousand bits a window of two (single precision) or four doubles (double precision) is enough; where the
+window is depends on the exponent of x.
+"""
+
+from __future__ import annotations
+
+import struct
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+from xlakit.cpu.llvm.types import F64, I32
+from xlakit.cpu.llvm.values import Value
+from xlakit.cpu.math.arithmetic import (
+    DOUBLE,
+    Pair,
+    absolute,
+    bits_of,
+    exact_product,
+    exact_sum,
+    exact_sum_ordered,
+    fma,
+    where,
+    widened,
+)
+
+_PI_HALF = (1.5707963267948966, 6.123233995736766e-17)
+
+
+class Angle(NamedTuple):
+    """What is left of |x| after ``quarter`` quarters of a turn (modulo 4), as a sum of two numbers."""
+
+    high: Value
+    low: Value
+    quarter: Value
+
+
+@cache
+def _two_over_pi(bits: int = 1300) -> Fraction:
+    """2/pi to so many bits, by Machin's formula in integers."""
+
+    def arctan_of_inverse(n: int) -> int:
+        term = (1 << (bits + 32)) // n
+        total, k = term, 1
+        while term:
+            term //= -n * n
+            k += 2
+            total += term // k
+        return total
+
+    pi = 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
+    return Fraction(2 << (bits + 32), pi)
+
+
+def _window(top: int, count: int, scale: int = 0) -> list[float]:
+    """2/pi modulo 2^top, times 2^scale, as a sum of so many doubles, with what the last one lost left out."""
+    rest = _two_over_pi() % Fraction(2) ** top * 2**scale
+    parts: list[float] = []
+    for _ in range(count):
+        parts.append(rest.numerator / rest.denominator)
+        rest -= Fraction(parts[-1])
+    return parts
+
+
+# -- single precision ----------------------------------------------------------------------------
+
+# From 2^start on, x is a multiple of 2^(start - 23), and a window may begin at 2^(25 - start). The starts are so close
+# that what the first double of a window lacks moves f by less than 1/200 beyond 1/2.
+_SINGLE_STARTS = (45, 66, 87, 108)
+
+
+def reduce_single(x: Value) -> tuple[Value, Value]:
+    """An F32 as (r, quarter): r is an F64 of which at least 27 bits are right, quarter an I32."""
+    size = widened(absolute(x))
+    first, second = (size.function.constant(F64, part) for part in _window(0, 2))
+    for start in _SINGLE_STARTS:
+        beyond = size >= 2.0**start
+        here = _window(25 - start, 2)
+        first, second = where(beyond, here[0], first), where(beyond, here[1], second)
+    shifted = fma(size, first, DOUBLE.rounder)
+    f = fma(size, first, DOUBLE.rounder - shifted)
+    return fma(size, second, f) * _PI_HALF[0], bits_of(shifted).cast("trunc", I32)
+
+
+# -- double precision ----------------------------------------------------------------------------
+
+# A row of the table serves 2^_STEP binary orders of magnitude; the first all from 0 to 2^64, where a whole 2/pi does.
+_STEP = 5
+_FIRST = 64
+# The other rows are scaled up by this power of two, and x down, so that the lowest parts are normal numbers.
+_SCALE = 160
+
+
+@cache
+def _table() -> bytes:
+    rows = [_window(0, 4)]
+    for start in range(_FIRST, 1024, 1 << _STEP):
+        rows.append(_window(54 - start, 4, _SCALE))
+    rows.append(rows[-1])  # infinities and NaN
+    return b"".join(struct.pack("<4d", *row) for row in rows)
+
+
+def reduce_double(x: Value) -> Angle:
+    """An F64 as an Angle whose quarter is an I64."""
+    fn = x.function
+    size = absolute(x)
+    # The exponent, at least that of the first row.
+    least = DOUBLE.bias + _FIRST - (1 << _STEP)
+    exponent = bits_of(size) >> DOUBLE.fraction
+    row = (where(exponent < least, least, exponent) - least) >> _STEP
+    table = fn.address(fn.module.shared_data("math.two_over_pi", _table()))
+    parts = [fn.load(F64, fn.at(table, F64, (row << 2) + i), align=8) for i in range(4)]
+    scaled = where(size < 2.0**_FIRST, size, size * 2.0**-_SCALE)
+    (p0, e0), (p1, e1), (p2, e2) = (exact_product(scaled, part) for part in parts[:3])
+    s, t = exact_sum(_modulo_four(p0), _modulo_four(e0))
+    s, u = exact_sum(s, _modulo_four(p1))
+    shifted = s + DOUBLE.rounder
+    v, w = exact_sum(e1, p2)
+    f, low = exact_sum(s - (shifted - DOUBLE.rounder), v)
+    f, lower = exact_sum(f, t + u)
+    f, low = exact_sum_ordered(f, lower + (low + (w + fma(scaled, parts[3], e2))))
+    high, low = _times_pi_half(f, low)
+    # Small angles are exact as they are, and so small ones as to be lost above are among them.
+    small = size < 0.7853981633974483
+    quarter = where(small, 0, bits_of(shifted))
+    return Angle(where(small, size, high), where(small, 0.0, low), quarter)
+
+
+def _modulo_four(x: Value) -> Value:
+    """An exact number of magnitude 2 at most that differs from ``x`` by a multiple of 4."""
+    return fma(x.function.intrinsic("llvm.rint", x.type, x * 0.25), -4.0, x)
+
+
+def _times_pi_half(high: Value, low: Value) -> Pair:
+    product, lost = exact_product(high, _PI_HALF[0])
+    return product, fma(low, _PI_HALF[0], fma(high, _PI_HALF[1], lost))

@@ -1,0 +1,198 @@
+"""What the functions here are written with: formats, exact operations, polynomials.
+
+Everything is free of branches, so that a loop around it becomes vector code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
+from xlakit.cpu.llvm.values import Operand, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary floating point format and the integers of its width."""
+
+    float: Type
+    int: Type
+    # Bits of the fraction, and what is added to exponents.
+    fraction: int
+    bias: int
+
+    @property
+    def rounder(self) -> float:
+        """Adding it to a number of moderate size rounds that to an integer, found in the low bits of the sum."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def sign_bit(self) -> int:
+        """The bit of the sign, as the (negative) number that integers of the width take it for."""
+        return -(1 << (self.int.bits - 1))
+
+    @property
+    def fraction_mask(self) -> int:
+        """The bits of the fraction."""
+        return (1 << self.fraction) - 1
+
+    @property
+    def tiniest_normal(self) -> float:
+        """The least positive normal number."""
+        return 2.0 ** (1 - self.bias)
+
+
+SINGLE = Format(F32, I32, 23, 127)
+DOUBLE = Format(F64, I64, 52, 1023)
+
+_FORMATS = {F32: SINGLE, F64: DOUBLE}
+
+
+def format_of(x: Value) -> Format:
+    """The format of a value of F32 or F64."""
+    return _FORMATS[x.type]
+
+
+# -- instructions --------------------------------------------------------------------------------
+
+
+def constant(x: Value, number: float) -> Value:
+    """A constant of the type of ``x``."""
+    return x.function.constant(x.type, number)
+
+
+def fma(a: Value, b: Operand, c: Operand) -> Value:
+    """``a * b + c``, rounded once."""
+    other, third = (v if isinstance(v, Value) else constant(a, v) for v in (b, c))
+    return a.function.intrinsic("llvm.fma", a.type, a, other, third)
+
+
+def absolute(x: Value) -> Value:
+    """The magnitude."""
+    return x.function.intrinsic("llvm.fabs", x.type, x)
+
+
+def with_sign_of(magnitude: Value, sign: Value) -> Value:
+    """The magnitude of one number with the sign of another."""
+    return magnitude.function.intrinsic("llvm.copysign", magnitude.type, magnitude, sign)
+
+
+def square_root(x: Value) -> Value:
+    """The square root, correctly rounded."""
+    return x.function.intrinsic("llvm.sqrt", x.type, x)
+
+
+def floor(x: Value) -> Value:
+    """The integer below."""
+    return x.function.intrinsic("llvm.floor", x.type, x)
+
+
+def where(condition: Value, yes: Operand, no: Operand) -> Value:
+    """``yes`` where the condition holds, else ``no``; one of the two at least is a Value."""
+    some = yes if isinstance(yes, Value) else no
+    assert isinstance(some, Value)
+    yes, no = (v if isinstance(v, Value) else constant(some, v) for v in (yes, no))
+    return condition.function.select(condition, yes, no)
+
+
+def at_most(x: Value, bound: float) -> Value:
+    """``x``, or the bound where that is less; NaN stays."""
+    return where(x > bound, bound, x)
+
+
+def at_least(x: Value, bound: float) -> Value:
+    """``x``, or the bound where that is greater; NaN stays."""
+    return where(x < bound, bound, x)
+
+
+def bits_of(x: Value) -> Value:
+    """The bits of a float as an integer."""
+    return x.bits_as(format_of(x).int)
+
+
+def float_of(bits: Value) -> Value:
+    """The float of an integer's bits."""
+    return bits.bits_as(F32 if bits.type is I32 else F64)
+
+
+def sign_of(x: Value) -> Value:
+    """The sign bit of a float, as an integer with no other bit."""
+    return bits_of(x) & format_of(x).sign_bit
+
+
+def negate_if(x: Value, sign: Value) -> Value:
+    """``x`` with its sign changed where the integer ``sign`` is the sign bit; it is 0 elsewhere."""
+    return float_of(bits_of(x) ^ sign)
+
+
+def two_to(x: Value, exponent: Value) -> Value:
+    """2^exponent for an integer within the range of normal numbers of the type of ``x``."""
+    form = format_of(x)
+    return float_of((exponent + form.bias) << form.fraction)
+
+
+def nearest(x: Value, factor: float) -> tuple[Value, Value]:
+    """The integer nearest to ``x * factor``, as a float and as an integer; it must be of moderate size."""
+    form = format_of(x)
+    shifted = fma(x, factor, form.rounder)
+    return shifted - form.rounder, bits_of(shifted) - _bits_of_rounder(form)
+
+
+def _bits_of_rounder(form: Format) -> int:
+    return ((form.bias + form.fraction) << form.fraction) | (1 << (form.fraction - 1))
+
+
+# -- polynomials ---------------------------------------------------------------------------------
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """The value at ``x``, coefficients from the constant upwards.
+
+    Long ones are split into even and odd powers, which halves the chain of operations that wait for one another.
+    """
+    if len(coefficients) <= 6:
+        return _horner(x, coefficients)
+    square = x * x
+    return fma(_horner(square, coefficients[1::2]), x, _horner(square, coefficients[::2]))
+
+
+def _horner(x: Value, coefficients: Sequence[float]) -> Value:
+    total = constant(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = fma(total, x, coefficient)
+    return total
+
+
+# -- sums and products without error ---------------------------------------------------------------
+
+Pair = tuple[Value, Value]
+
+
+def exact_sum(a: Value, b: Value) -> Pair:
+    """``a + b`` and what rounding took from it."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def exact_sum_ordered(a: Value, b: Operand) -> Pair:
+    """``a + b`` and what rounding took from it, where ``a`` is 0 or the greater in magnitude."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def exact_product(a: Value, b: Operand) -> Pair:
+    """``a * b`` and what rounding took from it."""
+    total = a * b
+    return total, fma(a, b, -total)
+
+
+def widened(x: Value) -> Value:
+    """An F32 as F64."""
+    return x.cast("fpext", F64)
+
+
+def narrowed(x: Value) -> Value:
+    """An F64 rounded to F32."""
+    return x.cast("fptrunc", F32)

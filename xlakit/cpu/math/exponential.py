@@ -1,0 +1,148 @@
+"""Functions built on the exponential: e^x = 2^n e^r with an integer n and |r| <= ln(2)/2."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xlakit.cpu.llvm.types import F32
+from xlakit.cpu.llvm.values import Value
+from xlakit.cpu.math.arithmetic import (
+    absolute,
+    at_least,
+    at_most,
+    float_of,
+    fma,
+    format_of,
+    narrowed,
+    nearest,
+    polynomial,
+    two_to,
+    where,
+    widened,
+    with_sign_of,
+)
+from xlakit.cpu.math.coefficients import EXP_DOUBLE, EXP_SINGLE, EXPM1_SINGLE, TANH_SINGLE
+
+
+class _Constants(NamedTuple):
+    log2_e: float
+    # ln(2) in two parts. n * ln2_high is exact enough by the fused operation: its last bit is above the one of r.
+    ln2_high: float
+    ln2_low: float
+    # Beyond these e^x overflows, or is less than half of the least number.
+    most: float
+    least: float
+    # (e^r - 1 - r) / r^2
+    tail: tuple[float, ...]
+
+
+_SINGLE = _Constants(1.44269504, 0.693147182464599609375, -1.904654299957767878541e-9, 89.0, -104.0, EXP_SINGLE)
+_DOUBLE = _Constants(1.4426950408889634, 0.69314718055994528623, 2.319046813846299558418e-17, 710.0, -746.0, EXP_DOUBLE)
+
+
+def _constants(x: Value) -> _Constants:
+    return _SINGLE if x.type is F32 else _DOUBLE
+
+
+def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value]:
+    """e^x = (1 + m) 2^n as (m, n) with an integer n; x is finite, or NaN, and n within the range of exponents.
+
+    tail: coefficients of (e^r - 1 - r) / r^2, if not those of the format.
+    """
+    known = _constants(x)
+    whole, n = nearest(x, known.log2_e)
+    r = fma(whole, -known.ln2_low, fma(whole, -known.ln2_high, x))
+    return fma(r * r, polynomial(r, tail or known.tail), r), n
+
+
+def reduced_exponential_of_sum(
+    x: Value, low: Value | None, tail: tuple[float, ...] | None = None
+) -> tuple[Value, Value, Value]:
+    """e^(x + low) = (1 + r + t) 2^n as (r, t, n): like the above, with t having what rounding takes from r."""
+    known = _constants(x)
+    whole, n = nearest(x, known.log2_e)
+    high = fma(whole, -known.ln2_high, x)
+    less = whole * -known.ln2_low if low is None else fma(whole, -known.ln2_low, low)
+    r = high + less
+    lost = less - (r - high)
+    return r, fma(r * r, polynomial(r, tail or known.tail), lost), n
+
+
+def scaled(x: Value, n: Value) -> Value:
+    """``x * 2^n`` for x near 1 and any n for which the result, even a subnormal one, is not long beyond the range."""
+    form = format_of(x)
+    # In two steps, since 2^n itself may be no normal number. The shift is of a positive number: both biases are in.
+    both = n + 2 * form.bias
+    half = both >> 1
+    return x * float_of(half << form.fraction) * float_of((both - half) << form.fraction)
+
+
+def exp(x: Value) -> Value:
+    """e^x."""
+    known = _constants(x)
+    m, n = reduced_exponential(at_least(at_most(x, known.most), known.least))
+    return scaled(m + 1.0, n)
+
+
+def exp_within(x: Value) -> Value:
+    """e^x where that is a normal number."""
+    m, n = reduced_exponential(x)
+    return (m + 1.0) * two_to(x, n)
+
+
+def expm1(x: Value) -> Value:
+    """e^x - 1."""
+    known = _constants(x)
+    # From here downwards the result rounds to -1.
+    least, tail = (-18.0, EXPM1_SINGLE) if x.type is F32 else (-38.0, EXP_DOUBLE)
+    r, t, n = reduced_exponential_of_sum(at_least(at_most(x, known.most), least), None, tail)
+    # Halved, so that 2^n does not overflow before the result does.
+    half = two_to(x, n - 1)
+    result = fma(half, t, fma(half, r, half - 0.5)) * 2.0
+    return where(absolute(x) < 2.0 ** -(format_of(x).fraction + 2), x, result)
+
+
+def logistic(x: Value) -> Value:
+    """1 / (1 + e^-x)."""
+    # Of the two forms the one whose exponential is at most 1: it does not overflow where the result is a small number.
+    e = exp(-absolute(x))
+    return where(x < 0.0, e, 1.0) / (e + 1.0)
+
+
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent."""
+    size = absolute(x)
+    if x.type is F32:
+        square = x * x
+        small = fma(size * square, polynomial(square, TANH_SINGLE), size)
+        large = 1.0 - 2.0 / (exp_within(at_most(size, 10.0) * 2.0) + 1.0)
+        return with_sign_of(where(size < 0.6, small, large), x)
+    grown = expm1(at_most(size, 20.0) * 2.0)
+    return with_sign_of(where(size < 2.0**-28, size, grown / (grown + 2.0)), x)
+
+
+def sinh(x: Value) -> Value:
+    """The hyperbolic sine."""
+    if x.type is F32:
+        return narrowed(sinh(widened(x)))
+    size = absolute(x)
+    # (E + E / (E + 1)) / 2 with E = e^|x| - 1; beyond 700, where E may overflow, only its half is made.
+    grown = expm1(at_most(size, 700.0))
+    usual = fma(grown / (grown + 1.0), 0.5, grown * 0.5)
+    return with_sign_of(where(size > 700.0, _half_exponential(size), where(size < 2.0**-28, size, usual)), x)
+
+
+def cosh(x: Value) -> Value:
+    """The hyperbolic cosine."""
+    if x.type is F32:
+        return narrowed(cosh(widened(x)))
+    size = absolute(x)
+    grown = exp_within(at_most(size, 700.0))
+    usual = fma(grown, 0.5, 0.5 / grown)
+    return where(size > 700.0, _half_exponential(size), usual)
+
+
+def _half_exponential(size: Value) -> Value:
+    """e^size / 2 for great sizes."""
+    m, n = reduced_exponential(at_most(size, 712.0))
+    return scaled(m + 1.0, n - 1)

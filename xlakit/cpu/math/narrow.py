@@ -1,0 +1,195 @@
+"""Between the types that numbers are stored in and those that are computed in.
+
+Values of F16 are LLVM's half; those of BF16, and of the types of 8 bits and fewer, are their bits as I16 and I8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.types import F16, F32, F64, I8, I16, I32, Type
+from xlakit.cpu.llvm.values import Value
+from xlakit.cpu.math.arithmetic import absolute, at_most, bits_of, float_of, narrowed, where, widened
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
+
+_WIDE_SIGN, _WIDE_FRACTION, _WIDE_BIAS = -(1 << 31), 23, 127
+_WIDE_INFINITY, _WIDE_NAN = 0x7F800000, 0x7FC00000
+
+
+@dataclass(frozen=True, slots=True)
+class Minifloat:
+    """A format of 8 bits or fewer with a sign; a code is a number's bits without the sign."""
+
+    sign_bit: int
+    fraction: int
+    bias: int
+    # The greatest finite number, and the codes that it and what is beyond it have.
+    greatest: float
+    greatest_code: int
+    overflow: int
+    # The bits of NaN, if there is one; whether the sign stays with it.
+    nan: int
+    signed_nan: bool
+    has_nan: bool
+    # Formats without a negative zero have their NaN in its place.
+    negative_zero: bool
+
+
+@cache
+def minifloat(kind: PrimitiveType) -> Minifloat:
+    """The format of a type, as the casts of its dtype show it."""
+    info = ml_dtypes.finfo(kind.dtype)
+
+    def code(x: float) -> int:
+        with np.errstate(all="ignore"):
+            return int(np.float32(x).astype(kind.dtype).view(np.uint8))
+
+    sign_bit = 1 << (kind.bit_width - 1)
+    nan, negative_nan = code(np.nan), code(-np.nan)
+    return Minifloat(
+        sign_bit=sign_bit,
+        fraction=int(info.nmant),
+        bias=1 - int(info.minexp),
+        greatest=float(info.max),
+        greatest_code=code(float(info.max)),
+        overflow=code(np.inf),
+        nan=nan,
+        signed_nan=nan not in (sign_bit, negative_nan),
+        has_nan=kind.bit_width == 8,
+        negative_zero=code(-0.0) != 0,
+    )
+
+
+def storage(kind: PrimitiveType) -> Type:
+    """The LLVM type that a value of a floating point type is stored as."""
+    wide = {PrimitiveType.F64: F64, PrimitiveType.F32: F32, PrimitiveType.F16: F16, PrimitiveType.BF16: I16}
+    if not kind.is_floating:
+        raise InternalError(f"{kind.hlo_name} is no floating point type")
+    return wide.get(kind, I8)
+
+
+# -- to F32 ----------------------------------------------------------------------------------------
+
+
+def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
+    """The F32 of a stored value of any floating point type but F64; exact.
+
+    Raises InternalError where ``stored`` is not of the type's storage.
+    """
+    if primitive_type is PrimitiveType.F64 or stored.type is not storage(primitive_type):
+        raise InternalError(f"{stored} is no stored {primitive_type.hlo_name}")
+    if primitive_type is PrimitiveType.F32:
+        return stored
+    if primitive_type is PrimitiveType.F16:
+        return stored.cast("fpext", F32)
+    bits = stored.cast("zext", I32)
+    if primitive_type is PrimitiveType.BF16:
+        return float_of(bits << 16)
+    if primitive_type is PrimitiveType.F8E8M0FNU:
+        # An exponent and no more: 2^-127 is a subnormal number of F32, and the last one is NaN.
+        shifted = where(bits.eq(0), fn.i32(1 << 22), bits << _WIDE_FRACTION)
+        return float_of(where(bits.eq(0xFF), _WIDE_NAN, shifted))
+    return _from_minifloat(minifloat(primitive_type), bits)
+
+
+def _from_minifloat(form: Minifloat, bits: Value) -> Value:
+    code = bits & (form.sign_bit - 1)
+    sign = (bits & form.sign_bit) << (32 - form.sign_bit.bit_length())
+    # In the place of F32's fields, the number is too small by the difference of the biases, subnormal or not.
+    scaled = float_of(code << (_WIDE_FRACTION - form.fraction)) * 2.0 ** (_WIDE_BIAS - form.bias)
+    result = bits_of(scaled)
+    if form.has_nan and form.negative_zero:
+        if form.overflow != form.nan:
+            result = where(code.eq(form.overflow), _WIDE_INFINITY, result)
+        greatest = max(form.greatest_code, form.overflow if form.overflow != form.nan else 0)
+        result = where(code > greatest, _WIDE_NAN, result)
+    elif form.has_nan:
+        result = where(bits.eq(form.nan), _WIDE_NAN, result)
+    return float_of(result | sign)
+
+
+# -- from F32 and F64 ------------------------------------------------------------------------------
+
+
+def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
+    """An F32 rounded, half to even, to a floating point type, as it is stored; overflow is the type's own.
+
+    Raises InternalError where ``value`` is not of F32.
+    """
+    if value.type is not F32:
+        raise InternalError(f"{value} is not of F32")
+    if primitive_type is PrimitiveType.F64:
+        return widened(value)
+    if primitive_type is PrimitiveType.F32:
+        return value
+    if primitive_type is PrimitiveType.F16:
+        return value.cast("fptrunc", F16)
+    bits = bits_of(value)
+    if primitive_type is PrimitiveType.BF16:
+        quiet = ((bits >> 16) & 0x8000) | 0x7FC0
+        return where(value.is_nan(), quiet, _rounded(bits, 16)).cast("trunc", I16)
+    if primitive_type is PrimitiveType.F8E8M0FNU:
+        # The one type whose halves go up, though the least number, 2^-127, is where the bits have such a half. What is
+        # not positive is NaN, and so is what rounds beyond the greatest.
+        half = 1 << (_WIDE_FRACTION - 1)
+        rounded = where(bits > half, bits + half, 0) >> _WIDE_FRACTION
+        return where(value > 0.0, rounded, 0xFF).cast("trunc", I8)
+    return _to_minifloat(minifloat(primitive_type), value).cast("trunc", I8)
+
+
+def _rounded(bits: Value, dropped: int) -> Value:
+    """Bits without so many of the last ones, rounded half to even; a carry makes the exponent greater, as it should."""
+    odd = (bits >> dropped) & 1
+    return (bits + ((1 << (dropped - 1)) - 1) + odd) >> dropped
+
+
+def _to_minifloat(form: Minifloat, value: Value) -> Value:
+    # Bounded so that what is far beyond the range does not come round.
+    size = at_most(absolute(value), form.greatest * 4)
+    exponents = (_WIDE_BIAS - form.bias) << form.fraction
+    normal = _rounded(bits_of(size), _WIDE_FRACTION - form.fraction) - exponents
+    # Subnormal numbers are multiples of the least one: they are rounded to that by the sum with a number whose last
+    # bit it is, and stand in the low bits of the sum.
+    least_normal = 2.0 ** (1 - form.bias)
+    anchor = least_normal * 2.0 ** (_WIDE_FRACTION - form.fraction)
+    anchor_bits = int(np.float32(anchor).view(np.int32))
+    subnormal = bits_of(size + anchor) - anchor_bits
+    code = where(size < least_normal, subnormal, normal)
+    code = where(code > form.greatest_code, form.overflow, code)
+    sign = (bits_of(value) >> (32 - form.sign_bit.bit_length())) & form.sign_bit
+    if form.negative_zero:
+        result = code | sign
+        nan = (sign | form.nan) if form.signed_nan else form.nan
+    else:
+        result, nan = where(code.eq(0), 0, code | sign), form.nan
+    return where(value.is_nan(), nan, result)
+
+
+def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
+    """An F64 rounded once, half to even, to a floating point type, as it is stored; overflow is the type's own.
+
+    Raises InternalError where ``value`` is not of F64.
+    """
+    if value.type is not F64:
+        raise InternalError(f"{value} is not of F64")
+    if primitive_type is PrimitiveType.F64:
+        return value
+    if primitive_type is PrimitiveType.F32:
+        return narrowed(value)
+    return from_f32(fn, primitive_type, _rounded_to_odd(value))
+
+
+def _rounded_to_odd(value: Value) -> Value:
+    """An F64 as F32: inexact ones go towards zero and get a last bit of 1, so that a second rounding does no harm."""
+    near = narrowed(value)
+    back = widened(near)
+    bits = bits_of(near)
+    away = absolute(back) > absolute(value)
+    odd = where(away, bits - 1, bits) | 1
+    return float_of(where(back.compare("one", value), odd, bits))

@@ -1,0 +1,174 @@
+"""Calling a compiled program from Python: native code for arrays that fit, and Python for the rest."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlakit.cpu.runtime.context import Context, Status
+from xlakit.cpu.runtime.host import take_error
+from xlakit.cpu.runtime.library import runtime
+from xlakit.cpu.runtime.native_call import LEAF, NOTHING
+from xlakit.data.shape import Shape
+from xlakit.errors import ExecutionError, ResourceError
+
+Array = NDArray[Any]
+
+_METH_FASTCALL: Final = 0x80
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def raise_status(status: int) -> None:
+    """Raise what a status other than DONE means: what a host call raised, ExecutionError or ResourceError."""
+    error = take_error() if status == Status.RAISED else None
+    if error is not None:
+        raise error
+    if status == Status.INTERRUPTED:
+        raise ExecutionError("the program was interrupted")
+    if status == Status.OUT_OF_MEMORY:
+        raise ResourceError("there is not enough memory for the program's intermediate values")
+    raise ExecutionError(f"the program ended with status {status}")
+
+
+def make_caller(
+    context: Context,
+    arguments: Sequence[Shape],
+    result: Shape,
+    fallback: Callable[..., Any],
+    *,
+    on_error: Callable[[int], Any] = raise_status,
+    releases_gil: bool = True,
+) -> Callable[..., Any]:
+    """A function that runs a program on arrays that are just what it takes, and hands all else to ``fallback``.
+
+    context: the program's; it stays alive as long as the function.
+    arguments: one array shape for each parameter. An argument fits if it is a np.ndarray (no subclass) of the very
+    dtype and dimensions, C-contiguous and aligned; then its data is read in place.
+    result: the shape of the result, tuples nested at will; tokens become None. The entry's ``results`` has a pointer
+    for each array of it, in order, aligned to 64 bytes.
+    fallback: called with the same arguments where one of them does not fit or their number is wrong.
+    on_error: called with the status where it is not DONE and no exception is set; should raise. What it returns
+    otherwise is what the call gives.
+    releases_gil: whether other Python threads run meanwhile. Giving the GIL away costs more than a tiny program.
+
+    Gives ``fallback`` itself where native code does not know this build of Python or NumPy, or where a shape is not
+    static.
+    """
+    signature = _signature(context, arguments, result, releases_gil=releases_gil)
+    if signature is None or "xlakit_call" not in runtime().symbols:
+        return fallback
+    new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    make = new_function(("PyCFunction_NewEx", ctypes.pythonapi))
+    leaves = _leaves(result)
+    dtypes = tuple(shape.element_type.dtype for shape in (*arguments, *(leaf for leaf in leaves if leaf is not None)))
+    # The order is that of native_call.HELD_...
+    held = (signature, fallback, on_error, context, dtypes)
+    return make(ctypes.addressof(_method()), held, None)
+
+
+@cache
+def _method() -> _MethodDef:
+    made = _MethodDef(b"executable", runtime().symbols["xlakit_call"], _METH_FASTCALL, None)
+    # Functions point at it; some may be called while Python takes its modules down.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made
+
+
+def execute(
+    context: Context, arguments: Sequence[Array], results: Sequence[Array], *, releases_gil: bool = True
+) -> int:
+    """Run a program on arrays that fit, into arrays that fit; gives its status.
+
+    Raises what a signal handler raised while it ran, such as KeyboardInterrupt.
+    """
+
+    def pointers(arrays: Sequence[Array]) -> Any:
+        return (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
+
+    return _execute_for_python()(context.address, pointers(arguments), pointers(results), releases_gil)
+
+
+@cache
+def _execute_for_python() -> Callable[..., int]:
+    # PYFUNCTYPE: the native function itself gives the GIL away, and an exception that it sets is raised.
+    words = ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+    return ctypes.PYFUNCTYPE(*words)(runtime().symbols["xlakit_execute_for_python"])
+
+
+def allocate_array(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array with no values yet, aligned to 64 bytes, whose memory is reused when it and its views are gone."""
+    if "xlakit_new_array" not in runtime().symbols:
+        return np.empty(tuple(dimensions), dtype)
+    record = _array_record(dtype, tuple(dimensions))
+    return _new_array()((ctypes.c_int64 * len(record))(*record))
+
+
+@cache
+def _new_array() -> Callable[..., Array]:
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(runtime().symbols["xlakit_new_array"])
+
+
+def nest(result: Shape, arrays: Sequence[Any]) -> Any:
+    """The arrays of a result as its shape nests them."""
+    stack: list[Any] = []
+    following = iter(arrays)
+    for word in _tree(result):
+        if word == LEAF:
+            stack.append(next(following))
+        elif word == NOTHING:
+            stack.append(None)
+        else:
+            keep = len(stack) - word
+            stack[keep:] = [tuple(stack[keep:])]
+    return stack[0]
+
+
+def result_arrays(result: Shape) -> list[Array]:
+    """Fresh arrays for a result, in the order of the entry's ``results``."""
+    return [allocate_array(leaf.dimensions, leaf.element_type.dtype) for leaf in _leaves(result) if leaf is not None]
+
+
+def _signature(context: Context, arguments: Sequence[Shape], result: Shape, *, releases_gil: bool) -> bytes | None:
+    leaves = _leaves(result)
+    arrays = [leaf for leaf in leaves if leaf is not None]
+    if not all(shape.is_array and not shape.is_dynamic for shape in (*arguments, *arrays)):
+        return None
+    tree = _tree(result)
+    records = [word for s in (*arguments, *arrays) for word in _array_record(s.element_type.dtype, s.dimensions)]
+    table_words = len(arguments) + 2 * len(arrays) + len(tree)
+    head = (context.address, len(arguments), len(arrays), int(releases_gil), len(tree), 8 * table_words)
+    words = [*head, *records, *tree]
+    return bytes((ctypes.c_int64 * len(words))(*words))
+
+
+def _array_record(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> list[int]:
+    count = 1
+    for size in dimensions:
+        count *= size
+    return [id(dtype), len(dimensions), count * dtype.itemsize, *dimensions]
+
+
+def _leaves(result: Shape) -> list[Shape | None]:
+    """The arrays of a result in order; None for what is none."""
+    if result.is_tuple:
+        return [leaf for part in result.tuple_shapes for leaf in _leaves(part)]
+    return [None if result.is_token else result]
+
+
+def _tree(result: Shape) -> list[int]:
+    if result.is_tuple:
+        return [*(word for part in result.tuple_shapes for word in _tree(part)), len(result.tuple_shapes)]
+    return [NOTHING if result.is_token else LEAF]

@@ -1,0 +1,115 @@
+"""How native code turns to Python: for signals while it loops, and for calls that Python answers.
+
+``xlakit_poll(ptr context) -> i64`` is called by long loops now and then: Status.DONE to go on, otherwise the status to
+return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that the context's
+``host`` stands for with the number of the step and the address of an array of pointers; it gives a status too. The
+exception of a host call waits for the thread that made the call; see take_error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable
+
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import CONTEXT, Status
+
+HostFunction = Callable[[int, int], None]
+
+# How often a loop lets Python look for signals; asking costs the GIL.
+_POLL_NANOSECONDS = 100_000_000
+
+_keys = itertools.count(1)
+_functions: dict[int, HostFunction] = {}
+_errors = threading.local()
+
+
+def register_host(function: HostFunction) -> int:
+    """Have ``function(step, address)`` answer host calls; gives the key for the context.
+
+    It is called on the thread that runs the program. What it raises ends the program.
+    """
+    key = next(_keys)
+    _functions[key] = function
+    return key
+
+
+def release_host(key: int) -> None:
+    """Forget a function; no program that has its key may run any more."""
+    _functions.pop(key, None)
+
+
+def take_error() -> BaseException | None:
+    """The exception of the host call that ended the last program of this thread; at most once."""
+    error: BaseException | None = getattr(_errors, "error", None)
+    _errors.error = None
+    return error
+
+
+def _answer(key: int, step: int, buffers: int) -> int:
+    try:
+        _functions[key](step, buffers)
+    except BaseException as error:  # Native code is in between: it is raised again when that has ended.
+        _errors.error = error
+        return Status.RAISED
+    return Status.DONE
+
+
+# One for all programs, never freed: compiled code has its address.
+_trampoline = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_answer)
+
+
+def host_symbols() -> dict[str, int]:
+    """What the functions of emit_host import."""
+    imported = {"xlakit_host_trampoline": _address_of(_trampoline)}
+    for name in ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals"):
+        imported[name] = _address_of(getattr(ctypes.pythonapi, name))
+    return imported
+
+
+def _address_of(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # pyright: ignore[reportArgumentType]
+
+
+def emit_host(module: Module) -> None:
+    """Write the functions, and ``xlakit_main_thread(i64)``, which says which thread Python runs signal handlers on."""
+    main = module.global_data("main_thread", 8)
+    fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
+    fn.store(fn.parameters[0], fn.address(main))
+    fn.ret()
+
+    module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
+    fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
+    context, step, buffers = fn.parameters
+    key = CONTEXT.load(fn, context, "host")
+    fn.ret(fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64)))
+
+    _emit_signals(module)
+    fn = module.function("xlakit_poll", I64, [PTR], external=True)
+    (context,) = fn.parameters
+    origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
+    interrupt = fn.atomic_load(I64, CONTEXT.at(fn, origin, "interrupt"), "monotonic")
+    fn.return_if(interrupt.ne(0), fn.i64(Status.INTERRUPTED))
+    polled = CONTEXT.at(fn, context, "polled")
+    last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
+    fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))
+    fn.atomic_store(now, polled, "monotonic")
+    module.declare("pthread_self", I64, [])
+    # The first time is only the beginning of the count.
+    matters = last.ne(0) & fn.call("pthread_self", I64).eq(fn.load(I64, fn.address(main)))
+    fn.return_if(~matters, fn.i64(Status.DONE))
+    fn.ret(fn.call("run_signal_handlers", I64))
+
+
+def _emit_signals(module: Module) -> None:
+    module.declare("PyGILState_Ensure", I32, [])
+    module.declare("PyGILState_Release", VOID, [I32])
+    module.declare("PyErr_CheckSignals", I32, [])
+    fn = module.function("run_signal_handlers", I64, [], attributes=("noinline", "cold"))
+    state = fn.call("PyGILState_Ensure", I32)
+    raised = fn.call("PyErr_CheckSignals", I32).ne(0)
+    fn.call("PyGILState_Release", VOID, state)
+    fn.ret(fn.select(raised, fn.i64(Status.RAISED), fn.i64(Status.DONE)))

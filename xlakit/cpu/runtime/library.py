@@ -1,0 +1,169 @@
+"""The runtime as machine code: written once, loaded once in each process, there for all compiled programs."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.llvm import I64, VOID, Module, engine
+from xlakit.cpu.runtime.context import emit_context
+from xlakit.cpu.runtime.host import emit_host, host_symbols
+from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
+from xlakit.cpu.runtime.native_call import emit_native_call
+from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
+from xlakit.cpu.runtime.pool import emit_pool, emit_pool_start
+from xlakit.cpu.runtime.processors import default_threads, processor_count
+from xlakit.cpu.runtime.thread_state import emit_thread_key, emit_thread_limit, emit_thread_state
+from xlakit.errors import UnsupportedError
+
+# The functions that Python calls with ctypes, with the words that they take and give.
+_FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
+    "xlakit_runtime_start": (None, 3),
+    "xlakit_limit_threads": (ctypes.c_int64, 1),
+    "xlakit_thread_count": (ctypes.c_int64, 0),
+    "xlakit_pool_reset": (None, 0),
+    "xlakit_pool_stop": (None, 0),
+    "xlakit_allocate": (ctypes.c_int64, 1),
+    "xlakit_release": (None, 1),
+    "xlakit_memory_trim": (None, 0),
+    "xlakit_memory_held": (ctypes.c_int64, 0),
+    "xlakit_memory_cached": (ctypes.c_int64, 0),
+    "xlakit_memory_limit": (ctypes.c_int64, 1),
+    "xlakit_memory_before_fork": (None, 0),
+    "xlakit_memory_after_fork": (None, 0),
+    "xlakit_main_thread": (None, 1),
+}
+
+# What compiled programs import.
+_FOR_PROGRAMS = (
+    "xlakit_parallel",
+    "xlakit_scratch_acquire",
+    "xlakit_scratch_release",
+    "xlakit_poll",
+    "xlakit_host_call",
+    "xlakit_random_state",
+    "xlakit_execute",
+)
+
+# What is there only where native code knows this build of Python and NumPy.
+_FOR_PYTHON = (
+    "xlakit_python_start",
+    "xlakit_data_malloc",
+    "xlakit_data_calloc",
+    "xlakit_data_realloc",
+    "xlakit_data_free",
+    "xlakit_new_array",
+    "xlakit_execute_for_python",
+    "xlakit_call",
+)
+
+_lock = threading.Lock()
+_loaded: list[Runtime] = []
+
+
+def runtime_text() -> str:
+    """The runtime as LLVM IR: the same text for the same version of xlakit, Python, NumPy and system."""
+    module = Module("runtime")
+    emit_thread_state(module)
+    emit_thread_limit(module)
+    emit_pool(module)
+    at_thread_exit = emit_memory(module, huge_pages=sys.platform == "linux")
+    fn = module.function("xlakit_runtime_start", VOID, [I64, I64, I64], external=True)
+    threads, processors, limit = fn.parameters
+    emit_thread_key(fn, at_thread_exit)
+    emit_memory_start(fn, limit)
+    emit_pool_start(fn, threads, processors)
+    fn.ret()
+    emit_context(module)
+    emit_host(module)
+    if api_symbols() is not None:
+        emit_native_call(module)
+    return module.text()
+
+
+def runtime_object(text: str) -> bytes:
+    """The object file of the runtime's text. It holds no addresses, so that it can be kept on disk."""
+    # It is written as it should run, and has no loop to vectorise: LLVM's passes would take longer than all else.
+    return engine.emit_object(engine.optimize(text, level=0))
+
+
+class Runtime:
+    """The runtime in memory. There is one, and it stays until the process ends: threads run in it."""
+
+    def __init__(self, data: bytes) -> None:
+        api = api_symbols()
+        exported = [*_FOR_PROGRAMS, *_FUNCTIONS, *([] if api is None else _FOR_PYTHON)]
+        self._library = engine.Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})})
+        # Never unloaded, not even when Python takes its modules down.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
+        self.symbols = {name: self._library.address(name) for name in exported}
+        self._functions = {
+            name: ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * count)(self.symbols[name])
+            for name, (result, count) in _FUNCTIONS.items()
+        }
+        processors = processor_count()
+        self.call("xlakit_runtime_start", default_threads(processors), processors, cache_limit())
+        self.call("xlakit_main_thread", threading.main_thread().ident or 0)
+        if api is not None:
+            self._start_python()
+
+    def _start_python(self) -> None:
+        functions = (self.symbols[f"xlakit_data_{name}"] for name in ("malloc", "calloc", "realloc", "free"))
+        handler = data_handler(*functions)
+        start = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+        start(self.symbols["xlakit_python_start"])(id(None), id(np.ndarray), id(handler))
+
+    def call(self, name: str, *arguments: int) -> Any:
+        """Call a function of the runtime by its name, without the GIL."""
+        return self._functions[name](*arguments)
+
+    def before_fork(self) -> None:
+        """To be called in the parent, before the process forks."""
+        self.call("xlakit_memory_before_fork")
+
+    def after_fork_in_parent(self) -> None:
+        """To be called in the parent, after the process has forked."""
+        self.call("xlakit_memory_after_fork")
+
+    def after_fork_in_child(self) -> None:
+        """To be called in the child: it has the memory of the parent, and one thread."""
+        self.call("xlakit_memory_after_fork")
+        self.call("xlakit_pool_reset")
+        self.call("xlakit_main_thread", threading.get_ident())
+
+
+def runtime() -> Runtime:
+    """The runtime, loaded at the first call.
+
+    Raises UnsupportedError on a system without POSIX threads.
+    """
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load())
+    return _loaded[0]
+
+
+def runtime_symbols() -> dict[str, int]:
+    """The addresses of what compiled programs may import from the runtime, by name."""
+    return dict(runtime().symbols)
+
+
+def _load() -> Runtime:
+    if os.name != "posix":
+        raise UnsupportedError(f"the native runtime needs POSIX threads, which {sys.platform} does not have")
+    made = Runtime(runtime_object(runtime_text()))
+    os.register_at_fork(
+        before=made.before_fork,
+        after_in_parent=made.after_fork_in_parent,
+        after_in_child=made.after_fork_in_child,
+    )
+    atexit.register(made.call, "xlakit_pool_stop")
+    return made

@@ -1,0 +1,331 @@
+"""The allocator for arenas, scratch and results. Fresh pages cost more than most kernels: blocks are kept and reused.
+
+``xlakit_allocate(i64 bytes) -> ptr`` (null where memory is out) gives at least so many bytes, aligned to 64;
+``xlakit_release(ptr)`` takes them back, on any thread. Sizes go by classes, four for each power of two. Released
+blocks of up to a megabyte wait in the thread that released them, without a lock; others, and what is too much for a
+thread, in lists for all, up to a limit. Past the limit the largest blocks go back to the system first.
+
+Before each block there is a header of 64 bytes: its class, the next free block, and what the system gave.
+"""
+
+from __future__ import annotations
+
+import os
+
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import SMALL_CLASSES, THREAD, thread_state
+from xlakit.errors import ArgumentError
+
+# Classes for all sizes below 2^47 bytes.
+_CLASSES = 172
+_MAX_BYTES = 1 << 47
+
+# What the free blocks of one thread may take together.
+_THREAD_LIMIT = 8 << 20
+
+# Blocks from here on are aligned for huge pages, and ask for them.
+_HUGE = 2 << 20
+_MADV_HUGEPAGE = 14
+
+_HEADER = Record(size_class=1, next=1, origin=1, _fill=5)
+
+# cached: the bytes in ``free``. held: the bytes that the system gave and has not got back, free or not.
+_CACHE = Record(limit=1, cached=1, held=1, _line=5, mutex=8, free=_CLASSES)
+
+
+def cache_limit() -> int:
+    """How many bytes of free blocks may be kept: XLAKIT_CACHE_BYTES; by default 1 GiB or an eighth of the memory.
+
+    Raises ArgumentError where the environment variable is not a number of bytes.
+    """
+    text = os.environ.get("XLAKIT_CACHE_BYTES")
+    if text:
+        if not text.isdecimal():
+            raise ArgumentError(f"XLAKIT_CACHE_BYTES is {text!r}, not a number of bytes")
+        return min(int(text), _MAX_BYTES)
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        # This system does not tell.
+        return 1 << 30
+    return min(1 << 30, memory // 8)
+
+
+def emit_memory(module: Module, *, huge_pages: bool) -> Function:
+    """Write the allocator's functions; gives the one that is to be called with a thread's state when it ends."""
+    module.global_data("cache", _CACHE.size)
+    _emit_class_of(module)
+    _emit_bytes_of(module)
+    _emit_block_bytes(module)
+    _emit_obtain(module, huge_pages=huge_pages)
+    _emit_give_back(module)
+    _emit_evict(module)
+    _emit_trim(module)
+    _emit_allocate_shared(module)
+    _emit_release_shared(module)
+    _emit_allocate(module)
+    _emit_release(module)
+    _emit_fork_hooks(module)
+    _emit_statistics(module)
+    return _emit_thread_exit(module)
+
+
+def emit_memory_start(fn: Function, limit: Value) -> None:
+    """Set the allocator up with its limit of free bytes."""
+    cache = fn.address("cache")
+    _CACHE.store(fn, cache, "limit", limit)
+    waiting.make_mutex(fn, _CACHE.at(fn, cache, "mutex"))
+
+
+def _header(fn: Function, block: Value) -> Value:
+    return fn.at(block, I8, -_HEADER.size)
+
+
+def _next(fn: Function, block: Value) -> Value:
+    return fn.load(PTR, _HEADER.at(fn, _header(fn, block), "next"))
+
+
+def _set_next(fn: Function, block: Value, following: Value) -> None:
+    fn.store(following, _HEADER.at(fn, _header(fn, block), "next"))
+
+
+def _list(fn: Function, size_class: Value) -> Value:
+    return fn.at(_CACHE.at(fn, fn.address("cache"), "free"), PTR, size_class)
+
+
+def _add_cached(fn: Function, bytes: Value) -> Value:
+    cache = fn.address("cache")
+    total = _CACHE.load(fn, cache, "cached") + bytes
+    _CACHE.store(fn, cache, "cached", total)
+    return total
+
+
+def _emit_class_of(module: Module) -> None:
+    """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes."""
+    fn = module.function("class_of", I64, [I64], attributes=("alwaysinline",))
+    (bytes,) = fn.parameters
+    last = fn.select(bytes < 64, fn.i64(64), bytes) - 1
+    module.declare("llvm.ctlz.i64", I64, [I64, I1])
+    exponent = 63 - fn.call("llvm.ctlz.i64", I64, last, fn.constant(I1, 1))
+    fn.ret((exponent - 5) * 4 + ((last >> (exponent - 2)) & 3))
+
+
+def _emit_bytes_of(module: Module) -> None:
+    """``bytes_of(i64 class) -> i64``: the size of a class's blocks."""
+    fn = module.function("bytes_of", I64, [I64], attributes=("alwaysinline",))
+    (size_class,) = fn.parameters
+    fn.ret(((size_class & 3) + 5) << ((size_class >> 2) + 3))
+
+
+def _emit_block_bytes(module: Module) -> None:
+    """``block_bytes(ptr block) -> i64``: the room in a block."""
+    fn = module.function("block_bytes", I64, [PTR])
+    header = _header(fn, fn.parameters[0])
+    fn.ret(fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
+
+
+def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
+    """``obtain(i64 class) -> ptr``: a block from the system, or null."""
+    module.declare("posix_memalign", I32, [PTR, I64, I64])
+    fn = module.function("obtain", PTR, [I64], attributes=("noinline",))
+    (size_class,) = fn.parameters
+    bytes = fn.call("bytes_of", I64, size_class)
+    whole = bytes + _HEADER.size
+    is_huge = bytes >= _HUGE
+    place = fn.alloca(PTR)
+    alignment = fn.select(is_huge, fn.i64(_HUGE), fn.i64(64))
+    status = fn.call("posix_memalign", I32, place, alignment, whole)
+    fn.return_if(status.ne(0), fn.null())
+    origin = fn.load(PTR, place)
+    if huge_pages:
+        module.declare("madvise", I32, [PTR, I64, I32])
+        with fn.if_(is_huge):
+            fn.call("madvise", I32, origin, bytes & -_HUGE, fn.i32(_MADV_HUGEPAGE))
+    fn.atomic_update("add", _CACHE.at(fn, fn.address("cache"), "held"), bytes)
+    _HEADER.store(fn, origin, "size_class", size_class)
+    fn.store(origin, _HEADER.at(fn, origin, "origin"))
+    fn.ret(fn.at(origin, I8, _HEADER.size))
+
+
+def _emit_give_back(module: Module) -> None:
+    """``give_back(ptr block)``: a block, and those that hang on it, to the system."""
+    module.declare("free", VOID, [PTR])
+    fn = module.function("give_back", VOID, [PTR], attributes=("noinline",))
+    held = _CACHE.at(fn, fn.address("cache"), "held")
+    with fn.while_(fn.parameters, lambda turn: turn.carried[0].ne(fn.null())) as turn:
+        (block,) = turn.carried
+        following = _next(fn, block)
+        header = _header(fn, block)
+        fn.atomic_update("sub", held, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
+        fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
+        turn.next(following)
+    fn.ret()
+
+
+def _emit_evict(module: Module) -> None:
+    """``evict(i64 goal) -> ptr``: with the lock held, take blocks out, large ones first, until ``goal`` are left."""
+    fn = module.function("evict", PTR, [I64], attributes=("noinline",))
+    (goal,) = fn.parameters
+    cached = _CACHE.at(fn, fn.address("cache"), "cached")
+
+    def too_many(size_class: Value) -> Value:
+        return (fn.load(I64, cached) > goal) & (size_class >= 0)
+
+    start = (fn.i64(_CLASSES - 1), fn.null())
+    with fn.while_(start, lambda turn: too_many(turn.carried[0])) as turn:
+        size_class, taken = turn.carried
+        place = _list(fn, size_class)
+        block = fn.load(PTR, place)
+
+        def take(block: Value = block, taken: Value = taken, place: Value = place) -> tuple[Value, Value]:
+            fn.store(_next(fn, block), place)
+            _add_cached(fn, -fn.call("bytes_of", I64, size_class))
+            _set_next(fn, block, taken)
+            return size_class, block
+
+        def pass_on() -> tuple[Value, Value]:
+            return size_class - 1, taken
+
+        turn.next(*fn.if_else(block.ne(fn.null()), take, pass_on))
+    fn.ret(turn.results[1])
+
+
+def _emit_trim(module: Module) -> None:
+    """``xlakit_memory_trim()``: give the free blocks of this thread and of the lists for all back to the system."""
+    fn = module.function("xlakit_memory_trim", VOID, [], external=True)
+    fn.call("share_free", VOID, thread_state(fn))
+    mutex = _CACHE.at(fn, fn.address("cache"), "mutex")
+    waiting.lock(fn, mutex)
+    taken = fn.call("evict", PTR, fn.i64(0))
+    waiting.unlock(fn, mutex)
+    fn.call("give_back", VOID, taken)
+    fn.ret()
+
+
+def _emit_allocate_shared(module: Module) -> None:
+    """``allocate_shared(i64 class) -> ptr``: a block from the lists for all, or a fresh one."""
+    fn = module.function("allocate_shared", PTR, [I64], attributes=("noinline",))
+    (size_class,) = fn.parameters
+    mutex, place = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
+    waiting.lock(fn, mutex)
+    block = fn.load(PTR, place)
+    with fn.if_(block.ne(fn.null())):
+        fn.store(_next(fn, block), place)
+        _add_cached(fn, -fn.call("bytes_of", I64, size_class))
+    waiting.unlock(fn, mutex)
+    fn.return_if(block.ne(fn.null()), block)
+    fresh = fn.call("obtain", PTR, size_class)
+    fn.return_if(fresh.ne(fn.null()), fresh)
+    fn.call("xlakit_memory_trim", VOID)
+    fn.ret(fn.call("obtain", PTR, size_class))
+
+
+def _emit_release_shared(module: Module) -> None:
+    """``release_shared(ptr block, i64 class)``: a block to the lists for all."""
+    fn = module.function("release_shared", VOID, [PTR, I64], attributes=("noinline",))
+    block, size_class = fn.parameters
+    cache = fn.address("cache")
+    bytes, limit = fn.call("bytes_of", I64, size_class), _CACHE.load(fn, cache, "limit")
+    mutex, place = _CACHE.at(fn, cache, "mutex"), _list(fn, size_class)
+
+    def give_back() -> tuple[Value]:
+        _set_next(fn, block, fn.null())
+        return (block,)
+
+    def keep() -> tuple[Value]:
+        waiting.lock(fn, mutex)
+        # Room is made first, so that what was used last stays.
+        taken = fn.call("evict", PTR, limit - bytes)
+        _set_next(fn, block, fn.load(PTR, place))
+        fn.store(block, place)
+        _add_cached(fn, bytes)
+        waiting.unlock(fn, mutex)
+        return (taken,)
+
+    fn.call("give_back", VOID, *fn.if_else(bytes > limit, give_back, keep))
+    fn.ret()
+
+
+def _emit_allocate(module: Module) -> None:
+    for name in ("xlakit_allocate", "xlakit_scratch_acquire"):
+        fn = module.function(name, PTR, [I64], external=True)
+        (bytes,) = fn.parameters
+        fn.return_if(bytes.compare("uge", _MAX_BYTES), fn.null())
+        size_class = fn.call("class_of", I64, bytes)
+        state = thread_state(fn)
+        with fn.if_(size_class < SMALL_CLASSES):
+            place = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
+            block = fn.load(PTR, place)
+            found = block.ne(fn.null())
+            with fn.if_(found):
+                fn.store(_next(fn, block), place)
+                left = THREAD.load(fn, state, "cached") - fn.call("bytes_of", I64, size_class)
+                THREAD.store(fn, state, "cached", left)
+            fn.return_if(found, block)
+        fn.ret(fn.call("allocate_shared", PTR, size_class))
+
+
+def _emit_release(module: Module) -> None:
+    for name in ("xlakit_release", "xlakit_scratch_release"):
+        fn = module.function(name, VOID, [PTR], external=True)
+        (block,) = fn.parameters
+        fn.return_if(block.eq(fn.null()))
+        size_class = _HEADER.load(fn, _header(fn, block), "size_class")
+        state = thread_state(fn)
+        total = THREAD.load(fn, state, "cached") + fn.call("bytes_of", I64, size_class)
+        stays = (size_class < SMALL_CLASSES) & (total <= _THREAD_LIMIT)
+        with fn.if_(stays):
+            place = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
+            _set_next(fn, block, fn.load(PTR, place))
+            fn.store(block, place)
+            THREAD.store(fn, state, "cached", total)
+        fn.return_if(stays)
+        fn.call("release_shared", VOID, block, size_class)
+        fn.ret()
+
+
+def _emit_thread_exit(module: Module) -> Function:
+    """``share_free(ptr state)`` and ``end_thread(ptr state)``: a thread's free blocks to all, and its state away."""
+    fn = module.function("share_free", VOID, [PTR])
+    (state,) = fn.parameters
+    with fn.loop(0, SMALL_CLASSES) as classes:
+        place = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
+        with fn.while_((fn.load(PTR, place),), lambda turn: turn.carried[0].ne(fn.null())) as turn:
+            (block,) = turn.carried
+            following = _next(fn, block)
+            fn.call("release_shared", VOID, block, classes.index)
+            turn.next(following)
+        fn.store(fn.null(), place)
+    THREAD.store(fn, state, "cached", fn.i64(0))
+    fn.ret()
+
+    fn = module.function("end_thread", VOID, [PTR])
+    (state,) = fn.parameters
+    fn.call("share_free", VOID, state)
+    fn.call("free", VOID, state)
+    fn.ret()
+    return fn
+
+
+def _emit_fork_hooks(module: Module) -> None:
+    """``xlakit_memory_before_fork`` and ``..._after_fork``: no thread may be at the lists while the process forks."""
+    for name, act in (("xlakit_memory_before_fork", waiting.lock), ("xlakit_memory_after_fork", waiting.unlock)):
+        fn = module.function(name, VOID, [], external=True)
+        act(fn, _CACHE.at(fn, fn.address("cache"), "mutex"))
+        fn.ret()
+
+
+def _emit_statistics(module: Module) -> None:
+    """``xlakit_memory_held() -> i64``, ``xlakit_memory_cached() -> i64`` and ``xlakit_memory_limit(i64) -> i64``.
+
+    ``cached`` counts the lists for all and those of the calling thread. ``limit`` sets, and gives what was before.
+    """
+    fn = module.function("xlakit_memory_held", I64, [], external=True)
+    fn.ret(fn.atomic_load(I64, _CACHE.at(fn, fn.address("cache"), "held")))
+    fn = module.function("xlakit_memory_cached", I64, [], external=True)
+    of_all = fn.atomic_load(I64, _CACHE.at(fn, fn.address("cache"), "cached"))
+    fn.ret(of_all + THREAD.load(fn, thread_state(fn), "cached"))
+    fn = module.function("xlakit_memory_limit", I64, [I64], external=True)
+    fn.ret(fn.atomic_update("xchg", _CACHE.at(fn, fn.address("cache"), "limit"), fn.parameters[0]))

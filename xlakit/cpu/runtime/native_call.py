@@ -1,0 +1,322 @@
+"""The native half of a call from Python: arrays in, the program, arrays out, with no Python in between.
+
+What a program takes and gives is a signature, an array of words that call.py packs:
+
+    SIGNATURE, then for each argument and each result an array record (ARRAY and its dimensions), then the result tree
+
+The tree is in postfix order: LEAF is the next result, NOTHING is None, and a number n makes a tuple of the n before.
+"""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime import numpy_api
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.record import Record
+
+# context: the origin. table_bytes: the room for the tables of one call: pointers to arguments, pointers to results, the
+# results, and the tree's stack.
+SIGNATURE = Record(context=1, arguments=1, results=1, releases_gil=1, tree_length=1, table_bytes=1)
+ARRAY = Record(dtype=1, rank=1, bytes=1)
+LEAF, NOTHING = -1, -2
+
+# What a caller holds on to (the ``self`` of its function): a tuple of these, and of what is to stay alive.
+HELD_SIGNATURE, HELD_FALLBACK, HELD_ON_ERROR = 0, 1, 2
+
+# Python objects that are looked up once.
+_OBJECTS = Record(none=1, ndarray=1, handler=1)
+
+# Every call of the C API that is made here: its result, and the parameters.
+_C_API = {
+    "Py_IncRef": (VOID, [PTR]),
+    "Py_DecRef": (VOID, [PTR]),
+    "PyTuple_New": (PTR, [I64]),
+    "PyTuple_SetItem": (I32, [PTR, I64, PTR]),
+    "PyTuple_GetItem": (PTR, [PTR, I64]),
+    "PyBytes_AsString": (PTR, [PTR]),
+    "PyErr_Occurred": (PTR, []),
+    "PyErr_NoMemory": (PTR, []),
+    "PyEval_SaveThread": (PTR, []),
+    "PyEval_RestoreThread": (VOID, [PTR]),
+    "PyObject_Vectorcall": (PTR, [PTR, PTR, I64, PTR]),
+    "PyObject_CallOneArg": (PTR, [PTR, PTR]),
+    "PyLong_FromLongLong": (PTR, [I64]),
+    "numpy_new_array": (PTR, [PTR, PTR, I32, PTR, PTR, PTR, I32, PTR]),
+}
+
+
+def emit_native_call(module: Module) -> None:
+    """Write the functions into a module that has emit_memory's and emit_context's."""
+    module.global_data("objects", _OBJECTS.size)
+    for name, (result, parameters) in _C_API.items():
+        module.declare(name, result, parameters)
+    _emit_start(module)
+    _emit_data_handler(module)
+    _emit_new_array(module)
+    _emit_accepts(module)
+    _emit_gather(module)
+    _emit_execute_for_python(module)
+    _emit_make_tuple(module)
+    _emit_release_objects(module)
+    _emit_assemble(module)
+    _emit_run(module)
+    _emit_call(module)
+
+
+def _object(fn: Function, name: str) -> Value:
+    return fn.load(PTR, _OBJECTS.at(fn, fn.address("objects"), name))
+
+
+def _c(fn: Function, name: str, *arguments: Value) -> Value:
+    return fn.call(name, _C_API[name][0], *arguments)
+
+
+def _record_size(fn: Function, record: Value) -> Value:
+    return ARRAY.load(fn, record, "rank") * 8 + ARRAY.size
+
+
+def _emit_start(module: Module) -> None:
+    """``xlakit_python_start(none, ndarray, handler)``: the objects, and the handler of memory that results have."""
+    fn = module.function("xlakit_python_start", VOID, [I64, I64, I64], external=True)
+    for name, value in zip(_OBJECTS.names, fn.parameters, strict=True):
+        _OBJECTS.store(fn, fn.address("objects"), name, value)
+    fn.ret()
+
+
+def _emit_data_handler(module: Module) -> None:
+    """The four functions of a NumPy data handler, over our allocator; the first parameter is not used."""
+    fn = module.function("xlakit_data_malloc", PTR, [PTR, I64], external=True)
+    fn.ret(fn.call("xlakit_allocate", PTR, fn.parameters[1]))
+
+    fn = module.function("xlakit_data_calloc", PTR, [PTR, I64, I64], external=True)
+    bytes = fn.parameters[1] * fn.parameters[2]
+    data = fn.call("xlakit_allocate", PTR, bytes)
+    with fn.if_(data.ne(fn.null())):
+        fn.fill(data, 0, bytes)
+    fn.ret(data)
+
+    fn = module.function("xlakit_data_realloc", PTR, [PTR, PTR, I64], external=True)
+    _, before, bytes = fn.parameters
+    data = fn.call("xlakit_allocate", PTR, bytes)
+    fn.return_if(data.eq(fn.null()) | before.eq(fn.null()), data)
+    held = fn.call("block_bytes", I64, before)
+    fn.copy(data, before, fn.select(held < bytes, held, bytes))
+    fn.call("xlakit_release", VOID, before)
+    fn.ret(data)
+
+    fn = module.function("xlakit_data_free", VOID, [PTR, PTR, I64], external=True)
+    fn.call("xlakit_release", VOID, fn.parameters[1])
+    fn.ret()
+
+
+def _emit_new_array(module: Module) -> None:
+    """``xlakit_new_array(ptr record) -> ptr``: an array that owns memory of ours, or null with an exception set."""
+    fn = module.function("xlakit_new_array", PTR, [PTR], external=True)
+    (record,) = fn.parameters
+    data = fn.call("xlakit_allocate", PTR, ARRAY.load(fn, record, "bytes"))
+    with fn.if_(data.eq(fn.null()), likely=False):
+        _c(fn, "PyErr_NoMemory")
+    fn.return_if(data.eq(fn.null()), fn.null())
+    dtype = fn.load(PTR, ARRAY.at(fn, record, "dtype"))
+    rank = ARRAY.load(fn, record, "rank").cast("trunc", I32)
+    flags = fn.i32(numpy_api.CONTIGUOUS | numpy_api.ALIGNED | numpy_api.WRITEABLE)
+    # The new array takes the reference to the dtype.
+    _c(fn, "Py_IncRef", dtype)
+    dimensions = fn.at(record, I8, ARRAY.size)
+    ndarray, none = _object(fn, "ndarray"), fn.null()
+    array = _c(fn, "numpy_new_array", ndarray, dtype, rank, dimensions, none, data, flags, none)
+    with fn.if_(array.eq(fn.null()), likely=False):
+        fn.call("xlakit_release", VOID, data)
+    fn.return_if(array.eq(fn.null()), array)
+    # From here on NumPy frees the data with our handler.
+    handler = _object(fn, "handler")
+    _c(fn, "Py_IncRef", handler)
+    fn.store(handler, fn.at(array, I8, numpy_api.HANDLER))
+    place = fn.at(array, I8, numpy_api.FLAGS)
+    fn.store(fn.load(I32, place) | numpy_api.OWNS_DATA, place)
+    fn.ret(array)
+
+
+def _emit_accepts(module: Module) -> None:
+    """``accepts(ptr object, ptr record) -> i1``: whether an argument is just the array that is expected."""
+    fn = module.function("accepts", I1, [PTR, PTR])
+    given, record = fn.parameters
+    no = fn.constant(I1, 0)
+    fn.return_if(fn.load(PTR, fn.at(given, I8, numpy_api.TYPE)).ne(_object(fn, "ndarray")), no)
+    dtype, expected = fn.load(PTR, fn.at(given, I8, numpy_api.DTYPE)), fn.load(PTR, ARRAY.at(fn, record, "dtype"))
+    rank = ARRAY.load(fn, record, "rank")
+    flags = fn.load(I32, fn.at(given, I8, numpy_api.FLAGS))
+    good = numpy_api.CONTIGUOUS | numpy_api.ALIGNED
+    same_rank = fn.load(I32, fn.at(given, I8, numpy_api.RANK)).cast("sext", I64).eq(rank)
+    fn.return_if(~(dtype.eq(expected) & same_rank & (flags & good).eq(good)), no)
+    dimensions = fn.load(PTR, fn.at(given, I8, numpy_api.DIMENSIONS))
+    wanted = fn.at(record, I8, ARRAY.size)
+    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as turn:
+        size = fn.load(I64, fn.at(dimensions, I64, turn.index))
+        turn.next(turn.carried[0] & size.eq(fn.load(I64, fn.at(wanted, I64, turn.index))))
+    fn.ret(turn.results[0])
+
+
+def _emit_gather(module: Module) -> None:
+    """``gather(ptr signature, ptr objects, i64 count, ptr table) -> ptr``: the data of the arguments into the table.
+
+    Gives where the records of the results begin, or null where an argument is not what is expected.
+    """
+    fn = module.function("gather", PTR, [PTR, PTR, I64, PTR])
+    signature, objects, count, table = fn.parameters
+    fn.return_if(SIGNATURE.load(fn, signature, "arguments").ne(count), fn.null())
+    start = (fn.i64(0), fn.at(signature, I8, SIGNATURE.size), fn.constant(I1, 1))
+    with fn.while_(start, lambda turn: (turn.carried[0] < count) & turn.carried[2]) as turn:
+        number, record, _ = turn.carried
+        given = fn.load(PTR, fn.at(objects, PTR, number))
+        accepted = fn.call("accepts", I1, given, record)
+        with fn.if_(accepted):
+            fn.store(fn.load(PTR, fn.at(given, I8, numpy_api.DATA)), fn.at(table, PTR, number))
+        turn.next(number + 1, fn.at(record, I8, _record_size(fn, record)), accepted)
+    _, record, accepted = turn.results
+    fn.ret(fn.select(accepted, record, fn.null()))
+
+
+def _emit_execute_for_python(module: Module) -> None:
+    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results, i64 releases_gil) -> i64``: a status."""
+    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR, I64], external=True)
+    origin, arguments, results, releases = fn.parameters
+
+    def execute() -> Value:
+        return fn.call("xlakit_execute", I64, origin, arguments, results)
+
+    def released() -> tuple[Value]:
+        state = _c(fn, "PyEval_SaveThread")
+        status = execute()
+        _c(fn, "PyEval_RestoreThread", state)
+        return (status,)
+
+    fn.ret(*fn.if_else(releases.ne(0), released, lambda: (execute(),)))
+
+
+def _emit_make_tuple(module: Module) -> None:
+    """``make_tuple(ptr items, i64 count) -> ptr``: takes the references, unless it gives null."""
+    fn = module.function("make_tuple", PTR, [PTR, I64])
+    items, count = fn.parameters
+    made = _c(fn, "PyTuple_New", count)
+    fn.return_if(made.eq(fn.null()), made)
+    with fn.loop(0, count) as turn:
+        _c(fn, "PyTuple_SetItem", made, turn.index, fn.load(PTR, fn.at(items, PTR, turn.index)))
+    fn.ret(made)
+
+
+def _emit_release_objects(module: Module) -> None:
+    """``release_objects(ptr objects, i64 begin, i64 end)``."""
+    fn = module.function("release_objects", VOID, [PTR, I64, I64])
+    objects, begin, end = fn.parameters
+    with fn.loop(begin, end) as turn:
+        _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, turn.index)))
+    fn.ret()
+
+
+def _emit_assemble(module: Module) -> None:
+    """``assemble(ptr tree, i64 length, ptr objects, i64 count, ptr stack) -> ptr``: what the call gives to Python."""
+    fn = module.function("assemble", PTR, [PTR, I64, PTR, I64, PTR])
+    tree, length, objects, count, stack = fn.parameters
+    zero = fn.i64(0)
+    start = (zero, zero, zero, fn.constant(I1, 0))
+    with fn.while_(start, lambda turn: (turn.carried[0] < length) & ~turn.carried[3]) as turn:
+        place, following, depth, _ = turn.carried
+        word = fn.load(I64, fn.at(tree, I64, place))
+
+        def leaf() -> tuple[Value, Value, Value]:
+            return fn.load(PTR, fn.at(objects, PTR, following)), following + 1, depth
+
+        def nothing() -> tuple[Value, Value, Value]:
+            none = _object(fn, "none")
+            _c(fn, "Py_IncRef", none)
+            return none, following, depth
+
+        def several() -> tuple[Value, Value, Value]:
+            bottom = depth - word
+            made = fn.call("make_tuple", PTR, fn.at(stack, PTR, bottom), word)
+            return made, following, fn.select(made.eq(fn.null()), depth, bottom)
+
+        item, following, depth = fn.if_else(word.eq(LEAF), leaf, lambda: fn.if_else(word.eq(NOTHING), nothing, several))
+        failed = item.eq(fn.null())
+        fn.store(item, fn.at(stack, PTR, depth))
+        turn.next(place + 1, following, fn.select(failed, depth, depth + 1), failed)
+    _, following, depth, failed = turn.results
+    with fn.if_(failed, likely=False):
+        fn.call("release_objects", VOID, stack, zero, depth)
+        fn.call("release_objects", VOID, objects, following, count)
+    fn.ret(fn.select(failed, fn.null(), fn.load(PTR, stack)))
+
+
+def _emit_run(module: Module) -> None:
+    """``run(ptr held, ptr signature, ptr record, ptr table) -> ptr``: make the results, execute, give them."""
+    fn = module.function("run", PTR, [PTR, PTR, PTR, PTR])
+    held, signature, record, arguments = fn.parameters
+    count = SIGNATURE.load(fn, signature, "results")
+    results = fn.at(arguments, PTR, SIGNATURE.load(fn, signature, "arguments"))
+    objects = fn.at(results, PTR, count)
+    zero = fn.i64(0)
+    start = (zero, record, fn.constant(I1, 0))
+    with fn.while_(start, lambda turn: (turn.carried[0] < count) & ~turn.carried[2]) as turn:
+        number, record, _ = turn.carried
+        array = fn.call("xlakit_new_array", PTR, record)
+        failed = array.eq(fn.null())
+        with fn.if_(~failed):
+            fn.store(array, fn.at(objects, PTR, number))
+            fn.store(fn.load(PTR, fn.at(array, I8, numpy_api.DATA)), fn.at(results, PTR, number))
+        following = fn.at(record, I8, _record_size(fn, record))
+        turn.next(fn.select(failed, number, number + 1), following, failed)
+    made, tree, failed = turn.results
+
+    def execute() -> tuple[Value]:
+        context = fn.load(PTR, SIGNATURE.at(fn, signature, "context"))
+        releases = SIGNATURE.load(fn, signature, "releases_gil")
+        return (fn.call("xlakit_execute_for_python", I64, context, arguments, results, releases),)
+
+    (status,) = fn.if_else(failed, lambda: (fn.i64(Status.RAISED),), execute)
+
+    def give() -> tuple[Value]:
+        length = SIGNATURE.load(fn, signature, "tree_length")
+        return (fn.call("assemble", PTR, tree, length, objects, count, fn.at(objects, PTR, count)),)
+
+    def fail() -> tuple[Value, ...]:
+        fn.call("release_objects", VOID, objects, zero, made)
+        raised = _c(fn, "PyErr_Occurred").ne(fn.null())
+        return fn.if_else(raised, lambda: (fn.null(),), lambda: (fn.call("report", PTR, held, status),))
+
+    _emit_report(module)
+    fn.ret(*fn.if_else(status.eq(Status.DONE), give, fail))
+
+
+def _emit_report(module: Module) -> None:
+    """``report(ptr held, i64 status) -> ptr``: what the caller's function for errors gives, which mostly raises."""
+    fn = module.function("report", PTR, [PTR, I64], attributes=("noinline", "cold"))
+    held, status = fn.parameters
+    number = _c(fn, "PyLong_FromLongLong", status)
+    fn.return_if(number.eq(fn.null()), number)
+    answer = _c(fn, "PyObject_CallOneArg", _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_ON_ERROR)), number)
+    _c(fn, "Py_DecRef", number)
+    fn.ret(answer)
+
+
+def _emit_call(module: Module) -> None:
+    """``xlakit_call(ptr held, ptr objects, i64 count) -> ptr``: what Python calls, by METH_FASTCALL."""
+    fn = module.function("xlakit_call", PTR, [PTR, PTR, I64], external=True)
+    held, objects, count = fn.parameters
+    signature = _c(fn, "PyBytes_AsString", _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_SIGNATURE)))
+    table = fn.call("xlakit_allocate", PTR, SIGNATURE.load(fn, signature, "table_bytes"))
+    with fn.if_(table.eq(fn.null()), likely=False):
+        _c(fn, "PyErr_NoMemory")
+    fn.return_if(table.eq(fn.null()), table)
+    record = fn.call("gather", PTR, signature, objects, count, table)
+
+    def fall_back() -> tuple[Value]:
+        fallback = _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_FALLBACK))
+        return (_c(fn, "PyObject_Vectorcall", fallback, objects, count, fn.null()),)
+
+    def run() -> tuple[Value]:
+        return (fn.call("run", PTR, held, signature, record, table),)
+
+    answer = fn.if_else(record.eq(fn.null()), fall_back, run)
+    fn.call("xlakit_release", VOID, table)
+    fn.ret(*answer)

@@ -1,0 +1,336 @@
+"""The thread pool: a job is split into chunks, which the calling thread and the workers run side by side.
+
+``xlakit_parallel(ptr function, ptr table, i64 tasks, i64 grain)`` calls ``function(table, begin, end)`` for ranges that
+together are [0, tasks), and returns when all have returned. Every range begins at a multiple of ``grain``, and is
+``grain`` long except the last; where one thread does it all there is one call, with the whole range.
+
+Each thread that takes part begins with its own contiguous share of the chunks, so that a thread meets in the next
+job the data that it has in its cache, and then takes what others have left over. Whoever comes late finds nothing to
+do, so nobody waits for a thread that the system does not run.
+
+A job runs serially inside of another job, and while another Python thread has the pool: two programs that run at the
+same time have a processor each, and nothing can lock up.
+
+Workers watch ``state`` for a new job, for a moment by spinning and then asleep. Those asleep are woken as a tree: the
+caller wakes two, each of these two more. After ``fork`` the child has no workers, and makes its own at its first job.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+
+# More threads than this do not take part in a job.
+MAX_THREADS = 256
+
+# What ``state`` holds: how many workers are inside of the job, whether it takes more, and its number.
+_INSIDE = (1 << 16) - 1
+_OPEN = 1 << 16
+_JOB_SHIFT = 17
+_NEXT_JOB = 1 << _JOB_SHIFT
+
+# How long a worker spins for the next job, and the caller for the last workers: a little longer than waking takes.
+_SPIN_NANOSECONDS = 30_000
+_STOP_NANOSECONDS = 1_000_000_000
+
+# state has a cache line of its own. owner: 1 while a thread runs a job. workers: how many have been made. alive: how
+# many have not ended. threads: how many a job may use. processors: how many there are. spin: for how long to.
+# The rest is the job; it does not change while a worker is inside.
+_POOL = Record(
+    state=1, _line_1=7,
+    owner=1, workers=1, alive=1, threads=1, processors=1, spin=1, stopping=1, _line_2=1,
+    function=1, table=1, tasks=1, grain=1, participants=1, _line_3=3,
+)  # fmt: skip
+
+# What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its bed.
+_SEAT = Record(next=1, end=1, _line_1=6, bed=waiting.BED.size // 8)
+_SEAT_BYTES = -(-_SEAT.size // 64) * 64
+
+
+def emit_pool(module: Module) -> None:
+    """Write the pool's functions into a module that has emit_thread_state's."""
+    module.global_data("pool", _POOL.size)
+    module.global_data("seats", _SEAT_BYTES * MAX_THREADS)
+    _emit_wake_children(module)
+    _emit_work(module)
+    _emit_join(module)
+    _emit_worker(module)
+    _emit_grow(module)
+    _emit_run_job(module)
+    _emit_parallel(module)
+    _emit_thread_count(module)
+    _emit_reset(module)
+    _emit_stop(module)
+
+
+def emit_pool_start(fn: Function, threads: Value, processors: Value) -> None:
+    """Set the pool up: how many threads a job may use, and how many processors there are."""
+    pool = fn.address("pool")
+    _POOL.store(fn, pool, "threads", threads)
+    _POOL.store(fn, pool, "processors", processors)
+    fn.call("xlakit_pool_reset", VOID)
+
+
+def _seat(fn: Function, number: Value) -> Value:
+    return fn.at(fn.address("seats"), I64, number * (_SEAT_BYTES // 8))
+
+
+def _bed(fn: Function, number: Value) -> Value:
+    return _SEAT.at(fn, _seat(fn, number), "bed")
+
+
+def _field(fn: Function, name: str) -> Value:
+    return _POOL.load(fn, fn.address("pool"), name)
+
+
+def _state(fn: Function, ordering: str = "seq_cst") -> Value:
+    return fn.atomic_load(I64, fn.address("pool"), ordering)
+
+
+def _minimum(fn: Function, a: Value, b: Value) -> Value:
+    return fn.select(a < b, a, b)
+
+
+def _emit_wake_children(module: Module) -> None:
+    """``wake_children(i64 number, i64 participants)``: those below a seat in the tree."""
+    fn = module.function("wake_children", VOID, [I64, I64])
+    number, participants = fn.parameters
+    first = number * 2 + 1
+    with fn.loop(first, _minimum(fn, first + 2, participants)) as children:
+        waiting.wake(fn, _bed(fn, children.index))
+    fn.ret()
+
+
+def _emit_work(module: Module) -> None:
+    """``work(i64 number)``: run one's own chunks, then what is left of the others'."""
+    fn = module.function("work", VOID, [I64])
+    (number,) = fn.parameters
+    participants, tasks, grain = (_field(fn, name) for name in ("participants", "tasks", "grain"))
+    pool = fn.address("pool")
+    function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
+    with fn.loop(0, participants) as turn:
+        place = number + turn.index
+        seat = _seat(fn, fn.select(place < participants, place, place - participants))
+        following, end = _SEAT.at(fn, seat, "next"), _SEAT.load(fn, seat, "end")
+
+        def claim(following: Value = following, end: Value = end) -> Value:
+            # Looking first spares the processors from passing an exhausted counter around.
+            some = fn.atomic_load(I64, following, "monotonic") < end
+            one = fn.i64(1)
+            return fn.if_else(some, lambda: (fn.atomic_update("add", following, one),), lambda: (end,))[0]
+
+        with fn.while_((claim(),), lambda chunk, end=end: chunk.carried[0] < end) as chunk:
+            begin = chunk.carried[0] * grain
+            fn.call_pointer(function, VOID, table, begin, _minimum(fn, begin + grain, tasks))
+            chunk.next(claim())
+    fn.ret()
+
+
+def _emit_join(module: Module) -> None:
+    """``join(ptr seen) -> i1``: go inside if the job takes more; its number goes to ``seen`` either way."""
+    fn = module.function("join", I1, [PTR])
+    pool = fn.address("pool")
+
+    def may_join(turn_state: Value, joined: Value) -> Value:
+        return (turn_state & _OPEN).ne(0) & ~joined
+
+    start = (_state(fn), fn.constant(I1, 0))
+    with fn.while_(start, lambda turn: may_join(*turn.carried)) as turn:
+        turn.next(*fn.compare_exchange(pool, turn.carried[0], turn.carried[0] + 1))
+    state, joined = turn.results
+    fn.store(state >> _JOB_SHIFT, fn.parameters[0])
+    fn.ret(joined)
+
+
+def _emit_worker(module: Module) -> None:
+    """``worker(ptr number) -> ptr``: what a thread of the pool does all its life."""
+    fn = module.function("worker", PTR, [PTR])
+    number = fn.parameters[0].cast("ptrtoint", I64)
+    pool = fn.address("pool")
+    # A job inside of a job runs serially.
+    THREAD.store(fn, thread_state(fn), "busy", fn.i64(1))
+    seen = fn.alloca(I64)
+    fn.store(fn.i64(0), seen)
+
+    def waits() -> Value:
+        return (_state(fn) >> _JOB_SHIFT).eq(fn.load(I64, seen))
+
+    def runs(_: object) -> Value:
+        return fn.atomic_load(I64, _POOL.at(fn, pool, "stopping")).eq(0)
+
+    with fn.while_((fn.i64(0),), runs) as turn:
+        waiting.spin(fn, waits, turn.carried[0])
+        with fn.if_(waits()):
+            waiting.sleep(fn, _bed(fn, number), waits)
+        joined = fn.call("join", I1, seen)
+
+        def take_part() -> tuple[Value]:
+            participants = _field(fn, "participants")
+            invited = number < participants
+            with fn.if_(invited):
+                fn.call("wake_children", VOID, number, participants)
+                fn.call("work", VOID, number)
+            before = fn.atomic_update("sub", pool, fn.i64(1))
+            with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
+                waiting.wake(fn, _bed(fn, fn.i64(0)))
+            # Those who are not needed now go to sleep soon.
+            return (fn.select(invited, _field(fn, "spin"), fn.i64(0)),)
+
+        turn.next(*fn.if_else(joined, take_part, lambda: (fn.i64(0),)))
+    fn.atomic_update("sub", _POOL.at(fn, pool, "alive"), fn.i64(1))
+    fn.ret(fn.null())
+
+
+def _emit_grow(module: Module) -> None:
+    """``grow(i64 wanted)``: make workers until there are so many, or the system has no more. For the owner."""
+    module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
+    module.declare("pthread_detach", I32, [PTR])
+    module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
+    fn = module.function("grow", VOID, [I64], attributes=("noinline", "cold"))
+    (wanted,) = fn.parameters
+    pool = fn.address("pool")
+    # Signals are for Python's threads.
+    everything, before, handle = fn.alloca(I64, 16), fn.alloca(I64, 16), fn.alloca(PTR)
+    fn.fill(everything, 255, 128)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
+    start = (_field(fn, "workers"), fn.constant(I1, 0))
+    with fn.while_(start, lambda turn: (turn.carried[0] < wanted) & ~turn.carried[1]) as turn:
+        number = turn.carried[0] + 1
+        waiting.make_bed(fn, _bed(fn, number))
+        fn.atomic_update("add", _POOL.at(fn, pool, "alive"), fn.i64(1))
+        argument = number.cast("inttoptr", PTR)
+        status = fn.call("pthread_create", I32, handle, fn.null(), fn.address("worker"), argument)
+        failed = status.ne(0)
+
+        def gone() -> tuple[Value]:
+            fn.atomic_update("sub", _POOL.at(fn, pool, "alive"), fn.i64(1))
+            return (turn.carried[0],)
+
+        def made(number: Value = number) -> tuple[Value]:
+            fn.call("pthread_detach", I32, fn.load(PTR, handle))
+            return (number,)
+
+        turn.next(*fn.if_else(failed, gone, made), failed)
+    workers = turn.results[0]
+    _POOL.store(fn, pool, "workers", workers)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
+    # Who spins where there is no processor to spare keeps those who work from working.
+    enough = workers < _field(fn, "processors")
+    _POOL.store(fn, pool, "spin", fn.select(enough, fn.i64(_SPIN_NANOSECONDS), fn.i64(0)))
+    fn.ret()
+
+
+def _emit_run_job(module: Module) -> None:
+    """``run_job(ptr function, ptr table, i64 tasks, i64 grain, i64 participants)``: for the owner."""
+    fn = module.function("run_job", VOID, [PTR, PTR, I64, I64, I64])
+    function, table, tasks, grain, participants = fn.parameters
+    pool = fn.address("pool")
+    zero = fn.i64(0)
+    chunks = (tasks + grain - 1) // grain
+    with fn.loop(0, participants) as turn:
+        seat = _seat(fn, turn.index)
+        _SEAT.store(fn, seat, "next", turn.index * chunks // participants)
+        _SEAT.store(fn, seat, "end", (turn.index + 1) * chunks // participants)
+    for name, value in zip(
+        ("function", "table", "tasks", "grain", "participants"),
+        (function, table, tasks, grain, participants),
+        strict=True,
+    ):
+        _POOL.store(fn, pool, name, value)
+    fn.atomic_update("add", pool, fn.i64(_NEXT_JOB + _OPEN))
+    fn.call("wake_children", VOID, zero, participants)
+    fn.call("work", VOID, zero)
+    fn.atomic_update("sub", pool, fn.i64(_OPEN))
+
+    def others_work() -> Value:
+        return (_state(fn) & _INSIDE).ne(0)
+
+    with fn.if_(others_work()):
+        waiting.spin(fn, others_work, _field(fn, "spin"))
+        with fn.if_(others_work()):
+            waiting.sleep(fn, _bed(fn, zero), others_work)
+    fn.ret()
+
+
+def _emit_parallel(module: Module) -> None:
+    """``xlakit_parallel``, as told at the top of this file."""
+    fn = module.function("xlakit_parallel", VOID, [PTR, PTR, I64, I64], external=True)
+    function, table, tasks, grain = fn.parameters
+    zero, one = fn.i64(0), fn.i64(1)
+    pool = fn.address("pool")
+    fn.return_if(tasks <= 0)
+    grain = fn.select(grain < 1, one, grain)
+    mine = thread_state(fn)
+    wanted = _minimum(fn, (tasks + grain - 1) // grain, fn.call("xlakit_thread_count", I64))
+    may_share = (wanted > 1) & THREAD.load(fn, mine, "busy").eq(0)
+    owner = _POOL.at(fn, pool, "owner")
+    (owned,) = fn.if_else(may_share, lambda: (fn.compare_exchange(owner, zero, one)[1],), lambda: (fn.constant(I1, 0),))
+
+    def share() -> tuple[Value]:
+        with fn.if_(_field(fn, "workers") < wanted - 1, likely=False):
+            fn.call("grow", VOID, wanted - 1)
+        participants = _minimum(fn, wanted, _field(fn, "workers") + 1)
+        THREAD.store(fn, mine, "busy", one)
+        fn.call("run_job", VOID, function, table, tasks, grain, participants)
+        THREAD.store(fn, mine, "busy", zero)
+        fn.atomic_store(zero, owner)
+        return (fn.constant(I1, 1),)
+
+    (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
+    with fn.if_(~done):
+        fn.call_pointer(function, VOID, table, zero, tasks)
+    fn.ret()
+
+
+def _emit_thread_count(module: Module) -> None:
+    """``xlakit_thread_count() -> i64``: how many threads a job of this thread may use."""
+    fn = module.function("xlakit_thread_count", I64, [], external=True)
+    limit = THREAD.load(fn, thread_state(fn), "limit")
+    count = fn.select(limit.eq(0), _field(fn, "threads"), limit)
+    fn.ret(_minimum(fn, count, fn.i64(MAX_THREADS)))
+
+
+def _emit_reset(module: Module) -> None:
+    """``xlakit_pool_reset()``: as if no worker had ever been made; for the child after a fork."""
+    fn = module.function("xlakit_pool_reset", VOID, [], external=True)
+    pool, zero = fn.address("pool"), fn.i64(0)
+    for name in ("state", "owner", "workers", "alive", "spin", "stopping"):
+        _POOL.store(fn, pool, name, zero)
+    waiting.make_bed(fn, _bed(fn, zero))
+    THREAD.store(fn, thread_state(fn), "busy", zero)
+    fn.ret()
+
+
+def _emit_stop(module: Module) -> None:
+    """``xlakit_pool_stop()``: end the workers, and run every later job serially.
+
+    Where a thread has the pool and does not give it back within a second, nothing is done.
+    """
+    module.declare("sched_yield", I32, [])
+    fn = module.function("xlakit_pool_stop", VOID, [], external=True)
+    pool, zero, one = fn.address("pool"), fn.i64(0), fn.i64(1)
+    owner, alive = _POOL.at(fn, pool, "owner"), _POOL.at(fn, pool, "alive")
+    deadline = waiting.clock(fn) + _STOP_NANOSECONDS
+
+    def own() -> Value:
+        return fn.compare_exchange(owner, zero, one)[1]
+
+    with fn.while_((own(),), lambda turn: ~turn.carried[0] & (waiting.clock(fn) < deadline)) as turn:
+        fn.call("sched_yield", I32)
+        turn.next(own())
+    fn.return_if(~turn.results[0])
+    fn.atomic_store(one, _POOL.at(fn, pool, "stopping"), "seq_cst")
+    fn.atomic_update("add", pool, fn.i64(_NEXT_JOB))
+    with fn.loop(1, _field(fn, "workers") + 1) as worker:
+        waiting.wake(fn, _bed(fn, worker.index))
+
+    def some_live() -> Value:
+        return (fn.atomic_load(I64, alive) > 0) & (waiting.clock(fn) < deadline)
+
+    with fn.while_((), lambda _: some_live()):
+        fn.call("sched_yield", I32)
+    fn.ret()

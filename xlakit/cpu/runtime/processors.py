@@ -1,0 +1,83 @@
+"""How many processors this process may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from xlakit.errors import ArgumentError
+
+
+def processor_count(root: Path = Path("/")) -> int:
+    """How many processors there are for this process: those it may run on, within the quota of its container.
+
+    root: where the file system that tells of containers begins.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
+    quota = container_quota(root)
+    return allowed if quota is None else max(1, min(allowed, -int(-quota // 1)))
+
+
+def default_threads(processors: int) -> int:
+    """How many threads a job uses by default: one for each processor, at most XLAKIT_THREADS.
+
+    Raises ArgumentError where the environment variable is not a positive number.
+    """
+    text = os.environ.get("XLAKIT_THREADS")
+    if not text:
+        return processors
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ArgumentError(f"XLAKIT_THREADS is {text!r}, not a positive number")
+    return min(processors, number)
+
+
+def container_quota(root: Path = Path("/")) -> float | None:
+    """How many processors' time the control groups of this process allow; None without a limit."""
+    found: list[float] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "/")
+        group = path.lstrip("/")
+        if controllers == "":
+            found += _quotas(root / "sys/fs/cgroup", group, _quota_of_version_2)
+        elif "cpu" in controllers.split(","):
+            for mounted in (controllers, "cpu"):
+                found += _quotas(root / "sys/fs/cgroup" / mounted, group, _quota_of_version_1)
+    return min(found, default=None)
+
+
+def _quotas(mounted: Path, group: str, quota: Callable[[Path], float | None]) -> list[float]:
+    # Limits of outer groups hold too. Inside of a container the path may be that of the host: then only the
+    # outermost directory exists.
+    folders = [mounted / group, *(mounted / group).parents] if group else [mounted]
+    inside = [folder for folder in folders if folder == mounted or mounted in folder.parents]
+    return [limit for folder in inside if (limit := quota(folder)) is not None]
+
+
+def _quota_of_version_2(folder: Path) -> float | None:
+    words = _read(folder / "cpu.max").split()
+    if len(words) != 2 or words[0] == "max":
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def _quota_of_version_1(folder: Path) -> float | None:
+    quota, period = _read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip()
+    if not quota or not period or int(quota) <= 0:
+        return None
+    return int(quota) / int(period)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        # A system without control groups, or a group that is not to be seen from here.
+        return ""

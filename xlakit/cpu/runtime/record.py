@@ -1,0 +1,42 @@
+"""Record: the layout of a structure that native code and Python both know by the names of its words."""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I8, I64, Function, Value
+
+
+class Record:
+    """A structure of 8-byte words. ``Record(state=1, lock=8)`` is one word, then eight."""
+
+    def __init__(self, **words: int) -> None:
+        self._offsets: dict[str, int] = {}
+        size = 0
+        for name, count in words.items():
+            self._offsets[name] = size
+            size += 8 * count
+        self.size = size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order of memory."""
+        return tuple(self._offsets)
+
+    def offset(self, name: str) -> int:
+        """Where a field starts, in bytes."""
+        return self._offsets[name]
+
+    def index(self, name: str) -> int:
+        """Where a field starts, in words."""
+        return self._offsets[name] // 8
+
+    def at(self, fn: Function, base: Value, name: str) -> Value:
+        """The address of a field of the structure at ``base``."""
+        return fn.at(base, I8, self._offsets[name])
+
+    def load(self, fn: Function, base: Value, name: str) -> Value:
+        """The first word of a field, as an integer."""
+        return fn.load(I64, self.at(fn, base, name))
+
+    def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
+        """Write the first word of a field."""
+        fn.store(value, self.at(fn, base, name))

@@ -1,0 +1,106 @@
+"""How native code waits: the clock, locks, spinning for a moment, and sleeping until another thread wakes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Value
+from xlakit.cpu.runtime.record import Record
+
+# Room for a mutex and a condition of any of the systems: 64 and 48 bytes at most.
+BED = Record(sleeping=1, _before_mutex=7, mutex=8, condition=8)
+
+# How often the clock is read while spinning, in turns; a power of two.
+_TURNS_PER_CLOCK = 32
+
+
+def clock(fn: Function) -> Value:
+    """The monotonic time in nanoseconds."""
+    module = fn.module
+    reader = module.functions.get("clock")
+    if reader is None:
+        reader = module.function("clock", I64, [])
+        seconds = reader.alloca(I64, 2)
+        module.declare("clock_gettime", I32, [I32, PTR])
+        reader.call("clock_gettime", I32, reader.i32(time.CLOCK_MONOTONIC), seconds)
+        nanoseconds = reader.load(I64, reader.at(seconds, I64, 1))
+        reader.ret(reader.load(I64, seconds) * 1_000_000_000 + nanoseconds)
+    return fn.call(reader, I64)
+
+
+def lock(fn: Function, mutex: Value) -> None:
+    """Take a mutex."""
+    fn.module.declare("pthread_mutex_lock", I32, [PTR])
+    fn.call("pthread_mutex_lock", I32, mutex)
+
+
+def unlock(fn: Function, mutex: Value) -> None:
+    """Give a mutex back."""
+    fn.module.declare("pthread_mutex_unlock", I32, [PTR])
+    fn.call("pthread_mutex_unlock", I32, mutex)
+
+
+def make_mutex(fn: Function, mutex: Value) -> None:
+    """Set a mutex up, whatever was there before."""
+    fn.fill(mutex, 0, 64)
+    fn.module.declare("pthread_mutex_init", I32, [PTR, PTR])
+    fn.call("pthread_mutex_init", I32, mutex, fn.null())
+
+
+def make_bed(fn: Function, bed: Value) -> None:
+    """Set up the place where one thread sleeps, whatever was there before."""
+    fn.store(fn.i64(0), BED.at(fn, bed, "sleeping"))
+    make_mutex(fn, BED.at(fn, bed, "mutex"))
+    condition = BED.at(fn, bed, "condition")
+    fn.fill(condition, 0, 64)
+    fn.module.declare("pthread_cond_init", I32, [PTR, PTR])
+    fn.call("pthread_cond_init", I32, condition, fn.null())
+
+
+def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value) -> None:
+    """Wait while ``pending`` (an I1, computed anew at each turn), at most for so long."""
+    deadline = clock(fn) + nanoseconds
+
+    def late() -> tuple[Value]:
+        return (clock(fn) > deadline,)
+
+    start = (fn.i64(0), nanoseconds <= 0)
+    with fn.while_(start, lambda turn: pending() & ~turn.carried[1]) as turn:
+        fn.pause()
+        count = turn.carried[0] + 1
+        asks = (count & (_TURNS_PER_CLOCK - 1)).eq(0)
+        turn.next(count, *fn.if_else(asks, late, lambda: (fn.constant(I1, 0),)))
+
+
+def sleep(fn: Function, bed: Value, pending: Callable[[], Value]) -> None:
+    """Sleep while ``pending``, until woken.
+
+    Nothing is missed where ``pending`` and what the waker changes before it calls ``wake`` are sequentially
+    consistent: either the sleeper sees the change, or the waker sees the sleeper.
+    """
+    mutex, sleeping = BED.at(fn, bed, "mutex"), BED.at(fn, bed, "sleeping")
+    lock(fn, mutex)
+    fn.atomic_store(fn.i64(1), sleeping, "seq_cst")
+    fn.module.declare("pthread_cond_wait", I32, [PTR, PTR])
+    with fn.while_((), lambda _: pending()):
+        fn.call("pthread_cond_wait", I32, BED.at(fn, bed, "condition"), mutex)
+    fn.atomic_store(fn.i64(0), sleeping)
+    unlock(fn, mutex)
+
+
+def wake(fn: Function, bed: Value) -> None:
+    """Wake the thread that sleeps here, if one does."""
+    module = fn.module
+    waker = module.functions.get("wake")
+    if waker is None:
+        waker = module.function("wake", VOID, [PTR])
+        (its,) = waker.parameters
+        waker.return_if(waker.atomic_load(I64, BED.at(waker, its, "sleeping"), "seq_cst").eq(0))
+        mutex = BED.at(waker, its, "mutex")
+        lock(waker, mutex)
+        module.declare("pthread_cond_signal", I32, [PTR])
+        waker.call("pthread_cond_signal", I32, BED.at(waker, its, "condition"))
+        unlock(waker, mutex)
+        waker.ret()
+    fn.call(waker, VOID, bed)

@@ -1,0 +1,118 @@
+"""One table from opcodes to what they do to scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.scalars import complex as of_complex
+from xlakit.cpu.scalars.convert import bitcast, convert
+from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, select
+from xlakit.cpu.scalars.precision import reduce_precision
+from xlakit.cpu.scalars.real import BINARY, EXACT, UNARY, is_finite, maximum, minimum, total_order_key
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
+from xlakit.ir.operation import Op
+from xlakit.ops.compare import Compare
+from xlakit.ops.convert import ReducePrecision
+
+_SPECIAL = frozenset(
+    {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite"}
+    | {"reduce-precision", "copy", "stochastic-convert"}
+)
+_OPCODES = _SPECIAL | BINARY.keys() | UNARY.keys()
+
+
+def is_scalar_operation(opcode: str) -> bool:
+    """Whether :func:`apply` knows an operation."""
+    return opcode in _OPCODES
+
+
+def apply(
+    fn: Function, op: Op, kinds: Sequence[PrimitiveType], result: PrimitiveType, arguments: Sequence[Scalar]
+) -> Scalar:
+    """What ``op`` makes of one element of each operand.
+
+    kinds: the element types of the operands; result: that of the result.
+    Raises UnsupportedError for what has no code yet.
+    """
+    opcode = op.opcode
+    if opcode in _SPECIAL:
+        return _special(fn, op, kinds, result, arguments)
+    kind = kinds[0]
+    if kind.is_complex:
+        return of_complex.apply(fn, opcode, kind, arguments)
+    values = [as_real(a) for a in arguments]
+    if len(values) == 2 and opcode in BINARY:
+        found = BINARY[opcode](fn, kind, values[0], values[1])
+    elif len(values) == 1 and opcode in UNARY:
+        found = UNARY[opcode](fn, kind, values[0])
+    else:
+        raise UnsupportedError(f"no code is made for {opcode}")
+    return found if opcode in EXACT else rounded(fn, result, found)
+
+
+def _special(
+    fn: Function, op: Op, kinds: Sequence[PrimitiveType], result: PrimitiveType, arguments: Sequence[Scalar]
+) -> Scalar:
+    opcode, first = op.opcode, arguments[0]
+    if isinstance(op, Compare):
+        return _compare(fn, op, kinds[0], arguments[0], arguments[1])
+    if opcode == "select":
+        return select(fn, as_real(first), arguments[1], arguments[2])
+    if opcode == "clamp":
+        low, value, high = (as_real(a) for a in arguments)
+        return minimum(fn, result, maximum(fn, result, low, value), high)
+    if opcode == "convert":
+        return convert(fn, kinds[0], result, first)
+    if opcode == "bitcast-convert":
+        return bitcast(fn, kinds[0], result, first)
+    if opcode == "complex":
+        return as_real(first), as_real(arguments[1])
+    if opcode == "copy":
+        return first
+    if opcode == "real":
+        return first[0] if isinstance(first, tuple) else first
+    if opcode == "imag":
+        return first[1] if isinstance(first, tuple) else fn.constant(register_type(result), 0.0)
+    if opcode == "is-finite":
+        return is_finite(fn, as_real(first))
+    if isinstance(op, ReducePrecision):
+        return reduce_precision(fn, op, kinds[0], as_real(first))
+    raise UnsupportedError(f"no code is made for {opcode}", hint='run it on the backend "interpreter"')
+
+
+_SIGNED = {
+    ComparisonDirection.EQ: "eq",
+    ComparisonDirection.NE: "ne",
+    ComparisonDirection.GE: "sge",
+    ComparisonDirection.GT: "sgt",
+    ComparisonDirection.LE: "sle",
+    ComparisonDirection.LT: "slt",
+}
+_ORDERED = {
+    ComparisonDirection.EQ: "oeq",
+    ComparisonDirection.NE: "une",
+    ComparisonDirection.GE: "oge",
+    ComparisonDirection.GT: "ogt",
+    ComparisonDirection.LE: "ole",
+    ComparisonDirection.LT: "olt",
+}
+
+
+def _compare(fn: Function, op: Compare, kind: PrimitiveType, a: Scalar, b: Scalar) -> Value:
+    direction = op.direction
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if direction is ComparisonDirection.EQ:
+            return a[0].eq(b[0]) & a[1].eq(b[1])
+        return a[0].ne(b[0]) | a[1].ne(b[1])
+    x, y = as_real(a), as_real(b)
+    if kind.is_floating:
+        if op.type is not ComparisonType.TOTALORDER:
+            return x.compare(_ORDERED[direction], y)
+        x, y = total_order_key(fn, kind, x), total_order_key(fn, kind, y)
+    predicate = _SIGNED[direction]
+    return x.compare(predicate if kind.is_signed or kind.is_floating else predicate.replace("s", "u"), y)
+
+

@@ -1,0 +1,141 @@
+"""How elements stand in memory and in registers, and the way between the two."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Union
+
+import numpy as np
+
+from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer
+from xlakit.cpu.math.narrow import from_f32, to_f32
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+
+Scalar = Union[Value, "tuple[Value, Value]"]
+
+
+@cache
+def register_type(kind: PrimitiveType) -> Type:
+    """What a real element, or one part of a complex one, is computed in."""
+    if kind is PrimitiveType.PRED:
+        return I1
+    if kind.is_integral:
+        return integer(max(8, kind.bit_width))
+    if kind in (PrimitiveType.F64, PrimitiveType.C128):
+        return F64
+    if kind.is_floating or kind is PrimitiveType.C64:
+        return F32
+    raise UnsupportedError(f"{kind.hlo_name} has no elements to compute with")
+
+
+@cache
+def memory_type(kind: PrimitiveType) -> Type:
+    """What a real element, or one part of a complex one, is stored as."""
+    if kind is PrimitiveType.F16:
+        return F16
+    if kind is PrimitiveType.BF16:
+        return I16
+    if kind is PrimitiveType.PRED or (kind.is_floating and kind.bit_width <= 8):
+        return I8
+    return register_type(kind)
+
+
+@cache
+def is_narrow(kind: PrimitiveType) -> bool:
+    """Whether elements are computed in F32 and rounded to fewer bits."""
+    return kind.is_floating and kind.bit_width <= 16
+
+
+def from_stored(fn: Function, kind: PrimitiveType, stored: Value) -> Value:
+    """A real element as it is computed with."""
+    if kind is PrimitiveType.PRED:
+        return stored.ne(0)
+    if is_narrow(kind):
+        return to_f32(fn, kind, stored)
+    return wrap(kind, stored)
+
+
+def to_stored(fn: Function, kind: PrimitiveType, value: Value) -> Value:
+    """A real element as it is stored."""
+    if kind is PrimitiveType.PRED:
+        return value.cast("zext", I8)
+    if is_narrow(kind):
+        return from_f32(fn, kind, value)
+    return value
+
+
+def wrap(kind: PrimitiveType, value: Value) -> Value:
+    """An integer of fewer than 8 bits within its range again."""
+    if not kind.is_integral or kind.bit_width >= 8:
+        return value
+    unused = 8 - kind.bit_width
+    return (value << unused).integer("ashr" if kind.is_signed else "lshr", unused)
+
+
+def rounded(fn: Function, kind: PrimitiveType, value: Value) -> Value:
+    """A result as its type can hold it."""
+    if is_narrow(kind):
+        return to_f32(fn, kind, from_f32(fn, kind, value))
+    return wrap(kind, value)
+
+
+def load(fn: Function, kind: PrimitiveType, array: Value, index: Value) -> Scalar:
+    """Element ``index`` of an array."""
+    type = memory_type(kind)
+    if kind.is_complex:
+        pair = fn.at(array, type, index * 2)
+        return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
+    return from_stored(fn, kind, fn.load(type, fn.at(array, type, index)))
+
+
+def store(fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value) -> None:
+    """Write element ``index`` of an array."""
+    type = memory_type(kind)
+    if isinstance(scalar, tuple):
+        pair = fn.at(array, type, index * 2)
+        fn.store(scalar[0], pair)
+        fn.store(scalar[1], fn.at(pair, type, 1))
+    else:
+        fn.store(to_stored(fn, kind, scalar), fn.at(array, type, index))
+
+
+def constant(fn: Function, kind: PrimitiveType, number: Any) -> Scalar:
+    """A constant element, from a NumPy scalar."""
+    type = register_type(kind)
+    if kind.is_complex:
+        value = complex(number)
+        return fn.constant(type, value.real), fn.constant(type, value.imag)
+    if kind is PrimitiveType.PRED or kind.is_integral:
+        return fn.constant(type, int(number))
+    wide = np.float64(number)
+    if np.isnan(wide) and type is F32 and kind is PrimitiveType.F32:
+        # The payload and the sign of a NaN are kept.
+        return fn.constant(integer(32), int(np.asarray(number).view(np.uint32))).bits_as(F32)
+    return fn.constant(type, float(wide))
+
+
+def select(fn: Function, condition: Value, yes: Scalar, no: Scalar) -> Scalar:
+    """``yes`` where the condition holds, else ``no``."""
+    if isinstance(yes, tuple) and isinstance(no, tuple):
+        return fn.select(condition, yes[0], no[0]), fn.select(condition, yes[1], no[1])
+    return fn.select(condition, as_real(yes), as_real(no))
+
+
+def as_real(scalar: Scalar) -> Value:
+    """A scalar that is known to be real."""
+    if isinstance(scalar, tuple):
+        raise UnsupportedError("a complex element stands where a real one must")
+    return scalar
+
+
+def parts(scalar: Scalar) -> tuple[Value, ...]:
+    """The values that make up a scalar."""
+    return scalar if isinstance(scalar, tuple) else (scalar,)
+
+
+def from_parts(values: tuple[Value, ...]) -> Scalar:
+    """The scalar that values make up."""
+    return (values[0], values[1]) if len(values) == 2 else values[0]
+
+

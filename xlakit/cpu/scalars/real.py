@@ -1,0 +1,256 @@
+"""Arithmetic on real elements: integers with XLA's edges, floats with IEEE's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlakit.cpu.llvm import F32, I1, Function, Value, integer
+from xlakit.cpu.math import math_function
+from xlakit.data.primitive import PrimitiveType
+
+Binary = Callable[[Function, PrimitiveType, Value, Value], Value]
+Unary = Callable[[Function, PrimitiveType, Value], Value]
+
+
+def _is_bool(kind: PrimitiveType) -> bool:
+    return kind is PrimitiveType.PRED
+
+
+# -- integers ------------------------------------------------------------------------------------
+
+
+def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value, Value]:
+    """Whether b is 0, whether the division overflows, and a divisor that is safe to use."""
+    zero = b.eq(0)
+    overflow = fn.constant(I1, 0)
+    if kind.is_signed:
+        least = fn.constant(a.type, -(1 << (a.type.bits - 1)))
+        overflow = a.eq(least) & b.eq(-1)
+    return zero, overflow, fn.select(zero | overflow, fn.constant(b.type, 1), b)
+
+
+def _divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    if kind.is_floating:
+        return a / b
+    zero, _, safe = _divisor(fn, kind, a, b)
+    quotient = a.integer("sdiv" if kind.is_signed else "udiv", safe)
+    ones = fn.constant(a.type, -1 if kind.is_signed else (1 << kind.bit_width) - 1)
+    return fn.select(zero, ones, quotient)
+
+
+def _remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    if kind.is_floating:
+        return fn.call(_float_remainder(fn, a), a.type, a, b)
+    zero, overflow, safe = _divisor(fn, kind, a, b)
+    rest = a.integer("srem" if kind.is_signed else "urem", safe)
+    if kind.is_signed:
+        rest = fn.select(overflow, fn.constant(a.type, 0), rest)
+    return fn.select(zero, a, rest)
+
+
+def _float_remainder(fn: Function, like: Value) -> str:
+    return fn.module.declare("fmodf" if like.type is F32 else "fmod", like.type, [like.type, like.type])
+
+
+def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    if kind.is_floating:
+        return math_function(fn, "pow", a, b)
+    one, zero = fn.constant(a.type, 1), fn.constant(a.type, 0)
+    negative = b < 0 if kind.is_signed else fn.constant(I1, 0)
+    if kind.is_signed:
+        is_unit = a.eq(1) | a.eq(-1)
+        base = fn.select(negative, fn.select(is_unit, a, zero), a)
+        rest = fn.select(negative, fn.select(is_unit, b & 1, one), b)
+    else:
+        base, rest = a, b
+    with fn.while_([one, base, rest], lambda turn: turn.carried[2].ne(0)) as turn:
+        result, factor, left = turn.carried
+        odd = (left & 1).ne(0)
+        turn.next(fn.select(odd, result * factor, result), factor * factor, left >> 1)
+    return turn.results[0]
+
+
+def _shift(opcode: str) -> Binary:
+    def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+        bits = kind.bit_width
+        inside = b.compare("ult", bits)
+        amount = fn.select(inside, b, fn.constant(b.type, 0))
+        left = a
+        if opcode != "ashr" and kind.bit_width < 8:
+            # The unused upper bits of a small signed integer repeat its sign.
+            left = a & ((1 << bits) - 1)
+        sign = a.integer("ashr", a.type.bits - 1) if opcode == "ashr" and kind.is_signed else None
+        if opcode == "ashr" and not kind.is_signed:
+            moved = _unsigned_ashr(kind, a, amount)
+            sign = _unsigned_ashr(kind, a, fn.constant(a.type, bits - 1))
+        else:
+            moved = left.integer(opcode, amount)
+        return fn.select(inside, moved, sign if sign is not None else fn.constant(a.type, 0))
+
+    return function
+
+
+def _unsigned_ashr(kind: PrimitiveType, a: Value, amount: Value) -> Value:
+    spare = a.type.bits - kind.bit_width
+    moved = (a << spare).integer("ashr", spare).integer("ashr", amount)
+    return moved if not spare else moved & ((1 << kind.bit_width) - 1)
+
+
+def _mulhi(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    wide = integer(2 * a.type.bits)
+    extend = "sext" if kind.is_signed else "zext"
+    product = a.cast(extend, wide) * b.cast(extend, wide)
+    return (product >> kind.bit_width).cast("trunc", a.type)
+
+
+# -- both ----------------------------------------------------------------------------------------
+
+
+def _extreme(word: str) -> Binary:
+    def function(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+        if _is_bool(kind):
+            return a | b if word == "max" else a & b
+        if kind.is_floating:
+            # The greater, +0 over -0; NaN wins.
+            return fn.intrinsic(f"llvm.{word}imum", a.type, a, b)
+        letter = "s" if kind.is_signed else "u"
+        return fn.intrinsic(f"llvm.{letter}{word}", a.type, a, b)
+
+    return function
+
+
+def maximum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    """The greater of two; NaN where one is NaN."""
+    return _extreme("max")(fn, kind, a, b)
+
+
+def minimum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    """The lesser of two; NaN where one is NaN."""
+    return _extreme("min")(fn, kind, a, b)
+
+
+def _add(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    return a | b if _is_bool(kind) else a + b
+
+
+def _multiply(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
+    return a & b if _is_bool(kind) else a * b
+
+
+BINARY: dict[str, Binary] = {
+    "add": _add,
+    "subtract": lambda fn, kind, a, b: a - b,
+    "multiply": _multiply,
+    "divide": _divide,
+    "remainder": _remainder,
+    "maximum": maximum,
+    "minimum": minimum,
+    "power": _power,
+    "atan2": lambda fn, kind, a, b: math_function(fn, "atan2", a, b),
+    "and": lambda fn, kind, a, b: a & b,
+    "or": lambda fn, kind, a, b: a | b,
+    "xor": lambda fn, kind, a, b: a ^ b,
+    "shift-left": _shift("shl"),
+    "shift-right-logical": _shift("lshr"),
+    "shift-right-arithmetic": _shift("ashr"),
+    "mulhi": _mulhi,
+}
+# What gives a value that its operands' type holds without rounding or wrapping.
+EXACT = frozenset(
+    {"maximum", "minimum", "and", "or", "abs", "negate", "sign", "floor", "ceil", "round-nearest-afz"}
+    | {"round-nearest-even", "popcnt", "count-leading-zeros", "remainder", "copy"}
+)
+
+
+# -- of one --------------------------------------------------------------------------------------
+
+
+def _abs(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    if kind.is_floating:
+        return fn.intrinsic("llvm.fabs", a.type, a)
+    return fn.select(a < 0, -a, a) if kind.is_signed else a
+
+
+def _sign(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    one = fn.constant(a.type, 1)
+    if kind.is_floating:
+        size = fn.intrinsic("llvm.copysign", a.type, one, a)
+        # NaN, and the zeros with their sign, stay.
+        return fn.select(a.compare("one", 0.0), size, a)
+    zero = fn.constant(a.type, 0)
+    above = fn.select(a.ne(0), one, zero)
+    return fn.select(a < 0, fn.constant(a.type, -1), above) if kind.is_signed else above
+
+
+def _intrinsic(name: str) -> Unary:
+    return lambda fn, kind, a: fn.intrinsic(name, a.type, a) if kind.is_floating else a
+
+
+def _round_away(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    # Truncating |a| + (the greatest number below a half) is right for every |a| but integers beyond the mantissa.
+    half = fn.constant(a.type, 0.49999997019767761 if a.type is F32 else 0.49999999999999994)
+    size = fn.intrinsic("llvm.fabs", a.type, a)
+    near = fn.intrinsic("llvm.trunc", a.type, size + half)
+    limit = fn.constant(a.type, float(1 << (23 if a.type is F32 else 52)))
+    return fn.intrinsic("llvm.copysign", a.type, fn.select(size.compare("olt", limit), near, size), a)
+
+
+def _not(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    return ~a
+
+
+def _count_leading_zeros(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    bits = kind.bit_width
+    plain = a & ((1 << bits) - 1) if bits < 8 else a
+    name = f"llvm.ctlz.{a.type.name}"
+    fn.module.declare(name, a.type, [a.type, I1])
+    return fn.call(name, a.type, plain, fn.constant(I1, 0)) - (a.type.bits - bits)
+
+
+def _population_count(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    plain = a & ((1 << kind.bit_width) - 1) if kind.bit_width < 8 else a
+    return fn.intrinsic("llvm.ctpop", a.type, plain)
+
+
+def _function(name: str) -> Unary:
+    return lambda fn, kind, a: math_function(fn, name, a)
+
+
+UNARY: dict[str, Unary] = {
+    "abs": _abs,
+    "negate": lambda fn, kind, a: -a,
+    "sign": _sign,
+    "not": _not,
+    "popcnt": _population_count,
+    "count-leading-zeros": _count_leading_zeros,
+    "floor": _intrinsic("llvm.floor"),
+    "ceil": _intrinsic("llvm.ceil"),
+    "round-nearest-even": _intrinsic("llvm.roundeven"),
+    "round-nearest-afz": _round_away,
+    "copy": lambda fn, kind, a: a,
+    "sqrt": _function("sqrt"),
+    "exponential": _function("exp"),
+    "exponential-minus-one": _function("expm1"),
+    "log": _function("log"),
+    "log-plus-one": _function("log1p"),
+    "cosine": _function("cos"),
+    "sine": _function("sin"),
+    "logistic": _function("logistic"),
+} | {
+    name: _function(name)
+    for name in ("rsqrt", "cbrt", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf")
+}
+
+
+def is_finite(fn: Function, a: Value) -> Value:
+    """Whether a float is neither infinite nor NaN."""
+    return fn.intrinsic("llvm.fabs", a.type, a).compare("olt", fn.constant(a.type, float("inf")))
+
+
+def total_order_key(fn: Function, kind: PrimitiveType, a: Value) -> Value:
+    """A signed integer that orders as floats do in the total order: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
+    bits = a.bits_as(integer(a.type.bits))
+    flipped = bits ^ ((1 << (a.type.bits - 1)) - 1)
+    return fn.select(bits < 0, flipped, bits)
+
+

@@ -1,0 +1,77 @@
+"""Matrix products: transposes that become part of them. The same numbers are multiplied and added."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dot import Dot
+from xlakit.ops.movement import Transpose
+from xlakit.passes.matching import one_type
+from xlakit.passes.rewriter import Rewriter
+from xlakit.passes.rules import Rules
+
+DOTS = Rules("dots")
+_rule = DOTS.rule
+
+
+@_rule("dot")
+def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(transpose(x), y) -> dot(x, y) over the dimensions' old numbers, where those that stay keep their order."""
+    op = x.op_as(Dot)
+    left, right = x.operands
+    if (permutation := _permutation(left, (*op.lhs_batch_dims, *op.lhs_contracting_dims))) is not None:
+        batch, contracting = _renumbered(permutation, op.lhs_batch_dims, op.lhs_contracting_dims)
+        changed = dataclasses.replace(op, lhs_batch_dims=batch, lhs_contracting_dims=contracting)
+        return make.make(changed, left.operands[0], right, shape=x.shape)
+    if (permutation := _permutation(right, (*op.rhs_batch_dims, *op.rhs_contracting_dims))) is not None:
+        batch, contracting = _renumbered(permutation, op.rhs_batch_dims, op.rhs_contracting_dims)
+        changed = dataclasses.replace(op, rhs_batch_dims=batch, rhs_contracting_dims=contracting)
+        return make.make(changed, left, right.operands[0], shape=x.shape)
+    return None
+
+
+def _permutation(operand: Instruction, used: Sequence[int]) -> tuple[int, ...] | None:
+    """The permutation of a transposed operand, where the dimensions that are not ``used`` keep their order."""
+    if operand.op.opcode != "transpose" or not one_type(operand):
+        return None
+    permutation = operand.op_as(Transpose).dimensions
+    free = [permutation[d] for d in range(len(permutation)) if d not in used]
+    return permutation if free == sorted(free) else None
+
+
+def _renumbered(permutation: Sequence[int], *groups: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(permutation[d] for d in group) for group in groups)
+
+
+@_rule("transpose")
+def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
+    """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps what stays of x and of y.
+
+    Products commute, so each element is the sum of the same products.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "dot" or make.uses(inner) > 1:
+        return None
+    op = inner.op_as(Dot)
+    left, right = inner.operands
+    batch = len(op.lhs_batch_dims)
+    of_left = left.shape.rank - batch - len(op.lhs_contracting_dims)
+    of_right = right.shape.rank - batch - len(op.rhs_contracting_dims)
+    swapped = (
+        *range(batch),
+        *range(batch + of_left, batch + of_left + of_right),
+        *range(batch, batch + of_left),
+    )
+    if x.op_as(Transpose).dimensions != swapped or len(op.operand_precision) not in (0, 2):
+        return None
+    turned = dataclasses.replace(
+        op,
+        lhs_batch_dims=op.rhs_batch_dims,
+        lhs_contracting_dims=op.rhs_contracting_dims,
+        rhs_batch_dims=op.lhs_batch_dims,
+        rhs_contracting_dims=op.lhs_contracting_dims,
+        operand_precision=tuple(reversed(op.operand_precision)),
+    )
+    return make.make(turned, right, left, shape=x.shape)

@@ -1,0 +1,227 @@
+"""What a pass is, and what all passes of one run share: the fuel, the statistics, what is switched off."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Kind, Op
+
+
+class PassContext:
+    """What the passes of one run share.
+
+    fuel: how many rewrites may still be made; None for any number. With it a wrong rewrite is found by bisection.
+    disabled: names of passes, of tables of rules, and of single rules that are left out.
+    check: whether the verifier runs after each pass, and rules that do not come to an end are an error.
+    fold_limit: constants of more elements than this are not made by folding.
+    """
+
+    def __init__(
+        self,
+        *,
+        fuel: int | None = None,
+        disabled: Iterable[str] = (),
+        check: bool = False,
+        fold_limit: int = 4096,
+    ) -> None:
+        self.fuel = fuel
+        self.disabled = frozenset(disabled)
+        self.check = check
+        self.fold_limit = fold_limit
+        # For each pass that has run, in order, how often each of its rules has rewritten something.
+        self.statistics: list[tuple[str, Counter[str]]] = []
+        self._current = Counter[str]()
+        self._names = 0
+
+    def begin(self, name: str) -> None:
+        """Count what follows for the pass of this name."""
+        self._current = Counter()
+        self.statistics.append((name, self._current))
+
+    def spend(self, rule: str, times: int = 1) -> bool:
+        """Whether one more rewrite may be made; if so it is counted under ``rule``, as if it were ``times``."""
+        if self.fuel is not None:
+            if self.fuel <= 0:
+                return False
+            self.fuel -= 1
+        self._current[rule] += times
+        return True
+
+    @property
+    def rewrites(self) -> int:
+        """How many rewrites all passes have made."""
+        return sum(sum(counts.values()) for _, counts in self.statistics)
+
+    def number(self) -> int:
+        """A number for a new name, another one each time."""
+        self._names += 1
+        return self._names
+
+
+class Pass:
+    """A step from a module to one that gives the same results. Subclasses say what they do in their docstring."""
+
+    name: ClassVar[str] | str
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """The new module; the same object where there was nothing to do."""
+        raise NotImplementedError
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        return (inspect.getdoc(type(self)) or "").split("\n", 1)[0]
+
+    def __repr__(self) -> str:
+        return f"<pass {self.name}>"
+
+
+class ComputationPass(Pass):
+    """A pass that changes one computation at a time, those that are called before those that call."""
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """The new computation, which calls what is already changed; the same object where nothing is to do."""
+        raise NotImplementedError
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation."""
+        return change_computations(module, lambda computation: self.change(computation, context))
+
+
+def change_computations(module: HloModule, change: Callable[[Computation], Computation]) -> HloModule:
+    """The module with every computation changed, callees first; callers call the changed ones."""
+    made: dict[Computation, Computation] = {}
+    for old in module.computations:
+        made[old] = change(with_callees(old, made))
+    return with_computations(module, [made[c] for c in module.computations])
+
+
+def with_computations(module: HloModule, computations: Sequence[Computation]) -> HloModule:
+    """The module with other computations, callees first, the last being the entry."""
+    if len(computations) == len(module.computations) and all(
+        new is old for new, old in zip(computations, module.computations, strict=True)
+    ):
+        return module
+    return module.replace(entry=computations[-1], computations=tuple(computations[:-1]))
+
+
+def with_callees(computation: Computation, made: dict[Computation, Computation]) -> Computation:
+    """The computation calling the changed ones; itself where it calls none of those."""
+    stale = {
+        i
+        for i in computation.instructions
+        if calls_computations(i.op) and any(made.get(c, c) is not c for c in i.op.called_computations)
+    }
+    if not stale:
+        return computation
+
+    def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        if instruction in stale:
+            op = instruction.op.map_computations(lambda c: made.get(c, c))
+            return instruction.replace(op=op, operands=operands)
+        return with_operands(instruction, operands)
+
+    return computation.rebuild(change)
+
+
+def with_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+    """The instruction on other operands; itself where they are the same."""
+    # Tuples compare their elements by identity first, and instructions have no other equality.
+    return instruction if operands == instruction.operands else instruction.replace(operands=operands)
+
+
+_CALLS: dict[type[Op], bool] = {}
+
+
+def calls_computations(op: Op) -> bool:
+    """Whether this kind of operation can call computations."""
+    found = _CALLS.get(type(op))
+    if found is None:
+        kinds = {a.kind for a in op.attributes}
+        found = _CALLS[type(op)] = Kind.COMPUTATION in kinds or Kind.COMPUTATION_LIST in kinds
+    return found
+
+
+def is_fixed(instruction: Instruction) -> bool:
+    """Whether an instruction stays what it is: it has an effect, or its place in the order is said."""
+    return bool(instruction.control_predecessors) or instruction.op.has_side_effect
+
+
+def live_instructions(computation: Computation) -> set[Instruction]:
+    """What the result, an effect or the signature needs; control predecessors of those, too."""
+    return mark_live(computation.instructions, computation.root)
+
+
+def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Instruction]:
+    """The instructions of a list, operands before users, that are needed."""
+    live = {root}
+    for instruction in reversed(instructions):
+        if instruction in live or instruction.op.has_side_effect or instruction.opcode == "parameter":
+            live.add(instruction)
+            live.update(instruction.operands)
+            if instruction.control_predecessors:
+                live.update(instruction.control_predecessors)
+    return live
+
+
+def inherited(annotations: Annotations, *, place_only: bool = False) -> Annotations:
+    """What a replacement takes over: where it came from and, for what stands in its very place, how it is split."""
+    if place_only:
+        return _place(annotations)
+    if not annotations.backend_config and not annotations.statistics and not annotations.parameter_replication:
+        return annotations
+    return Annotations(
+        metadata=annotations.metadata,
+        sharding=annotations.sharding,
+        frontend_attributes=annotations.frontend_attributes,
+        origin=annotations.origin,
+    )
+
+
+def _place(annotations: Annotations) -> Annotations:
+    plain = Annotations(metadata=annotations.metadata)
+    return annotations if annotations == plain else plain
+
+
+class Names:
+    """New names for the instructions of a computation."""
+
+    def __init__(self, computation: Computation, context: PassContext) -> None:
+        self._computation = computation
+        self._context = context
+        self._taken: set[str] | None = None
+
+    @property
+    def taken(self) -> set[str]:
+        """The names that are in use."""
+        if self._taken is None:
+            self._taken = {i.name for i in self._computation.instructions}
+        return self._taken
+
+    def new(self, base: str) -> str:
+        """A name that no instruction has: ``base`` with a number."""
+        taken = self.taken
+        while (name := f"{base}.{self._context.number()}") in taken:
+            pass
+        taken.add(name)
+        return name
+
+    def keep_or_new(self, name: str) -> str:
+        """``name`` where it is free, else its stem with another number."""
+        if name not in self.taken:
+            self.taken.add(name)
+            return name
+        stem, _, number = name.rpartition(".")
+        return self.new(stem if stem and number.isdigit() else name)
+
+
+def instructions_of(module: HloModule) -> Iterator[tuple[Computation, Instruction]]:
+    """All instructions of all computations."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            yield computation, instruction

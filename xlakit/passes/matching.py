@@ -1,0 +1,162 @@
+"""What rules ask about instructions: is it a number, how do its elements move, are its types all the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Array
+from xlakit.ops.shared.numerics import limits, to_double, to_integer, wrap
+
+
+def literal(x: Instruction) -> Array | None:
+    """The value of an array constant."""
+    if x.op.opcode != "constant" or not x.shape.is_array:
+        return None
+    op: Any = x.op
+    return op.literal.array
+
+
+def uniform(x: Instruction) -> Array | None:
+    """The number, a scalar, that all elements of ``x`` are: ``x`` is a scalar constant, or a broadcast of one."""
+    if x.op.opcode == "broadcast":
+        x = x.operands[0]
+    if x.op.opcode != "constant" or x.shape.dimensions:
+        return None
+    return literal(x)
+
+
+def scalar_source(x: Instruction) -> Instruction | None:
+    """The scalar that is broadcast to ``x``; ``x`` itself where it is a scalar array."""
+    if x.op.opcode == "broadcast":
+        x = x.operands[0]
+    return x if x.shape.is_scalar else None
+
+
+def as_integer(number: Array | None) -> int | None:
+    """The value of an integer or PRED scalar; None for other numbers."""
+    if number is None:
+        return None
+    kind = PrimitiveType.from_dtype(number.dtype)
+    if kind is PrimitiveType.PRED:
+        return int(number)
+    return int(to_integer(number)) if kind.is_integral else None
+
+
+def as_real(number: Array | None) -> float | None:
+    """The value of a real floating point scalar; None for other numbers."""
+    if number is None or not PrimitiveType.from_dtype(number.dtype).is_floating:
+        return None
+    return float(to_double(number))
+
+
+def is_zero(number: Array | None, *, negative: bool | None = False) -> bool:
+    """Whether a number is 0: of floats +0, or -0 where ``negative``, or any of the two where that is None.
+
+    A complex number is so where both its parts are.
+    """
+    if number is None:
+        return False
+    if (integer := as_integer(number)) is not None:
+        return integer == 0
+    if (real := as_real(number)) is not None:
+        return real == 0 and (negative is None or (math.copysign(1, real) < 0) == negative)
+    parts = (float(number.real), float(number.imag))
+    return all(p == 0 and (negative is None or (math.copysign(1, p) < 0) == negative) for p in parts)
+
+
+def is_number(number: Array | None, value: int) -> bool:
+    """Whether a real or integer scalar is ``value``, which is not 0."""
+    if number is None:
+        return False
+    return as_integer(number) == value or as_real(number) == value
+
+
+def is_all_ones(number: Array | None) -> bool:
+    """Whether all bits of an integer are set, or a PRED is true."""
+    if number is None:
+        return False
+    kind = PrimitiveType.from_dtype(number.dtype)
+    if kind is PrimitiveType.PRED:
+        return bool(number)
+    return kind.is_integral and as_integer(number) == (-1 if kind.is_signed else limits(kind)[1])
+
+
+def power_of_two(number: Array | None) -> int | None:
+    """k where an integer scalar is 2^k, k > 0; None otherwise."""
+    integer = as_integer(number)
+    if integer is None or integer < 2 or integer & (integer - 1):
+        return None
+    return integer.bit_length() - 1
+
+
+def is_real(kind: PrimitiveType) -> bool:
+    """Whether numbers of this type are on a line: integers, floats, PRED."""
+    return not kind.is_complex
+
+
+def one_type(x: Instruction) -> bool:
+    """Whether ``x`` and its operands are arrays of one element type.
+
+    Programs may declare another floating point precision than the operands have: then ``x`` rounds, and no law that
+    takes it for the exact operation holds.
+    """
+    kind = x.shape.element_type
+    return all(o.shape.element_type is kind for o in x.operands)
+
+
+def is_operation(x: Instruction, *opcodes: str) -> bool:
+    """Whether ``x`` is one of these operations, in one element type."""
+    return x.op.opcode in opcodes and one_type(x)
+
+
+def same_value(a: Instruction, b: Instruction) -> bool:
+    """Whether two instructions are the same one, or equal numbers."""
+    if a is b:
+        return True
+    if a.op.opcode not in ("constant", "broadcast") or a.shape.dimensions != b.shape.dimensions:
+        return False
+    left, right = uniform(a), uniform(b)
+    return left is not None and right is not None and same_bits(left, right)
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same to the bit, so that NaN equals itself and 0 differs from -0."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def lowest(kind: PrimitiveType) -> Array | None:
+    """The number that no other is below: -infinity where there is one; None for complex numbers."""
+    return _extreme(kind, -1)
+
+
+def highest(kind: PrimitiveType) -> Array | None:
+    """The number that no other is above."""
+    return _extreme(kind, 1)
+
+
+def _extreme(kind: PrimitiveType, sign: int) -> Array | None:
+    if kind is PrimitiveType.PRED:
+        return np.asarray(sign > 0)
+    if kind.is_integral:
+        least, greatest = limits(kind)
+        wide = np.int64 if least < 0 else np.uint64
+        return wrap(np.asarray(greatest if sign > 0 else least, dtype=wide), kind.dtype)
+    if kind.is_complex:
+        return None
+    with np.errstate(all="ignore"):
+        number = np.asarray(sign * np.inf, dtype=np.float64).astype(kind.dtype)
+    # Some narrow formats have no infinity.
+    return number if float(number) == sign * math.inf else None
+
+
+def permutation_inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    inverse = [0] * len(permutation)
+    for position, dimension in enumerate(permutation):
+        inverse[dimension] = position
+    return tuple(inverse)

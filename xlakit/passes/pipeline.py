@@ -1,0 +1,165 @@
+"""The passes in their order, and what runs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from xlakit.errors import ArgumentError
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.arithmetic import ARITHMETIC
+from xlakit.passes.common_subexpressions import CommonSubexpressions
+from xlakit.passes.control_flow import CONTROL_FLOW
+from xlakit.passes.conversions import CONVERSIONS
+from xlakit.passes.dead_code import DeadCode
+from xlakit.passes.dots import DOTS
+from xlakit.passes.dynamic_slices import DYNAMIC_SLICES
+from xlakit.passes.empty_arrays import EMPTY_ARRAYS
+from xlakit.passes.fold_constants import CONSTANTS
+from xlakit.passes.framework import Pass, PassContext
+from xlakit.passes.inline_calls import InlineCalls
+from xlakit.passes.logic import LOGIC
+from xlakit.passes.movement import MOVEMENT
+from xlakit.passes.normalise_layouts import NormaliseLayouts
+from xlakit.passes.reductions import REDUCTIONS
+from xlakit.passes.rules import Rule, RulePass, Rules
+from xlakit.passes.slices import SLICES
+
+# The tables of rules, in the order in which their rules are tried.
+TABLES: tuple[Rules, ...] = (
+    EMPTY_ARRAYS,
+    CONTROL_FLOW,
+    ARITHMETIC,
+    LOGIC,
+    CONVERSIONS,
+    SLICES,
+    DYNAMIC_SLICES,
+    REDUCTIONS,
+    DOTS,
+    MOVEMENT,
+    CONSTANTS,
+)
+
+_SIMPLIFY = RulePass(
+    "simplify", sum(TABLES, Rules("all")), "apply the rules of all tables together, until none applies"
+)
+
+# The order in which a program is improved, read from the top.
+PIPELINE: tuple[Pass, ...] = (
+    NormaliseLayouts(),
+    InlineCalls(),
+    DeadCode(),
+    CommonSubexpressions(),
+    _SIMPLIFY,
+    # What was simplified may be equal now, and branches that are known have become calls.
+    InlineCalls(),
+    CommonSubexpressions(),
+    _SIMPLIFY,
+    DeadCode(),
+)
+
+# The passes by name; each table is one of its own, too, for tests and for a look at what it does.
+PASSES: dict[str, Pass] = {p.name: p for p in (*PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
+
+# What is called after each pass: its number from 1, its name, and the module before and after it.
+Dump = Callable[[int, str, HloModule, HloModule], None]
+
+
+def run_pipeline(
+    module: HloModule,
+    passes: Iterable[str | Pass] | None = None,
+    disabled: Iterable[str] = (),
+    until: str | None = None,
+    fuel: int | None = None,
+    dump: Dump | None = None,
+    *,
+    context: PassContext | None = None,
+) -> HloModule:
+    """A better module that gives the same results.
+
+    module: what to improve; it must be well formed.
+    passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``.
+    disabled: names of passes, tables of rules or rules to leave out, beside those in ``XLAKIT_DISABLE_PASSES``.
+    until: the name of the last pass to run.
+    fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never.
+    dump: called after each pass with its number, its name, and the module before and after it.
+    context: what the passes share, for a caller who wants to see the statistics; it then decides fuel and disabled.
+
+    With ``XLAKIT_DEBUG=passes`` each pass's time and rewrites are printed, and the verifier runs after it.
+    Raises ArgumentError for unknown names, UnsupportedError for what a pass does not handle.
+    """
+    debug = "passes" in os.environ.get("XLAKIT_DEBUG", "").split(",")
+    if context is None:
+        names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
+        context = PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check=debug)
+    chosen = _until([_found(p) for p in (PIPELINE if passes is None else passes)], until)
+    for number, step in enumerate(chosen, 1):
+        if step.name in context.disabled or context.fuel == 0:
+            continue
+        before = module
+        context.begin(step.name)
+        start = time.perf_counter()
+        module = step.run(module, context)
+        if debug:
+            _report(step, time.perf_counter() - start, context.statistics[-1][1])
+        if context.check:
+            module.verify()
+        if dump is not None:
+            dump(number, step.name, before, module)
+    return module
+
+
+def rules_of(passes: Iterable[Pass]) -> list[Rule]:
+    """The rules that these passes apply, each once."""
+    return list(dict.fromkeys(r for p in passes if isinstance(p, RulePass) for r in p.rules.rules))
+
+
+def _found(step: str | Pass) -> Pass:
+    if isinstance(step, Pass):
+        return step
+    found = PASSES.get(step)
+    if found is None:
+        raise ArgumentError(f"there is no pass '{step}'", hint=f"known: {', '.join(PASSES)}")
+    return found
+
+
+def _known(names: Sequence[str]) -> Sequence[str]:
+    rules = rules_of(PASSES.values())
+    known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules)}
+    for name in names:
+        if name not in known:
+            raise ArgumentError(f"there is no pass and no rule '{name}'", hint="'xlakit opt --list-passes' lists them")
+    return names
+
+
+def _until(passes: Sequence[Pass], name: str | None) -> Sequence[Pass]:
+    if name is None:
+        return passes
+    last = max((i for i, p in enumerate(passes) if p.name == name), default=None)
+    if last is None:
+        raise ArgumentError(
+            f"no pass '{name}' runs", hint=f"these do: {', '.join(dict.fromkeys(p.name for p in passes))}"
+        )
+    return passes[: last + 1]
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _fuel() -> int | None:
+    text = os.environ.get("XLAKIT_FUEL", "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise ArgumentError(f"XLAKIT_FUEL is {text!r}, not a number of rewrites")
+    return int(text)
+
+
+def _report(step: Pass, seconds: float, rewrites: Counter[str]) -> None:
+    print(f"{step.name:24} {seconds * 1e3:8.1f} ms {sum(rewrites.values()):7} rewrites", file=sys.stderr)
+    for rule, count in rewrites.most_common():
+        print(f"    {count:7} {rule}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""``xlakit opt``: run passes, show what each has changed, and list them with their rules."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
+from xlakit.passes.rules import RulePass
+
+
+def names(text: str) -> list[str]:
+    """The names in a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def optimise(
+    module: HloModule,
+    *,
+    passes: Sequence[str] | None,
+    disabled: Sequence[str],
+    until: str | None,
+    fuel: int | None,
+    dump: str | None,
+    diff: bool,
+) -> list[str]:
+    """Run passes on a module; gives the lines to print: the new program's, or with ``diff`` what each pass did."""
+    module.verify()
+    folder = None if dump is None else Path(dump)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "00-before.hlo").write_text(module.to_text(), encoding="utf-8")
+    changes: list[str] = []
+
+    def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
+        if folder is not None:
+            (folder / f"{number:02}-{name}.hlo").write_text(after.to_text(), encoding="utf-8")
+        if diff:
+            changes.extend(_difference(f"{number:02}-{name}", before, after))
+
+    result = run_pipeline(module, passes, disabled, until, fuel, look if folder is not None or diff else None)
+    result.verify()
+    return changes if diff else [result.to_text()]
+
+
+def _difference(name: str, before: HloModule, after: HloModule) -> Iterator[str]:
+    if before is after:
+        return
+    yield from difflib.unified_diff(
+        before.to_text().splitlines(keepends=True),
+        after.to_text().splitlines(keepends=True),
+        f"before {name}",
+        f"after {name}",
+    )
+
+
+def listing() -> str:
+    """The passes in the order in which they run, then the tables of rules with their laws."""
+    lines = ["passes, in the order in which they run:", ""]
+    lines += [f"  {step.name:24}{step.summary}" for step in PIPELINE]
+    tables = [p for p in PASSES.values() if p not in PIPELINE and isinstance(p, RulePass)]
+    lines += ["", "tables of rules, each a pass of its own, too:"]
+    for table in tables:
+        lines += ["", f"  {table.name}", *(f"    {rule.name:32}{rule.law}" for rule in table.rules.rules)]
+    return "\n".join(lines)
