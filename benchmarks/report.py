@@ -111,16 +111,11 @@ def _machine_lines(report: Report) -> str:
         f"- backend {report.backend}; peers {', '.join(report.peers)}",
     ]
     if machine.bandwidth:
-        lines.append(
-            f"- copies {machine.bandwidth / 1e9:.1f} GB/s (read and written), sgemm {_gflops(machine)} Gflop/s"
-        )
+        rates = f"{machine.bandwidth / 1e9:.1f} GB/s (read and written), sgemm {machine.flops / 1e9:.0f} Gflop/s"
+        lines.append(f"- copies {rates}; load before the run {machine.load:.1f}")
     counts = ", ".join(f"{report.count(status)} {status.value}" for status in Status)
     lines.append(f"- {len(report.rows)} workloads: {counts}")
     return "\n".join(lines + [f"- {note}" for note in report.notes])
-
-
-def _gflops(machine: Machine) -> str:
-    return f"{machine.flops / 1e9:.0f}"
 
 
 def _rows_table(report: Report) -> str:

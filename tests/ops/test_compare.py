@@ -73,7 +73,8 @@ def test_shapes():
 
 
 @pytest.mark.parametrize(
-    ("kind", "usual"), [(xla.F32, "FLOAT"), (xla.C64, "FLOAT"), (xla.S8, "SIGNED"), (xla.U8, "UNSIGNED"), (xla.PRED, "UNSIGNED")]
+    ("kind", "usual"),
+    [(xla.F32, "FLOAT"), (xla.C64, "FLOAT"), (xla.S8, "SIGNED"), (xla.U8, "UNSIGNED"), (xla.PRED, "UNSIGNED")],
 )
 def test_the_type_that_the_elements_ask_for_is_not_said(kind, usual):
     given = Compare(direction=ComparisonDirection.EQ, type=ComparisonType[usual])

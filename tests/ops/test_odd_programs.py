@@ -156,6 +156,7 @@ def test_a_random_state_may_have_words_to_spare(name, used):
 
 # -- buffers, and operations that learn late what they work on -------------------------------------
 
+
 def test_asynchronous_aliases_go_across_buffers():
     body = """x = f32[2] parameter(0)
 s = ((f32[2]), f32[2], (b(f32[2]))) async-start(x), output_to_operand_aliasing={{2,0}: (0, {})}, calls=c

@@ -1,4 +1,4 @@
-"""The pipeline changes no result: single operations on edge values, the same with constant arguments, whole programs."""
+"""The pipeline changes no result: of single operations on edge values or on constants, and of whole programs."""
 
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import make_inputs
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.hlo"))
-# Reductions of reductions and of transposes combine in another order, and products of matrices add in another one.
 SINGLE = plan(500, seed=11)
 
 

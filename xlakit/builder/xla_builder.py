@@ -46,7 +46,10 @@ class XlaComputation:
     def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> HloModule:
         """The module whose entry this computation is."""
         if replica_count < 1 or num_partitions < 1:
-            raise ArgumentError(f"replica_count {replica_count} and num_partitions {num_partitions} must be at least 1")
+            raise ArgumentError(
+                f"replica_count {replica_count} and num_partitions {num_partitions} must be at least 1",
+                hint="give 1 where the program runs on one device",
+            )
         return HloModule(
             self.name,
             _named_apart(self.computation),
@@ -125,7 +128,10 @@ class XlaBuilder:
     def _enter_parameter(self, number: int, location: Location | None) -> None:
         if number in self._parameters:
             raise ShapeError(
-                f"parameter {number} is declared twice in {self.name}", operation="parameter", location=location
+                f"parameter {number} is declared twice in {self.name}",
+                operation="parameter",
+                location=location,
+                hint="number the parameters 0, 1, 2, ..., each once",
             )
         self._parameters.add(number)
 
@@ -155,7 +161,10 @@ class XlaBuilder:
         if root is None and not self._instructions:
             raise ArgumentError(f"{self.name} has no operations", hint="add one before build()")
         if root is not None and root.builder is not self:
-            raise ArgumentError("the root belongs to another builder")
+            raise ArgumentError(
+                "the root belongs to another builder",
+                hint="build with the builder of the root, or pass its value in as a parameter",
+            )
         chosen = root.instruction if root is not None else self._instructions[-1]
         if sorted(self._parameters) != list(range(len(self._parameters))):
             raise ArgumentError(
@@ -169,7 +178,8 @@ class XlaBuilder:
         for alias in self._aliases:
             if not 0 <= alias.parameter_number < len(program.parameters):
                 raise ShapeError(
-                    f"an alias names parameter {alias.parameter_number}, there are {len(program.parameters)} parameters"
+                    f"an alias names parameter {alias.parameter_number} of {len(program.parameters)}",
+                    hint="declare the parameter before build()",
                 )
             program.result.at(alias.output_index)
             program.parameters[alias.parameter_number].at(alias.parameter_index)

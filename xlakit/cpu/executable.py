@@ -23,6 +23,8 @@ from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
+from xlakit.passes.framework import PassContext
+from xlakit.passes.fusion import Fuse
 from xlakit.passes.pipeline import run_pipeline
 
 _count = 0
@@ -46,7 +48,7 @@ def compile_module(
         custom_calls=custom_calls,
         world=world,
     )
-    code = generate(run_pipeline(module))
+    code = generate(Fuse().run(run_pipeline(module), PassContext()))
     make_object(code)
     return CpuExecutable(reference, code)
 

@@ -84,10 +84,16 @@ class Layout:
                 hint="give one padded width for each dimension, or none",
             )
         if self.padding_value is not None and not self.padded_dimensions:
-            raise ShapeError("padding_value is given without padded_dimensions")
+            raise ShapeError(
+                "padding_value is given without padded_dimensions",
+                hint="give padded_dimensions, one width for each dimension",
+            )
         for kind in (self.index_primitive_type, self.pointer_primitive_type):
             if kind is not None and not kind.is_unsigned:
-                raise ShapeError(f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}")
+                raise ShapeError(
+                    f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}",
+                    hint="give u8, u16, u32 or u64",
+                )
 
     def _settle(self) -> None:
         if not all_of(int, self.minor_to_major) or not all_of(int, self.padded_dimensions):
@@ -158,7 +164,7 @@ class Layout:
 @converting
 def _default(rank: int) -> Layout:
     if not 0 <= rank <= _MAX_RANK:
-        raise ShapeError(f"rank {rank} is not in 0 .. {_MAX_RANK}")
+        raise ShapeError(f"rank {rank} is not in 0 .. {_MAX_RANK}", hint="give the number of dimensions")
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 

@@ -33,7 +33,9 @@ class Literal:
 
     def __init__(self, shape: Shape, array: Array | None = None, elements: Sequence[Literal] = ()) -> None:
         if not isinstance(shape, Shape):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LiteralError(f"a literal has a Shape, got {shape!r}")
+            raise LiteralError(
+                f"a literal has a Shape, got {shape!r}", hint="make one with make_shape, or use Literal.from_value"
+            )
         self.shape = shape
         listed = elements if isinstance(elements, (list, tuple)) else (elements,)
         self.elements: tuple[Literal, ...] = tuple(cast("Sequence[Literal]", listed))
@@ -41,17 +43,24 @@ class Literal:
         if shape.is_array:
             self._array = self._checked(array)
         elif array is not None:
-            raise LiteralError(f"a literal of shape {shape} holds no array")
+            raise LiteralError(
+                f"a literal of shape {shape} holds no array", hint="give elements for a tuple, nothing for a token"
+            )
         if not all(isinstance(e, Literal) for e in self.elements):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LiteralError("the elements of a literal are literals", hint="make one with Literal.from_value")
         if [e.shape for e in self.elements] != list(shape.tuple_shapes):
-            raise LiteralError(f"the elements do not have the shapes of {shape}")
+            raise LiteralError(
+                f"the elements do not have the shapes of {shape}", hint="make the tuple with Literal.make_tuple"
+            )
 
     def _checked(self, array: Array | None) -> Array:
         if not isinstance(array, (np.ndarray, np.generic)):
             raise LiteralError(f"a literal of shape {self.shape} needs an array", hint="or use Literal.from_value")
         if array.dtype != self.shape.element_type.dtype:
-            raise LiteralError(f"an array of {array.dtype} does not fit {self.shape}")
+            raise LiteralError(
+                f"an array of {array.dtype} does not fit {self.shape}",
+                hint="convert it with astype(shape.element_type.dtype), or use Literal.from_value",
+            )
         fits = array.ndim == self.shape.rank and all(
             size == bound or (dynamic and (size <= bound or bound < 0))
             for size, bound, dynamic in zip(
@@ -59,7 +68,10 @@ class Literal:
             )
         )
         if not fits:
-            raise LiteralError(f"an array of dimensions {list(array.shape)} does not fit {self.shape}")
+            raise LiteralError(
+                f"an array of dimensions {list(array.shape)} does not fit {self.shape}",
+                hint=f"reshape it to {list(self.shape.dimensions)}",
+            )
         # A view shares the caller's memory only when the caller can no longer write through it.
         if array.flags.writeable:
             array = array.copy()
@@ -70,7 +82,9 @@ class Literal:
     def array(self) -> Array:
         """The logical value as a read-only NumPy array; raises LiteralError for tuples and tokens."""
         if self._array is None:
-            raise LiteralError(f"a literal of shape {self.shape} is not an array")
+            raise LiteralError(
+                f"a literal of shape {self.shape} is not an array", hint="take its elements; a token has no value"
+            )
         return self._array
 
     # -- from and to NumPy and Python ------------------------------------------------------------
@@ -102,7 +116,7 @@ class Literal:
             else:
                 return Literal.from_numpy(array)
         if not element_type.is_array:
-            raise LiteralError(f"a number has no type {element_type.hlo_name}")
+            raise LiteralError(f"a number has no type {element_type.hlo_name}", hint="give an element type such as F32")
         return Literal(make_shape(element_type, array.shape), convert_exactly(array, element_type))
 
     @staticmethod
@@ -132,14 +146,17 @@ class Literal:
         ``buffer`` is a one-dimensional array-like of the shape's element type. Raises LiteralError.
         """
         if not shape.is_array or UNBOUNDED in shape.dimensions:
-            raise LiteralError(f"{shape} has no linear buffer")
+            raise LiteralError(f"{shape} has no linear buffer", hint="give an array of known sizes")
         linear = convert_exactly(_as_array(buffer), shape.element_type).reshape(-1)
         layout = shape.layout_or_default
         order = layout.minor_to_major[::-1]
         widths = padded_sizes(shape)
         physical = tuple(widths[d] for d in order)
         if linear.size != math.prod(physical):
-            raise LiteralError(f"{shape} takes {math.prod(physical)} elements, the buffer has {linear.size}")
+            raise LiteralError(
+                f"{shape} takes {math.prod(physical)} elements, the buffer has {linear.size}",
+                hint=f"give {math.prod(physical)} elements, padding included",
+            )
         wide = linear.reshape(physical).transpose(np.argsort(order)) if order else linear.reshape(())
         return Literal(shape, wide[tuple(slice(0, size) for size in shape.dimensions)].copy())
 
@@ -154,10 +171,14 @@ class Literal:
                 wide = np.full(layout.padded_dimensions, fill, dtype=array.dtype)
             except MemoryError:
                 raise ResourceError(
-                    f"there is no memory for {self.shape} padded to {layout.padded_dimensions}"
+                    f"there is no memory for {self.shape} padded to {layout.padded_dimensions}",
+                    hint="give smaller padded widths",
                 ) from None
             except (OverflowError, ValueError):
-                raise LiteralError(f"padding_value {fill} is no {self.shape.element_type.hlo_name}") from None
+                raise LiteralError(
+                    f"padding_value {fill} is no {self.shape.element_type.hlo_name}",
+                    hint="give a value that the element type holds",
+                ) from None
             wide[tuple(slice(0, size) for size in array.shape)] = array
             array = wide
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
@@ -196,7 +217,9 @@ def _as_array(value: object) -> Array:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
-        raise LiteralError("the rows of a nested list have different lengths") from None
+        raise LiteralError(
+            "the rows of a nested list have different lengths", hint="pad the rows to one length"
+        ) from None
     if array.dtype.kind in "OSUMm":
         shown = (
             f"an array of {array.dtype}" if isinstance(value, np.ndarray) else f"a value of type {type(value).__name__}"
@@ -234,8 +257,13 @@ def convert_exactly(array: Array, element_type: PrimitiveType) -> Array:
             low, high = 0, 1
         wide = array.astype(object)
         if array.size and (int(wide.min()) < low or int(wide.max()) > high):
-            raise LiteralError(f"a value lies outside {element_type.hlo_name}'s range {low}..{high}")
+            raise LiteralError(
+                f"a value lies outside {element_type.hlo_name}'s range {low}..{high}",
+                hint="give a wider element type, or clip the values",
+            )
     elif array.dtype.kind == "c" and not element_type.is_complex:
-        raise LiteralError(f"a complex value does not fit {element_type.hlo_name}")
+        raise LiteralError(
+            f"a complex value does not fit {element_type.hlo_name}", hint="give C64 or C128, or take the real part"
+        )
     with np.errstate(all="ignore"):
         return array.astype(element_type.dtype)

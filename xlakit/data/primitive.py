@@ -71,7 +71,7 @@ class PrimitiveType(enum.Enum):
     def bit_width(self) -> int:
         """Bits of one element in XLA's sense: PRED is 8, S4 is 4."""
         if not self.is_array:
-            raise ShapeError(f"{self.hlo_name} has no element size")
+            raise ShapeError(f"{self.hlo_name} has no element size", hint="ask for the elements of a tuple one by one")
         return _BITS[self]
 
     @cached_property
@@ -108,7 +108,7 @@ class PrimitiveType(enum.Enum):
     def dtype(self) -> np.dtype[np.generic]:
         """The NumPy dtype of a literal of this type."""
         if self is PrimitiveType.TOKEN or not self.is_array:
-            raise ShapeError(f"{self.hlo_name} has no NumPy dtype")
+            raise ShapeError(f"{self.hlo_name} has no NumPy dtype", hint="ask for the elements of a tuple one by one")
         return _dtypes()[self]
 
     @cached_property
@@ -147,7 +147,10 @@ class PrimitiveType(enum.Enum):
             )
         found = _by_dtype().get(numpy_dtype.newbyteorder("="))
         if found is None:
-            raise UnsupportedError(f"no primitive type holds NumPy's {numpy_dtype}")
+            raise UnsupportedError(
+                f"no primitive type holds NumPy's {numpy_dtype}",
+                hint="convert the array with astype to a type such as float32",
+            )
         return found
 
     def __repr__(self) -> str:

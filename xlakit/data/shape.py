@@ -48,9 +48,15 @@ class Shape:
         if not any(self.dynamic_dimensions):
             object.__setattr__(self, "dynamic_dimensions", (False,) * rank)
         elif len(self.dynamic_dimensions) != rank:
-            raise ShapeError(f"{len(self.dynamic_dimensions)} dynamic marks for rank {rank}")
+            raise ShapeError(
+                f"{len(self.dynamic_dimensions)} dynamic marks for rank {rank}",
+                hint="give one mark for each dimension, or none",
+            )
         if self.tuple_shapes:
-            raise ShapeError(f"an array of {self.element_type.hlo_name} has no tuple shapes")
+            raise ShapeError(
+                f"an array of {self.element_type.hlo_name} has no tuple shapes",
+                hint="make a tuple with make_tuple_shape",
+            )
         if self.layout is not None:
             self._check_layout(self.layout)
         self._check_sizes()
@@ -70,24 +76,31 @@ class Shape:
     def _check_not_array(self) -> None:
         name = self.element_type.hlo_name
         if self.dimensions or self.dynamic_dimensions:
-            raise ShapeError(f"a shape of type {name} has no dimensions")
+            raise ShapeError(f"a shape of type {name} has no dimensions", hint="make an array with make_shape")
         if self.layout is not None:
-            raise ShapeError(f"a shape of type {name} has no layout")
+            raise ShapeError(f"a shape of type {name} has no layout", hint="give layouts to the arrays inside")
         if self.tuple_shapes and self.element_type not in (PrimitiveType.TUPLE, PrimitiveType.BUFFER):
-            raise ShapeError(f"a shape of type {name} has no elements")
+            raise ShapeError(f"a shape of type {name} has no elements", hint="make a tuple with make_tuple_shape")
         if self.element_type is PrimitiveType.BUFFER and len(self.tuple_shapes) != 1:
-            raise ShapeError("a buffer shape holds exactly one array shape")
+            raise ShapeError("a buffer shape holds exactly one array shape", hint="give tuple_shapes=(array_shape,)")
 
     def _check_layout(self, layout: Layout) -> None:
         if len(layout.minor_to_major) != len(self.dimensions):
             raise ShapeError(
-                f"layout {layout} orders {len(layout.minor_to_major)} dimensions, the shape has {len(self.dimensions)}"
+                f"layout {layout} orders {len(layout.minor_to_major)} dimensions, the shape has {len(self.dimensions)}",
+                hint=f"name each dimension from 0 to {len(self.dimensions) - 1} once, the fastest varying first",
             )
         for width, size in zip(layout.padded_dimensions, self.dimensions, strict=False):
             if width < size:
-                raise ShapeError(f"padded width {width} is less than the dimension's size {size}")
+                raise ShapeError(
+                    f"padded width {width} is less than the dimension's size {size}",
+                    hint=f"give a width of at least {size}",
+                )
         if math.prod(layout.padded_dimensions) * self.element_type.byte_width > _INT64_MAX:
-            raise ShapeError(f"padded to {list(layout.padded_dimensions)}, the array has more bytes than int64 counts")
+            raise ShapeError(
+                f"padded to {list(layout.padded_dimensions)}, the array has more bytes than int64 counts",
+                hint="give smaller widths",
+            )
 
     def _check_sizes(self) -> None:
         total = 1
@@ -95,12 +108,16 @@ class Shape:
             if size == UNBOUNDED and dynamic:
                 continue
             if size < 0:
-                raise ShapeError(f"dimension size {size} is negative")
+                raise ShapeError(
+                    f"dimension size {size} is negative",
+                    hint="give a size of 0 or more; a dynamic dimension has a bound and a mark",
+                )
             total *= max(size, 1)
         # Zero-sized dimensions do not excuse the others: index arithmetic multiplies them all.
         if total * self.element_type.byte_width > _INT64_MAX:
             raise ShapeError(
-                f"{self.element_type.hlo_name}[{','.join(map(str, self.dimensions))}] has more bytes than int64 counts"
+                f"{self.element_type.hlo_name}[{','.join(map(str, self.dimensions))}] has more bytes than int64 counts",
+                hint="split the array",
             )
 
     # -- what it is ------------------------------------------------------------------------------
@@ -134,7 +151,7 @@ class Shape:
     def rank(self) -> int:
         """The number of dimensions."""
         if not self.is_array:
-            raise ShapeError(f"{self} has no rank; only arrays have one")
+            raise ShapeError(f"{self} has no rank; only arrays have one", hint="ask for the shapes in tuple_shapes")
         return len(self.dimensions)
 
     @property
@@ -165,9 +182,13 @@ class Shape:
     def num_elements(self) -> int:
         """How many elements an array has; for dynamic dimensions the bound counts."""
         if not self.is_array:
-            raise ShapeError(f"{self} is not an array and has no element count")
+            raise ShapeError(
+                f"{self} is not an array and has no element count", hint="ask for the shapes in tuple_shapes"
+            )
         if UNBOUNDED in self.dimensions:
-            raise ShapeError(f"{self} has an unbounded dimension and no element count")
+            raise ShapeError(
+                f"{self} has an unbounded dimension and no element count", hint="give the dimension a bound"
+            )
         return math.prod(self.dimensions)
 
     @property
@@ -190,7 +211,12 @@ class Shape:
         shape = self
         for position in index:
             if not shape.is_tuple or not 0 <= position < len(shape.tuple_shapes):
-                raise ShapeError(f"{self} has nothing at index {{{','.join(map(str, index))}}}")
+                raise ShapeError(
+                    f"{self} has nothing at index {{{','.join(map(str, index))}}}",
+                    hint=f"{shape} has elements 0 to {len(shape.tuple_shapes) - 1}"
+                    if shape.tuple_shapes
+                    else f"{shape} has no elements",
+                )
             shape = shape.tuple_shapes[position]
         return shape
 

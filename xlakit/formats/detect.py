@@ -33,7 +33,9 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
     if data.startswith(_GZIP_MAGIC):
         data = _gunzip(data, name)
     if not data.strip():
-        raise FormatError("the file is empty", location=Location(name, 1))
+        raise FormatError(
+            "the file is empty", location=Location(name, 1), hint="give HLO text, an HLO proto, or StableHLO"
+        )
     if data.startswith(stablehlo.BYTECODE_MAGIC):
         return stablehlo.read_stablehlo(data, name=name)
     text = _as_text(data, name)
@@ -68,6 +70,7 @@ def _as_text(data: bytes, name: str) -> str | None:
         raise FormatError(
             f"text that is not UTF-8: {error.reason} 0x{data[error.start]:02x}",
             location=Location(name, data.count(b"\n", 0, error.start) + 1),
+            hint="save the text as UTF-8",
         ) from None
 
 
@@ -79,12 +82,18 @@ def _gunzip(data: bytes, name: str) -> bytes:
         try:
             part = member.decompress(data, _MOST_BYTES - size)
         except zlib.error as error:
-            raise FormatError(f"damaged gzip data: {error}", location=Location(name, 1)) from None
+            raise FormatError(
+                f"damaged gzip data: {error}", location=Location(name, 1), hint="compress or copy it again"
+            ) from None
         size += len(part)
         if member.unconsumed_tail or size >= _MOST_BYTES:
-            raise FormatError("more than 2 GiB when unpacked", location=Location(name, 1))
+            raise FormatError(
+                "more than 2 GiB when unpacked",
+                location=Location(name, 1),
+                hint="unpack it and take the module out of it",
+            )
         if not member.eof:
-            raise FormatError("gzip data is cut off", location=Location(name, 1))
+            raise FormatError("gzip data is cut off", location=Location(name, 1), hint="compress or copy it again")
         parts.append(part)
         data = member.unused_data
     return b"".join(parts)

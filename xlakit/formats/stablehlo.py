@@ -31,11 +31,19 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
         try:
             program = program.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"neither MLIR text nor MLIR bytecode: {error}", location=Location(name, 1)) from None
+            raise FormatError(
+                f"neither MLIR text nor MLIR bytecode: {error}",
+                location=Location(name, 1),
+                hint="write it with mlir's bytecode writer, or as text",
+            ) from None
     try:
         text = program if isinstance(program, str) else _bytecode_text(program)
     except ValueError as error:
-        raise FormatError(f"not StableHLO bytecode: {error}", location=Location(name, 1)) from None
+        raise FormatError(
+            f"not StableHLO bytecode: {error}",
+            location=Location(name, 1),
+            hint="write it with stablehlo.serialize_portable_artifact, or as text",
+        ) from None
     _check_constants(text, name)
     try:
         computation = mlir.mlir_module_to_xla_computation(program, use_tuple_args=False, return_tuple=False)
@@ -66,13 +74,21 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
     found = _ERROR.search(str(error))
     if found is None:
         first = str(error).strip().split("\n")[0]
-        return FormatError(f"jaxlib does not read it: {first}", location=Location(name, 1))
+        return FormatError(
+            f"jaxlib does not read it: {first}",
+            location=Location(name, 1),
+            hint="check it with stablehlo-opt, or give HLO text",
+        )
     file, line, column, fault = found.groups()
     # MLIR counts in the file itself, or in the person's source where the program has locations.
     source = name if file in ("-", "<unknown>") else file
     location = Location(source, int(line), int(column)) if int(line) else Location(name, 1)
     if "can't be translated to XLA HLO" not in fault:
-        return FormatError(f"not StableHLO: {fault}", location=location)
+        return FormatError(
+            f"not StableHLO: {fault}",
+            location=location,
+            hint="check it with stablehlo-opt; only the StableHLO and CHLO dialects are read",
+        )
     hint = "HLO has no unknown sizes; export the program for fixed shapes" if "dynamic" in fault else ""
     return FormatError(f"StableHLO that HLO lacks: {fault}", location=location, hint=hint)
 
@@ -83,7 +99,9 @@ def _check_constants(text: str, name: str) -> None:
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1
         raise UnsupportedError(
-            f"jaxlib cannot read constants of {found[1].lower()}, a 6-bit float", location=Location(name, line)
+            f"jaxlib cannot read constants of {found[1].lower()}, a 6-bit float",
+            location=Location(name, line),
+            hint="convert the constant from f32 in the program",
         )
 
 

@@ -80,7 +80,10 @@ class CustomCalls:
         except XlakitError:
             raise
         except Exception as error:
-            raise ExecutionError(f"custom call '{target}' raised {type(error).__name__}: {error}") from error
+            raise ExecutionError(
+                f"custom call '{target}' raised {type(error).__name__}: {error}",
+                hint="the Python traceback above tells where in the function",
+            ) from error
         try:
             return to_device(result, context.shape, f"the result of custom call '{target}'")
         except ArgumentError as error:
@@ -89,7 +92,10 @@ class CustomCalls:
 
 def _python_target(name: str, function: Callable[..., Any], *, with_context: bool) -> Target:
     if not callable(function):
-        raise ArgumentError(f"{function!r}, given for custom call '{name}', is not a function")
+        raise ArgumentError(
+            f"{function!r}, given for custom call '{name}', is not a function",
+            hint="give a Python function, or a ctypes function, an address or a PyCapsule",
+        )
 
     def target(context: Evaluation, *operands: Value) -> Any:
         arguments = [read_only(operand) for operand in operands]
@@ -148,7 +154,7 @@ def _address(pointer: object) -> int:
     else:
         raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
     if not 0 < found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
-        raise ArgumentError(f"the C function has no address, got {found}")
+        raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
     return found
 
 
@@ -159,7 +165,10 @@ class _Buffer:
         self.shape = shape
         self.elements: list[_Buffer] = []
         if shape.is_dynamic:
-            raise UnsupportedError(f"C functions cannot take or give the dynamic {shape}")
+            raise UnsupportedError(
+                f"C functions cannot take or give the dynamic {shape}",
+                hint="pad it to its bounds with set_dimension_size before the call",
+            )
         if shape.is_tuple:
             values = value if value is not None else [None] * len(shape.tuple_shapes)
             self.elements = [_Buffer(s, v) for s, v in zip(shape.tuple_shapes, values, strict=True)]

@@ -265,7 +265,10 @@ class Device:
         """Wait for the value of a request; zeros where the source-target pairs send nothing to this device."""
         request = self._requests.pop(number, None)
         if request is None:
-            raise ExecutionError("this recv-done does not belong to a recv that has begun, or not any more")
+            raise ExecutionError(
+                "this recv-done does not belong to a recv that has begun, or not any more",
+                hint="end each recv with one recv-done",
+            )
         channel = request.channel_id
         if request.is_host_transfer:
             value = self.world.next_from_host(self, request.instruction, channel or 0)

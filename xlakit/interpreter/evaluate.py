@@ -70,7 +70,7 @@ def make_plan(computation: Computation) -> Plan:
         )
         for slot, instruction in enumerate(order)
     )
-    return Plan(steps, root, all(i.op.is_pointwise for i in order))
+    return Plan(steps, root, all(i.is_pointwise for i in order))
 
 
 def _evaluator(instruction: Instruction) -> Callable[..., Value]:
@@ -235,10 +235,11 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
     except XlakitError as error:
         raise _placed(error, device, plan.steps[slot].instruction) from error.__cause__
     except MemoryError:
-        raise _placed(ResourceError("not enough memory for the result"), device, plan.steps[slot].instruction) from None
+        error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
+        raise _placed(error, device, plan.steps[slot].instruction) from None
     except RecursionError:
-        rule = "computations call each other too deeply"
-        raise _placed(ExecutionError(rule), device, plan.steps[slot].instruction) from None
+        error = ExecutionError("computations call each other too deeply", hint="inline the calls, or loop with while")
+        raise _placed(error, device, plan.steps[slot].instruction) from None
     return values[plan.root]
 
 

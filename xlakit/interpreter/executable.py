@@ -55,9 +55,12 @@ def compile_module(
     replicas = module.replica_count if num_replicas is None else num_replicas
     partitions = module.num_partitions if num_partitions is None else num_partitions
     if replicas < 1 or partitions < 1:
-        raise ArgumentError(f"num_replicas {replicas} and num_partitions {partitions} must be at least 1")
+        raise ArgumentError(
+            f"num_replicas {replicas} and num_partitions {partitions} must be at least 1",
+            hint="give 1 for a single device, or leave it out",
+        )
     if seed < 0:
-        raise ArgumentError(f"seed {seed} is negative")
+        raise ArgumentError(f"seed {seed} is negative", hint="give 0 or more")
     if replicas * partitions > _MAX_DEVICES:
         raise ResourceError(
             f"{replicas} replicas of {partitions} partitions are {replicas * partitions:,} devices, "
@@ -109,7 +112,10 @@ def memory_limit() -> int:
         try:
             return int(text)
         except ValueError:
-            raise ArgumentError(f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes") from None
+            raise ArgumentError(
+                f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes",
+                hint="set it to a number such as 8000000000, or unset it",
+            ) from None
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

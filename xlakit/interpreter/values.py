@@ -34,14 +34,19 @@ def to_device(value: object, shape: Shape, what: str) -> Value:
             raise ArgumentError(f"{what} is a token, got {describe(value)}", hint="give None")
         return TOKEN
     if not shape.is_array:
-        raise UnsupportedError(f"{what} of shape {shape} cannot be given from outside")
+        raise UnsupportedError(
+            f"{what} of shape {shape} cannot be given from outside",
+            hint="take it out of the entry computation's parameters",
+        )
     array = _to_array(value, shape, what)
     fits = array.ndim == shape.rank and all(
         size == bound or (dynamic and (size <= bound or bound < 0))
         for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
     )
     if not fits:
-        raise ArgumentError(f"{what} takes {_name(shape)}, got {describe(array)}")
+        raise ArgumentError(
+            f"{what} takes {_name(shape)}, got {describe(array)}", hint="reshape or convert it with NumPy"
+        )
     return array
 
 
@@ -54,7 +59,10 @@ def _to_array(value: object, shape: Shape, what: str) -> Array:
             return Literal.from_value(list(value) if isinstance(value, tuple) else value, kind).array  # pyright: ignore
         except (LiteralError, ValueError, OverflowError) as error:
             rule = error.rule if isinstance(error, LiteralError) else str(error)
-            raise ArgumentError(f"{what} takes {_name(shape)}, got {describe(value)}: {rule}") from None
+            raise ArgumentError(
+                f"{what} takes {_name(shape)}, got {describe(value)}: {rule}",
+                hint="give a value of that shape, or a NumPy array",
+            ) from None
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") == kind.dtype:
         # The other byte order holds the same numbers.

@@ -131,7 +131,10 @@ class World:
         while not queue:
             self._resolve()
             if not self._active and not self._host_threads():
-                raise DeadlockError(f"{what} is empty, and no program runs that could fill it")
+                raise DeadlockError(
+                    f"{what} is empty, and no program runs that could fill it",
+                    hint="run the program that fills it first, or in another thread",
+                )
             if self._free_devices():
                 since = time.monotonic()
             if time.monotonic() - max(since, self._last_change) > self.timeout:
@@ -301,7 +304,9 @@ def _default_timeout() -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentError(f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds") from None
+        raise ArgumentError(
+            f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds", hint="set it to a number such as 60, or unset it"
+        ) from None
 
 
 def _frozen(value: object) -> object:

@@ -136,13 +136,21 @@ class IotaTileAssignment:
             if not all_of(int, getattr(self, name)):
                 settle(self, **{name: tuple[int, ...]})
         if sorted(self.transpose_perm) != list(range(len(self.reshape_dims))):
-            raise ShapeError(f"T({','.join(map(str, self.transpose_perm))}) does not permute {list(self.reshape_dims)}")
+            raise ShapeError(
+                f"T({','.join(map(str, self.transpose_perm))}) does not permute {list(self.reshape_dims)}",
+                hint=f"give each number from 0 to {len(self.reshape_dims) - 1} once",
+            )
         if min((*self.dimensions, *self.reshape_dims), default=1) <= 0:
-            raise ShapeError("an iota assignment has sizes of at least 1")
+            raise ShapeError("an iota assignment has sizes of at least 1", hint="leave sizes of 0 out")
         if math.prod(self.dimensions) != math.prod(self.reshape_dims):
-            raise ShapeError(f"{list(self.dimensions)} and {list(self.reshape_dims)} do not have the same product")
+            raise ShapeError(
+                f"{list(self.dimensions)} and {list(self.reshape_dims)} do not have the same product",
+                hint=f"both must name all {math.prod(self.dimensions)} devices",
+            )
         if math.prod(self.dimensions) > 1 << 24:
-            raise ShapeError("an iota assignment names more than 2^24 devices")
+            raise ShapeError(
+                "an iota assignment names more than 2^24 devices", hint="list the devices of one group, not of all"
+            )
 
     def devices(self) -> np.ndarray:
         """The device ids, flat, in order."""
@@ -164,7 +172,10 @@ class Mesh:
             return self.iota.devices()
         count = math.prod(size for _, size in self.axes)
         if count > 1 << 24 or any(size < 1 for _, size in self.axes):
-            raise ShapeError("a mesh has axes of at least 1 and no more than 2^24 devices")
+            raise ShapeError(
+                "a mesh has axes of at least 1 and no more than 2^24 devices",
+                hint="give each axis the number of devices along it",
+            )
         return np.asarray(self.device_ids, dtype=np.int64) if self.device_ids else np.arange(count, dtype=np.int64)
 
     def groups(self, axes: Sequence[AxisRef]) -> tuple[tuple[int, ...], ...]:
@@ -177,17 +188,26 @@ class Mesh:
             for axis in sorted(cuts, key=lambda a: a.sub_axis or (1, size)):
                 before, width = axis.sub_axis or (1, size)
                 if before < done or before % done or width < 1 or size % (before * width):
-                    raise ShapeError(f"sub-axis ({before}){width} does not cut mesh axis '{name}' of size {size}")
+                    raise ShapeError(
+                        f"sub-axis ({before}){width} does not cut mesh axis '{name}' of size {size}",
+                        hint=f"give (before, size) of which before * size divides {size}",
+                    )
                 sizes.append(before // done)
                 place[axis] = len(sizes)
                 sizes.append(width)
                 done = before * width
             sizes.append(size // done)
         if len(place) != len(axes):
-            raise ShapeError(f"the mesh has axes 0 to {len(self.axes) - 1}, each may be named once")
+            raise ShapeError(
+                f"the mesh has axes 0 to {len(self.axes) - 1}, each may be named once",
+                hint="name each axis once, or different parts of it",
+            )
         devices = self.devices()
         if math.prod(sizes) != devices.size:
-            raise ShapeError(f"a mesh of {math.prod(sizes)} places has {devices.size} devices")
+            raise ShapeError(
+                f"a mesh of {math.prod(sizes)} places has {devices.size} devices",
+                hint=f"give {math.prod(sizes)} device_ids, or none for 0, 1, 2, ...",
+            )
         grouped = [place[a] for a in axes]
         order = [i for i in range(len(sizes)) if i not in grouped] + grouped
         rows = devices.reshape(sizes).transpose(order).reshape(-1, math.prod(sizes[i] for i in grouped))

@@ -86,10 +86,18 @@ class Instruction:
         """The HLO opcode name, such as ``reduce-window``."""
         return self.op.opcode
 
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether the result at an index depends only on the operands at that index."""
+        scalars = self.op.pointwise_on_scalars and all(i.shape.is_scalar for i in (self, *self.operands))
+        return scalars or self.op.is_pointwise
+
     def op_as(self, kind: type[_OpT]) -> _OpT:
         """The operation, known to be of a class; raises VerificationError otherwise."""
         if not isinstance(self.op, kind):
-            raise VerificationError(f"{self.name} is {self.opcode}, not {kind.opcode}")
+            raise VerificationError(
+                f"{self.name} is {self.opcode}, not {kind.opcode}", hint="ask the instruction's opcode first"
+            )
         return self.op
 
     def __repr__(self) -> str:
@@ -98,15 +106,24 @@ class Instruction:
 
 
 def infer_shape(
-    op: Op, operands: Sequence[Shape], declared: Shape | None, location: Location | None = None, name: str = ""
+    op: Op,
+    operands: Sequence[Shape],
+    declared: Shape | None,
+    location: Location | None = None,
+    name: str = "",
+    computation: str = "",
 ) -> Shape:
     """The result shape of ``op``; every error says the operation, the operand shapes and the place."""
     try:
         if op.arity is not None and len(operands) != op.arity:
-            raise ShapeError(f"takes {op.arity} operand{'s' * (op.arity != 1)}, got {len(operands)}")
+            raise ShapeError(
+                f"takes {op.arity} operand{'s' * (op.arity != 1)}, got {len(operands)}",
+                hint={0: "leave the operands out", 1: "give one operand"}.get(op.arity, f"give {op.arity} operands"),
+            )
         return op.result_shape(operands, declared)
     except XlakitError as error:
         label = f"{op.opcode} '{name}'" if name else op.opcode
+        label += f" in computation {computation}" if computation else ""
         raise error.at(operation=label, shapes=operands, location=location) from None
 
 
@@ -126,7 +143,7 @@ class Computation:
     def __post_init__(self) -> None:
         write = object.__setattr__
         write(self, "has_side_effect", any(i.op.has_side_effect for i in self.instructions))
-        write(self, "is_pointwise", all(i.op.is_pointwise for i in self.instructions))
+        write(self, "is_pointwise", all(i.is_pointwise for i in self.instructions))
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:
@@ -295,7 +312,9 @@ def computations_callees_first(roots: Iterable[Computation]) -> list[Computation
                 continue
             if computation in state:
                 if not state[computation]:
-                    raise VerificationError(f"computation {computation.name} calls itself")
+                    raise VerificationError(
+                        f"computation {computation.name} calls itself", hint="use a while loop; HLO has no recursion"
+                    )
                 continue
             state[computation] = False
             stack.append((computation, True))

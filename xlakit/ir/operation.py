@@ -216,6 +216,8 @@ class Op:
     arity: ClassVar[int | None] = None
     # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
     pointwise: ClassVar[bool] = False
+    # The same where operands and result are scalars: evaluate() then takes arrays in their place.
+    pointwise_on_scalars: ClassVar[bool] = False
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()
@@ -227,7 +229,7 @@ class Op:
         result does not follow from their operands (parameter, reshape, iota) check and return ``declared``.
         Layouts do not matter here, and the result has none.
         """
-        raise UnsupportedError(f"{self.opcode} has no shape rule")
+        raise UnsupportedError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
     def settled(self, operands: Sequence[Shape]) -> Op:
         """The same operation as every format gives it: without attributes that say no more than the operands do."""
@@ -235,7 +237,11 @@ class Op:
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         """The meaning: the result for these operand values."""
-        raise UnsupportedError(f"the interpreter does not run {self.opcode}", operation=self.opcode)
+        raise UnsupportedError(
+            f"the interpreter does not run {self.opcode}",
+            operation=self.opcode,
+            hint="see docs/support.md for what runs",
+        )
 
     @property
     def is_pointwise(self) -> bool:
@@ -288,7 +294,7 @@ def operation(
         made.documents = tuple(documents)
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore
         if opcode in OPERATIONS:
-            raise ShapeError(f"the operation {opcode} is declared twice")
+            raise ShapeError(f"the operation {opcode} is declared twice", hint="give the class an opcode of its own")
         OPERATIONS[opcode] = made
         return made
 

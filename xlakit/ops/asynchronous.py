@@ -25,7 +25,10 @@ def _check_state(shape: Shape) -> tuple[Shape, ...]:
     """The parts of an asynchronous value: ((arguments...), result, contexts...); raises ShapeError."""
     parts = shape.tuple_shapes
     if len(parts) < 2 or not parts[0].is_tuple:
-        raise ShapeError(f"the shape is ((arguments...), result, contexts...), not {shape}", hint="declare ((the arguments' shapes), the result's shape, u32[])")
+        raise ShapeError(
+            f"the shape is ((arguments...), result, contexts...), not {shape}",
+            hint="declare ((the arguments' shapes), the result's shape, u32[])",
+        )
     return parts
 
 
@@ -36,14 +39,26 @@ def _check_prefix(parts: Sequence[Shape], computation: Computation, arguments: S
     """
     program = computation.program_shape
     if len(arguments) > len(program.parameters):
-        raise ShapeError(f"{computation.name} takes {len(program.parameters)} arguments, got {len(arguments)}", hint=f'give async-start the first {len(program.parameters)} only, and no more to its updates')
+        raise ShapeError(
+            f"{computation.name} takes {len(program.parameters)} arguments, got {len(arguments)}",
+            hint=f"give async-start the first {len(program.parameters)} only, and no more to its updates",
+        )
     for number, (argument, parameter) in enumerate(zip(arguments, program.parameters, strict=False)):
         if not agree(argument, parameter):
-            raise ShapeError(f"{computation.name} takes {parameter} as parameter {number}, got {argument}", hint=f'give {parameter.without_layout()} there, or call a computation that takes {argument.without_layout()}')
+            raise ShapeError(
+                f"{computation.name} takes {parameter} as parameter {number}, got {argument}",
+                hint=f"give {parameter.without_layout()}, or a computation that takes {argument.without_layout()}",
+            )
     if len(parts[0].tuple_shapes) != len(arguments):
-        raise ShapeError(f"the shape says {len(parts[0].tuple_shapes)} arguments, there are {len(arguments)}", hint='declare one shape for each argument that the chain has so far')
+        raise ShapeError(
+            f"the shape says {len(parts[0].tuple_shapes)} arguments, there are {len(arguments)}",
+            hint="declare one shape for each argument that the chain has so far",
+        )
     if not _starts_with(parts[1], program.result):
-        raise ShapeError(f"{computation.name} gives {program.result}, the shape says {parts[1]}", hint=f'declare {program.result.without_layout()}, or () as long as it is open')
+        raise ShapeError(
+            f"{computation.name} gives {program.result}, the shape says {parts[1]}",
+            hint=f"declare {program.result.without_layout()}, or () as long as it is open",
+        )
 
 
 def _starts_with(part: Shape, whole: Shape) -> bool:
@@ -64,7 +79,10 @@ def _check_start_aliasing(op: AsyncStart, parts: Sequence[Shape]) -> None:
     program = op.calls.program_shape
     whole = make_tuple_shape([make_tuple_shape(program.parameters), program.result, *parts[2:]])
     if any(not pair.output_index for pair in op.output_to_operand_aliasing):
-        raise ShapeError("output_to_operand_aliasing must name a part of the asynchronous value, not all of it", hint=f'name the result as {{1}}, a context as {{2}}')
+        raise ShapeError(
+            "output_to_operand_aliasing must name a part of the asynchronous value, not all of it",
+            hint="name the result as {1}, a context as {2}",
+        )
     check_aliasing(op.output_to_operand_aliasing, program.parameters, whole, across_buffers=True)
 
 
@@ -72,7 +90,10 @@ def _check_update_aliasing(op: AsyncUpdate, before: Shape, after: Shape) -> None
     """Raise ShapeError unless each pair names contexts: elements from index 2 on, before and after."""
     for pair in op.output_to_operand_aliasing:
         if pair.operand_number or pair.operand_index[:1] != (2,) or pair.output_index[:1] != (2,):
-            raise ShapeError("output_to_operand_aliasing of async-update can only join the contexts, {2}: (0, {2})", hint='leave out the pairs of arguments and results; they are those of the start')
+            raise ShapeError(
+                "output_to_operand_aliasing of async-update can only join the contexts, {2}: (0, {2})",
+                hint="leave out the pairs of arguments and results; they are those of the start",
+            )
     check_aliasing(op.output_to_operand_aliasing, [before], after, across_buffers=True)
 
 
@@ -135,13 +156,19 @@ class AsyncUpdate(_Following):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes an asynchronous value and further arguments", hint='give what async-start or another async-update gave first')
+            raise ShapeError(
+                "takes an asynchronous value and further arguments",
+                hint="give what async-start or another async-update gave first",
+            )
         state, *more = operands
         parts = _check_state(state)
         arguments = [*parts[0].tuple_shapes, *more]
         result = _check_state(need_declared(declared)) if more or declared is not None else parts
         if not _starts_with(parts[1], result[1]):
-            raise ShapeError(f"the result was {parts[1]}, it cannot become {result[1]}", hint=f'declare {parts[1]} again, or more of it where a part was open')
+            raise ShapeError(
+                f"the result was {parts[1]}, it cannot become {result[1]}",
+                hint=f"declare {parts[1]} again, or more of it where a part was open",
+            )
         if self.calls is not None:
             _check_prefix(result, self.calls, arguments)
         after = make_tuple_shape([make_tuple_shape(arguments), *result[1:]]).without_layout()
@@ -165,7 +192,9 @@ class AsyncDone(_Following):
         if self.calls is not None:
             _check_prefix(parts, self.calls, parts[0].tuple_shapes)
             if len(parts[0].tuple_shapes) < len(self.calls.parameters):
-                raise ShapeError(f"{self.calls.name} has not got all its arguments yet", hint='give the rest to async-update before')
+                raise ShapeError(
+                    f"{self.calls.name} has not got all its arguments yet", hint="give the rest to async-update before"
+                )
         # A start or an update may have left open what the whole result is.
         known = declared is not None and _starts_with(parts[1], declared)
         return (declared if declared is not None and known else parts[1]).without_layout()
@@ -174,7 +203,9 @@ class AsyncDone(_Following):
         arguments, result, *_ = operands[0]
         computation = self._known(context.instruction)
         if computation is not None and len(arguments) < len(computation.parameters):
-            raise VerificationError(f"{computation.name} has not got all its arguments yet", hint='give the rest to async-update before')
+            raise VerificationError(
+                f"{computation.name} has not got all its arguments yet", hint="give the rest to async-update before"
+            )
         return result
 
     def _known(self, instruction: Instruction) -> Computation | None:
@@ -236,7 +267,9 @@ class CopyDone(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         parts = operands[0].tuple_shapes
         if len(parts) != 3 or not agree(parts[0], parts[1]):
-            raise ShapeError(f"takes (copy, operand, u32[]) of copy-start, got {operands[0]}", hint='give what copy-start gave')
+            raise ShapeError(
+                f"takes (copy, operand, u32[]) of copy-start, got {operands[0]}", hint="give what copy-start gave"
+            )
         return parts[0].without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -13,6 +13,7 @@ from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
+from xlakit.ops.shared.hints import below
 from xlakit.ops.shared.numerics import from_double, to_double
 
 
@@ -27,17 +28,27 @@ class _BatchNorm(Op):
     def _check(self, operand: Shape, **features: Shape) -> Shape:
         """The shape of one number for each feature; raises ShapeError."""
         if not operand.is_array or not operand.element_type.is_floating or operand.rank == 0:
-            raise ShapeError(f"the operand must be a floating-point array of rank 1 or more, got {operand}", hint='convert it with convert_element_type to a floating-point type, and scalars to arrays with broadcast')
+            raise ShapeError(
+                f"the operand must be a floating-point array of rank 1 or more, got {operand}",
+                hint="convert it with convert_element_type to a floating-point type; broadcast a scalar",
+            )
         if not 0 <= self.feature_index < operand.rank:
-            raise ShapeError(f"feature_index {self.feature_index} is out of range for {operand}", hint=below(operand.rank))
+            raise ShapeError(
+                f"feature_index {self.feature_index} is out of range for {operand}", hint=below(operand.rank)
+            )
         count = operand.dimensions[self.feature_index]
         for name, shape in features.items():
             if not shape.is_array or shape.rank != 1 or not shape.element_type.is_floating:
-                raise ShapeError(f"{name} must be a floating-point array of rank 1, got {shape}", hint=f'reshape it to [{count}] and convert it to a floating-point type')
+                raise ShapeError(
+                    f"{name} must be a floating-point array of rank 1, got {shape}",
+                    hint=f"reshape it to [{count}] and convert it to a floating-point type",
+                )
             if UNBOUNDED not in (count, shape.dimensions[0]) and shape.dimensions[0] != count:
                 raise ShapeError(
                     f"{name} has {shape.dimensions[0]} elements, the feature dimension {self.feature_index} of "
-                    f"{operand} has {count}", hint=below(operand.rank))
+                    f"{operand} has {count}",
+                    hint=f"give {count} elements, one for each feature",
+                )
         return operand.with_dimensions((count,), (operand.dynamic_dimensions[self.feature_index],))
 
     def _column(self, feature: Array, rank: int) -> Array:
@@ -112,12 +123,18 @@ class BatchNormGrad(_BatchNorm):
         operand, scale, mean, variance, grad_output = operands
         feature = self._check(operand, scale=scale, mean=mean, variance=variance)
         if not grad_output.is_array or not grad_output.element_type.is_floating:
-            raise ShapeError(f"grad_output must be a floating-point array, got {grad_output}", hint='convert it with convert_element_type to a floating-point type')
+            raise ShapeError(
+                f"grad_output must be a floating-point array, got {grad_output}",
+                hint="convert it with convert_element_type to a floating-point type",
+            )
         if len(grad_output.dimensions) != operand.rank or any(
             UNBOUNDED not in pair and pair[0] != pair[1]
             for pair in zip(operand.dimensions, grad_output.dimensions, strict=True)
         ):
-            raise ShapeError(f"grad_output must have the dimensions of the operand, {operand}, not {grad_output}", hint=f"give the gradient of batch_norm_training's first result, of dimensions {list(operand.dimensions)}")
+            raise ShapeError(
+                f"grad_output must have the dimensions of the operand, {operand}, not {grad_output}",
+                hint=f"give the gradient of the first result of the training, {list(operand.dimensions)}",
+            )
         return make_tuple_shape([operand.without_layout(), feature, feature])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

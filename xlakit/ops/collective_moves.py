@@ -27,6 +27,7 @@ from xlakit.ops.shared.collective import (
     repack,
     unpack,
 )
+from xlakit.ops.shared.hints import below, multiple
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -49,21 +50,35 @@ class AllToAll(Collective):
         if self.split_dimension is None:
             return self._tuple_shape(operands)
         if len(operands) != 1:
-            raise ShapeError(f"with a split dimension it takes one operand, got {len(operands)}", hint='leave split_dimension out to send one operand to each device')
+            raise ShapeError(
+                f"with a split dimension it takes one operand, got {len(operands)}",
+                hint="leave split_dimension out to send one operand to each device",
+            )
         (operand,) = operands
         if not 0 <= self.split_dimension < operand.rank:
-            raise ShapeError(f"split dimension {self.split_dimension} is out of range for {operand}", hint=below(operand.rank))
+            raise ShapeError(
+                f"split dimension {self.split_dimension} is out of range for {operand}", hint=below(operand.rank)
+            )
         size = operand.dimensions[self.split_dimension]
         if self.group_size is not None and size % self.group_size:
-            raise ShapeError(f"dimension {self.split_dimension} of {operand} does not divide by {self.group_size}", hint=multiple(size, self.group_size))
+            raise ShapeError(
+                f"dimension {self.split_dimension} of {operand} does not divide by {self.group_size}",
+                hint=multiple(size, self.group_size),
+            )
         return operand.without_layout()
 
     def _tuple_shape(self, operands: Sequence[Shape]) -> Shape:
         if self.group_size not in (None, len(operands)):
-            raise ShapeError(f"groups have {self.group_size} devices, each needs one operand, got {len(operands)}", hint=f'give {self.group_size} operands, one block for each device')
+            raise ShapeError(
+                f"groups have {self.group_size} devices, each needs one operand, got {len(operands)}",
+                hint=f"give {self.group_size} operands, one block for each device",
+            )
         for operand in operands:
             if not agree(operand, operands[0]):
-                raise ShapeError(f"all operands must have the same shape, got {operands[0]} and {operand}", hint='pad or slice the blocks to one shape')
+                raise ShapeError(
+                    f"all operands must have the same shape, got {operands[0]} and {operand}",
+                    hint="pad or slice the blocks to one shape",
+                )
         return make_tuple_shape([o.without_layout() for o in operands])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -74,7 +89,9 @@ class AllToAll(Collective):
         if operands[0].shape[self.split_dimension] % len(everybody):
             raise ExecutionError(
                 f"dimension {self.split_dimension} of {list(operands[0].shape)} does not divide by the group's "
-                f"{len(everybody)} devices", hint=multiple(operands[0].shape[self.split_dimension], len(everybody)))
+                f"{len(everybody)} devices",
+                hint=multiple(operands[0].shape[self.split_dimension], len(everybody)),
+            )
         blocks = [np.split(array, len(everybody), axis=self.split_dimension)[place] for array in everybody]
         return np.concatenate(blocks, axis=self.split_dimension)
 
@@ -106,7 +123,10 @@ def all_to_all(
         if not 0 <= dimension < shape.rank:
             raise ShapeError(f"dimension {dimension} is out of range for {shape}", hint=below(shape.rank))
     if split_count < 1 or shape.dimensions[split] % split_count:
-        raise ShapeError(f"dimension {split} of {shape} does not divide by split_count {split_count}", hint=multiple(shape.dimensions[split], split_count))
+        raise ShapeError(
+            f"dimension {split} of {shape} does not divide by split_count {split_count}",
+            hint=multiple(shape.dimensions[split], split_count),
+        )
     groups = as_groups(replica_groups) if replica_groups else as_groups([range(split_count)])
     for group in groups.groups:
         if len(group) != split_count:
@@ -151,16 +171,31 @@ class RaggedAllToAll(Collective):
         self.check_groups(operands)
         source, target, *tables = operands
         if source.rank < 1 or source.rank != target.rank or source.element_type is not target.element_type:
-            raise ShapeError(f"input {source} and output {target} must have one element type and rank, at least 1", hint=f'convert and reshape the input to {target.element_type.hlo_name} of rank {max(target.rank, 1)}')
+            raise ShapeError(
+                f"input {source} and output {target} must have one element type and rank, at least 1",
+                hint=f"convert and reshape the input to {target.element_type.hlo_name} of rank {max(target.rank, 1)}",
+            )
         if source.dimensions[1:] != target.dimensions[1:]:
-            raise ShapeError(f"rows of input {source} and output {target} have different sizes", hint=f'make both {list(target.dimensions[1:])} after dimension 0')
+            raise ShapeError(
+                f"rows of input {source} and output {target} have different sizes",
+                hint=f"make both {list(target.dimensions[1:])} after dimension 0",
+            )
         for table in tables:
             if not table.element_type.is_integral or table.rank not in (1, 2):
-                raise ShapeError(f"offsets and sizes are integers of rank 1 or 2, got {table}", hint='give one number for each device, or a row of them')
+                raise ShapeError(
+                    f"offsets and sizes are integers of rank 1 or 2, got {table}",
+                    hint="give one number for each device, or a row of them",
+                )
             if not agree(table, tables[0]):
-                raise ShapeError(f"offsets and sizes must have the same shape, got {tables[0]} and {table}", hint=f'give all four the shape {tables[0].without_layout()}')
+                raise ShapeError(
+                    f"offsets and sizes must have the same shape, got {tables[0]} and {table}",
+                    hint=f"give all four the shape {tables[0].without_layout()}",
+                )
         if tables[0].dimensions and self.group_size and tables[0].dimensions[0] % self.group_size:
-            raise ShapeError(f"offsets {tables[0]} do not divide between groups of {self.group_size} devices", hint=multiple(tables[0].dimensions[0], self.group_size))
+            raise ShapeError(
+                f"offsets {tables[0]} do not divide between groups of {self.group_size} devices",
+                hint=multiple(tables[0].dimensions[0], self.group_size),
+            )
         return target.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -173,10 +208,14 @@ class RaggedAllToAll(Collective):
                 if not (0 <= start <= start + size <= len(source) and 0 <= target <= target + size <= len(result)):
                     raise ExecutionError(
                         f"device {sender} of the group sends rows {start}..{start + size} of {len(source)} to rows "
-                        f"{target}..{target + size} of {len(result)}", hint="input_offsets + send_sizes must stay in the input, output_offsets + send_sizes in the receiver's output")
+                        f"{target}..{target + size} of {len(result)}",
+                        hint="give sizes and offsets that stay in the sender's input and in the receiver's output",
+                    )
                 if size != received[sender][number]:
                     raise ExecutionError(
-                        f"device {sender} of the group sends {size} rows, {received[sender][number]} are expected", hint='recv_sizes of a device must be what the others give as send_sizes for it')
+                        f"device {sender} of the group sends {size} rows, {received[sender][number]} are expected",
+                        hint="recv_sizes of a device must be what the others give as send_sizes for it",
+                    )
                 result[target : target + size] = source[start : start + size]
         return result
 
@@ -225,15 +264,20 @@ class Permuting(Op):
         if self.slice_sizes:
             times = self._check_in_place(operands)
         elif not operands:
-            raise ShapeError("takes at least one operand", hint='give the arrays to send')
+            raise ShapeError("takes at least one operand", hint="give the arrays to send")
         elif only_arrays:
             for operand in operands:
                 if not operand.is_array:
-                    raise ShapeError(f"takes arrays, got {operand}", hint='take the arrays out of a tuple with get_tuple_element')
+                    raise ShapeError(
+                        f"takes arrays, got {operand}", hint="take the arrays out of a tuple with get_tuple_element"
+                    )
         for end, name in enumerate(("source", "target")):
             for number, count in Counter(pair[end] for pair in self.source_target_pairs).items():
                 if number < 0:
-                    raise ShapeError(f"{name} {number} in source_target_pairs is negative", hint='number replicas, or partitions where there is a channel_id, from 0')
+                    raise ShapeError(
+                        f"{name} {number} in source_target_pairs is negative",
+                        hint="number replicas, or partitions where there is a channel_id, from 0",
+                    )
                 if count > times:
                     raise ShapeError(
                         f"{name} {number} is in {count} of the source_target_pairs",
@@ -243,20 +287,32 @@ class Permuting(Op):
     def _check_in_place(self, operands: Sequence[Shape]) -> int:
         """How many slices each device sends; raises ShapeError where operands and sizes do not fit together."""
         if len(operands) != 4:
-            raise ShapeError(f"with slice_sizes it takes input, output and the offsets of each, got {len(operands)}", hint='give 4 operands, or leave slice_sizes out to send whole arrays')
+            raise ShapeError(
+                f"with slice_sizes it takes input, output and the offsets of each, got {len(operands)}",
+                hint="give 4 operands, or leave slice_sizes out to send whole arrays",
+            )
         source, target, *offsets = operands
         sources = source.tuple_shapes if source.is_tuple else (source,)
         targets = target.tuple_shapes if target.is_tuple else (target,)
         if len(sources) != len(targets) or not all(s.is_array for s in (*sources, *targets)):
-            raise ShapeError(f"input {source} and output {target} are not as many arrays", hint='give both as one array, or both as tuples of as many')
+            raise ShapeError(
+                f"input {source} and output {target} are not as many arrays",
+                hint="give both as one array, or both as tuples of as many",
+            )
         times = len(self.slice_sizes) // len(sources)
         if len(self.slice_sizes) != times * len(sources):
-            raise ShapeError(f"{len(self.slice_sizes)} slice_sizes for {len(sources)} arrays", hint=f'give the same number of slice sizes for each of the {len(sources)} arrays')
+            raise ShapeError(
+                f"{len(self.slice_sizes)} slice_sizes for {len(sources)} arrays",
+                hint=f"give the same number of slice sizes for each of the {len(sources)} arrays",
+            )
         for arrays, table in zip((sources, targets), offsets, strict=True):
             for number, array in enumerate(arrays):
                 rows = _offset_shapes(table, number, is_tuple=source.is_tuple)
                 if len(rows) != times or any(len(row.tuple_shapes) != array.rank for row in rows):
-                    raise ShapeError(f"offsets {table} do not give {times} indices of rank {array.rank}", hint=f'give each index as a tuple of {array.rank} integer scalars')
+                    raise ShapeError(
+                        f"offsets {table} do not give {times} indices of rank {array.rank}",
+                        hint=f"give each index as a tuple of {array.rank} integer scalars",
+                    )
         return times
 
     def result_of(self, operands: Sequence[Shape]) -> Shape:

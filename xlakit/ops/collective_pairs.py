@@ -31,7 +31,10 @@ class _Done(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (started,) = operands
         if len(started.tuple_shapes) < 2:
-            raise ShapeError(f"takes the tuple of operand and result that the start gives, got {started}", hint='give what the start gave, as it is')
+            raise ShapeError(
+                f"takes the tuple of operand and result that the start gives, got {started}",
+                hint="give what the start gave, as it is",
+            )
         return started.tuple_shapes[1].without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -46,7 +49,10 @@ class AllGatherStart(AllGather):
         result = None
         if declared is not None:
             if len(declared.tuple_shapes) != 2:
-                raise ShapeError(f"gives a tuple of operands and result, not {declared}", hint='declare (operands, results); several of them are a tuple each')
+                raise ShapeError(
+                    f"gives a tuple of operands and result, not {declared}",
+                    hint="declare (operands, results); several of them are a tuple each",
+                )
             result = declared.tuple_shapes[1]
         return make_tuple_shape([bundle_shapes(operands), self.gathered_shape(operands, result)])
 

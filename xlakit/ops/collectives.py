@@ -31,6 +31,7 @@ from xlakit.ops.shared.collective import (
     repack,
     unpack,
 )
+from xlakit.ops.shared.hints import below, multiple
 
 
 def _resized(shape: Shape, dimension: int, size: int) -> Shape:
@@ -43,14 +44,20 @@ def _resized(shape: Shape, dimension: int, size: int) -> Shape:
 def _declared_size(declared: Shape | None, dimension: int) -> int:
     first = declared.tuple_shapes[0] if declared is not None and declared.tuple_shapes else declared
     if first is None or not first.is_array or not 0 <= dimension < first.rank:
-        raise ShapeError("the result shape must be given; it says how many devices a group has", hint='declare the result, or list the replica_groups')
+        raise ShapeError(
+            "the result shape must be given; it says how many devices a group has",
+            hint="declare the result, or list the replica_groups",
+        )
     return first.dimensions[dimension]
 
 
 def _check_count(op: Collective, count: int, *, is_whole: bool) -> None:
     if not is_whole or count < 1 or op.group_size not in (None, count):
         size = op.group_size if op.group_size is not None else "a whole number of"
-        raise ShapeError(f"operand and result differ by a factor of {count}, groups have {size} devices", hint='declare a result whose dimension differs by the size of a group')
+        raise ShapeError(
+            f"operand and result differ by a factor of {count}, groups have {size} devices",
+            hint="declare a result whose dimension differs by the size of a group",
+        )
 
 
 # -- all-gather ------------------------------------------------------------------------------------
@@ -72,7 +79,9 @@ class AllGather(Collective):
         dimension = self.all_gather_dimension
         for operand in operands:
             if not 0 <= dimension < operand.rank:
-                raise ShapeError(f"all_gather_dimension {dimension} is out of range for {operand}", hint=below(operand.rank))
+                raise ShapeError(
+                    f"all_gather_dimension {dimension} is out of range for {operand}", hint=below(operand.rank)
+                )
         own, count = operands[0].dimensions[dimension], self.group_size
         if count is None or declared is not None:
             size = _declared_size(declared, dimension)
@@ -115,7 +124,7 @@ def all_gather(
     Gives the same on all devices of a group. Raises ShapeError. Source: Operation semantics, AllGather.
     """
     if shard_count < 1:
-        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint='give the size of a replica group')
+        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint="give the size of a replica group")
     op = AllGather(
         all_gather_dimension=all_gather_dim,
         replica_groups=as_groups(replica_groups),
@@ -208,7 +217,9 @@ class ReduceScatter(Collective):
         dimension = self.scatter_dimension
         for operand in operands:
             if not 0 <= dimension < operand.rank:
-                raise ShapeError(f"scatter_dimension {dimension} is out of range for {operand}", hint=below(operand.rank))
+                raise ShapeError(
+                    f"scatter_dimension {dimension} is out of range for {operand}", hint=below(operand.rank)
+                )
         count = self.group_size
         if count is None or declared is not None:
             size, whole = _declared_size(declared, dimension), operands[0].dimensions[dimension]
@@ -216,7 +227,10 @@ class ReduceScatter(Collective):
             _check_count(self, count, is_whole=size <= 0 or whole == count * size)
         for operand in operands:
             if operand.dimensions[dimension] % count:
-                raise ShapeError(f"dimension {dimension} of {operand} does not divide by {count}", hint=multiple(operand.dimensions[dimension], count))
+                raise ShapeError(
+                    f"dimension {dimension} of {operand} does not divide by {count}",
+                    hint=multiple(operand.dimensions[dimension], count),
+                )
         return bundle_shapes([_resized(o, dimension, o.dimensions[dimension] // count) for o in operands])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -252,7 +266,7 @@ def reduce_scatter(
     Source: Operation semantics, ReduceScatter.
     """
     if shard_count < 1:
-        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint='give the size of a replica group')
+        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint="give the size of a replica group")
     builder, operands, is_tuple = unpack(operand)
     op = ReduceScatter(
         scatter_dimension=scatter_dimension,
@@ -266,7 +280,10 @@ def reduce_scatter(
     def shrunk(shape: Shape) -> Shape:
         dimension = shape.dimension_number(scatter_dimension)
         if shape.dimensions[dimension] % shard_count:
-            raise ShapeError(f"dimension {dimension} of {shape} does not divide by shard_count {shard_count}", hint=multiple(shape.dimensions[dimension], shard_count))
+            raise ShapeError(
+                f"dimension {dimension} of {shape} does not divide by shard_count {shard_count}",
+                hint=multiple(shape.dimensions[dimension], shard_count),
+            )
         return _resized(shape, dimension, shape.dimensions[dimension] // shard_count)
 
     declared = bundle_shapes([shrunk(o.shape) for o in operands])
@@ -283,7 +300,10 @@ def _roots(operands: Sequence[Any], dynamic: bool, everybody: Sequence[Any]) -> 
     roots = [int(r) for r in everybody[0][-1]]
     for root in roots:
         if not 0 <= root < len(everybody):
-            raise ExecutionError(f"root {root} is out of range for a group of {len(everybody)} devices", hint=below(len(everybody), "root"))
+            raise ExecutionError(
+                f"root {root} is out of range for a group of {len(everybody)} devices",
+                hint=below(len(everybody), "root"),
+            )
     return roots
 
 
@@ -294,7 +314,10 @@ def _check_roots(operands: Sequence[Shape], dynamic: bool) -> Sequence[Shape]:
     data = operands[:-1]
     roots = operands[-1]
     if not data or roots.element_type is not PrimitiveType.S32 or roots.dimensions != (len(data),):
-        raise ShapeError(f"with has_dynamic_root the last operand is s32[{len(data)}], got {roots}", hint=f'give one root for each of the other operands, as s32[{len(data)}]')
+        raise ShapeError(
+            f"with has_dynamic_root the last operand is s32[{len(data)}], got {roots}",
+            hint=f"give one root for each of the other operands, as s32[{len(data)}]",
+        )
     return data
 
 

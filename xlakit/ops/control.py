@@ -39,6 +39,7 @@ from xlakit.ops.shared.calling import (
     check_arguments,
     join_dynamic,
 )
+from xlakit.ops.shared.hints import below
 
 
 @operation("call", documents=("Call", "CompositeCall"))
@@ -91,7 +92,7 @@ def composite_call(
     if not name:
         raise ArgumentError("a composite needs a name", hint='name it as dialect.operation, such as "my.gelu"')
     if version is not None and version < 0:
-        raise ArgumentError(f"version {version} is negative", hint='give 0 or more, or leave it out')
+        raise ArgumentError(f"version {version} is negative", hint="give 0 or more, or leave it out")
     ops = [as_op(builder, o) for o in operands]
     called = builder.subcomputation(computation, [o.shape for o in ops])
     composite = (
@@ -118,7 +119,10 @@ class While(Calling):
         (init,) = operands
         verdict = check_arguments(self.condition, operands, "condition")
         if not (verdict.is_scalar and verdict.element_type is PrimitiveType.PRED):
-            raise ShapeError(f"condition {self.condition.name} must give pred[], gives {verdict}", hint='end it with a comparison of scalars')
+            raise ShapeError(
+                f"condition {self.condition.name} must give pred[], gives {verdict}",
+                hint="end it with a comparison of scalars",
+            )
         result = check_arguments(self.body, operands, "body")
         if not agree(result, init):
             raise ShapeError(
@@ -168,16 +172,30 @@ class Conditional(Calling):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         branches = self.branch_computations
         if not operands or not operands[0].is_scalar:
-            raise ShapeError("the first operand must be a scalar that chooses the branch", hint='give a pred, or an s32 that numbers the branches')
+            raise ShapeError(
+                "the first operand must be a scalar that chooses the branch",
+                hint="give a pred, or an s32 that numbers the branches",
+            )
         chooser = operands[0].element_type
         if chooser not in (PrimitiveType.PRED, PrimitiveType.S32):
-            raise ShapeError(f"the branch is chosen by a pred or an s32, not {chooser.hlo_name}", hint='compare it to get a pred, or convert it to s32')
+            raise ShapeError(
+                f"the branch is chosen by a pred or an s32, not {chooser.hlo_name}",
+                hint="compare it to get a pred, or convert it to s32",
+            )
         if not branches:
-            raise ShapeError("at least one branch is needed", hint='give one computation for each value of the branch index')
+            raise ShapeError(
+                "at least one branch is needed", hint="give one computation for each value of the branch index"
+            )
         if chooser is PrimitiveType.PRED and len(branches) != 2:
-            raise ShapeError(f"a pred chooses between 2 branches, got {len(branches)}", hint=f'give 2 branches, first the one for true, or an s32 to choose among {len(branches)}')
+            raise ShapeError(
+                f"a pred chooses between 2 branches, got {len(branches)}",
+                hint=f"give 2 branches, first the one for true, or an s32 to choose among {len(branches)}",
+            )
         if len(operands) != len(branches) + 1:
-            raise ShapeError(f"{len(branches)} branches take one operand each, got {len(operands) - 1}", hint=f'give {len(branches)} operands after the first; a tuple stands for several')
+            raise ShapeError(
+                f"{len(branches)} branches take one operand each, got {len(operands) - 1}",
+                hint=f"give {len(branches)} operands after the first; a tuple stands for several",
+            )
         results = [
             check_arguments(branch, [operand], "branch") for branch, operand in zip(branches, operands[1:], strict=True)
         ]
@@ -323,18 +341,29 @@ class Scan(Calling):
         parts = result.tuple_shapes if result.is_tuple else (result,)
         count = len(parts) - self.num_carries
         if count < 0:
-            raise ShapeError(f"{self.to_apply.name} gives {len(parts)} values, fewer than {self.num_carries} carries", hint=f'give the outputs first, then the {self.num_carries} carries, as one tuple')
+            raise ShapeError(
+                f"{self.to_apply.name} gives {len(parts)} values, fewer than {self.num_carries} carries",
+                hint=f"give the outputs first, then the {self.num_carries} carries, as one tuple",
+            )
         if not inputs and not count:
-            raise ShapeError("a scan needs an input or an output", hint='use while_ for a loop that only carries values on')
+            raise ShapeError(
+                "a scan needs an input or an output", hint="use while_ for a loop that only carries values on"
+            )
         for init, carry in zip(inits, parts[count:], strict=True):
             if not agree(init, carry):
-                raise ShapeError(f"{self.to_apply.name} gives {carry} for the carry {init.without_layout()}", hint=f'give a carry of {init.without_layout()}, or start from one of {carry.without_layout()}')
+                raise ShapeError(
+                    f"{self.to_apply.name} gives {carry} for the carry {init.without_layout()}",
+                    hint=f"give a carry of {init.without_layout()}, or start from one of {carry.without_layout()}",
+                )
         shapes = [*(_with_dimension(p, self.dimension, size) for p in parts[:count]), *parts[count:]]
         return make_tuple_shape(shapes) if result.is_tuple else shapes[0]
 
     def _split(self, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
         if not 0 <= self.num_carries <= len(operands):
-            raise ShapeError(f"num_carries is {self.num_carries}, there are {len(operands)} operands", hint=f'the last num_carries operands are the first carries: give a number from 0 to {len(operands)}')
+            raise ShapeError(
+                f"num_carries is {self.num_carries}, there are {len(operands)} operands",
+                hint=f"the last num_carries operands are the first carries: give a number from 0 to {len(operands)}",
+            )
         inputs = operands[: len(operands) - self.num_carries]
         return inputs, operands[len(inputs) :]
 
@@ -342,12 +371,18 @@ class Scan(Calling):
         if inputs:
             sizes = {array.dimensions[self.dimension] for array in inputs}
             if len(sizes) > 1:
-                raise ShapeError(f"inputs have sizes {sorted(sizes)} along dimension {self.dimension}", hint='pad or slice them to one size there')
+                raise ShapeError(
+                    f"inputs have sizes {sorted(sizes)} along dimension {self.dimension}",
+                    hint="pad or slice them to one size there",
+                )
             return sizes.pop()
         outputs = declared.tuple_shapes if declared is not None and declared.is_tuple else (declared,)
         first = outputs[0] if outputs else None
         if first is None or not first.is_array or not 0 <= self.dimension < first.rank:
-            raise ShapeError("without inputs the result shape must say how many steps there are", hint=f'declare it with a dimension {self.dimension}, or give scan_dimension_size')
+            raise ShapeError(
+                "without inputs the result shape must say how many steps there are",
+                hint=f"declare it with a dimension {self.dimension}, or give scan_dimension_size",
+            )
         return first.dimensions[self.dimension]
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -404,7 +439,10 @@ def scan(
     slices = [_without_dimension(o.shape, scan_dimension) for o in ops]
     called = builder.subcomputation(computation, [*slices, *(c.shape for c in carries)])
     if scan_dimension_size is not None and any(o.shape.dimensions[scan_dimension] != scan_dimension_size for o in ops):
-        raise ShapeError(f"scan_dimension_size is {scan_dimension_size}, the inputs have another size there", hint='leave scan_dimension_size out; the inputs say it')
+        raise ShapeError(
+            f"scan_dimension_size is {scan_dimension_size}, the inputs have another size there",
+            hint="leave scan_dimension_size out; the inputs say it",
+        )
     declared = None
     if not ops and scan_dimension_size is not None:
         result = called.root.shape
@@ -424,14 +462,20 @@ def scan(
 
 def _without_dimension(shape: Shape, dimension: int) -> Shape:
     if not shape.is_array or not 0 <= dimension < shape.rank:
-        raise ShapeError(f"dimension {dimension} is out of range for the input {shape}", hint=below(shape.rank) if shape.is_array else 'take the arrays out of the tuple')
+        raise ShapeError(
+            f"dimension {dimension} is out of range for the input {shape}",
+            hint=below(shape.rank) if shape.is_array else "take the arrays out of the tuple",
+        )
     kept = [i for i in range(shape.rank) if i != dimension]
     return shape.with_dimensions([shape.dimensions[i] for i in kept], [shape.dynamic_dimensions[i] for i in kept])
 
 
 def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
     if not shape.is_array or not 0 <= dimension <= shape.rank:
-        raise ShapeError(f"an output {shape} cannot be stacked along dimension {dimension}", hint=f'stack along a dimension from 0 to {shape.rank}')
+        raise ShapeError(
+            f"an output {shape} cannot be stacked along dimension {dimension}",
+            hint=f"stack along a dimension from 0 to {shape.rank}",
+        )
     sizes, marks = list(shape.dimensions), list(shape.dynamic_dimensions)
     sizes.insert(dimension, size)
     marks.insert(dimension, False)

@@ -79,10 +79,16 @@ def _bitcast_shape(operand: Shape, kind: PrimitiveType) -> Shape:
     check_array(operand)
     source = operand.element_type
     if source.is_complex != kind.is_complex:
-        raise ShapeError(f"no bitcast goes between complex and real types, {source.hlo_name} and {kind.hlo_name}", hint='take real and imag, or make a complex number with complex')
+        raise ShapeError(
+            f"no bitcast goes between complex and real types, {source.hlo_name} and {kind.hlo_name}",
+            hint="take real and imag, or make a complex number with complex",
+        )
     old, new = source.bit_width, kind.bit_width
     if max(old, new) % min(old, new):
-        raise ShapeError(f"{source.hlo_name} and {kind.hlo_name} have widths of which neither divides the other", hint='convert it with convert_element_type, which keeps values instead of bits')
+        raise ShapeError(
+            f"{source.hlo_name} and {kind.hlo_name} have widths of which neither divides the other",
+            hint="convert it with convert_element_type, which keeps values instead of bits",
+        )
     dimensions, dynamic = operand.dimensions, operand.dynamic_dimensions
     if old > new:
         dimensions, dynamic = (*dimensions, old // new), (*dynamic, False)
@@ -90,7 +96,9 @@ def _bitcast_shape(operand: Shape, kind: PrimitiveType) -> Shape:
         if not dimensions or dimensions[-1] != new // old or dynamic[-1]:
             raise ShapeError(
                 f"the last dimension must be {new // old}, to make {kind.hlo_name} of {source.hlo_name}; it is "
-                f"{dimensions[-1] if dimensions else 'missing'}", hint=f'reshape the operand so that its last dimension is {new // old}')
+                f"{dimensions[-1] if dimensions else 'missing'}",
+                hint=f"reshape the operand so that its last dimension is {new // old}",
+            )
         dimensions, dynamic = dimensions[:-1], dynamic[:-1]
     return Shape(kind, dimensions, None, dynamic)
 
@@ -98,6 +106,8 @@ def _bitcast_shape(operand: Shape, kind: PrimitiveType) -> Shape:
 @operation("bitcast-convert", arity=1, documents=("BitcastConvertType",))
 class BitcastConvert(Op):
     """The bits of the elements read as another type, of the same width or not."""
+
+    pointwise_on_scalars = True
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         return _bitcast_shape(operands[0], _declared_type(declared))
@@ -158,7 +168,10 @@ class Bitcast(Op):
         array, result = np.asarray(operands[0]), context.shape
         shape = context.instruction.operands[0].shape
         if array.shape != shape.dimensions:
-            raise UnsupportedError(f"the memory of an array of dynamic size {list(array.shape)} has no fixed layout", hint='pad it to its bounds with set_dimension_size first')
+            raise UnsupportedError(
+                f"the memory of an array of dynamic size {list(array.shape)} has no fixed layout",
+                hint="pad it to its bounds with set_dimension_size first",
+            )
         size = _bytes(result)
         if size > _bytes(shape):
             raise UnsupportedError(
@@ -216,10 +229,12 @@ class ReducePrecision(Unary):
                 hint="with none, zero could not be told from infinity",
             )
         if self.mantissa_bits < 0:
-            raise ShapeError(f"mantissa_bits must not be negative, is {self.mantissa_bits}", hint='give 0 or more')
+            raise ShapeError(f"mantissa_bits must not be negative, is {self.mantissa_bits}", hint="give 0 or more")
         if max(self.exponent_bits, self.mantissa_bits) > _INT32_MAX:
             raise ShapeError(
-                f"{self.exponent_bits} exponent_bits and {self.mantissa_bits} mantissa_bits: int32 counts them", hint='give as many bits as an element type has')
+                f"{self.exponent_bits} exponent_bits and {self.mantissa_bits} mantissa_bits: int32 counts them",
+                hint="give as many bits as an element type has",
+            )
         return Unary.result_shape(self, operands, declared)
 
     def value(self, x: Array) -> Array:
@@ -287,13 +302,21 @@ class StochasticConvert(Op):
         FLOATING.check(operand)
         check_array(random, "random")
         if not random.element_type.is_unsigned:
-            raise ShapeError(f"random numbers must be unsigned integers, are {random.element_type.hlo_name}", hint=f'draw them as u{operand.element_type.bit_width}, or bitcast_convert_type them to it')
+            raise ShapeError(
+                f"random numbers must be unsigned integers, are {random.element_type.hlo_name}",
+                hint=f"draw them as u{operand.element_type.bit_width}, or bitcast_convert_type them to it",
+            )
         if random.element_type.bit_width != operand.element_type.bit_width:
             raise ShapeError(
                 f"random numbers must be as wide as the operand's elements: {random.element_type.hlo_name} for "
-                f"{operand.element_type.hlo_name}", hint=f'give u{operand.element_type.bit_width}')
+                f"{operand.element_type.hlo_name}",
+                hint=f"give u{operand.element_type.bit_width}",
+            )
         if random.dimensions != operand.dimensions or random.dynamic_dimensions != operand.dynamic_dimensions:
-            raise ShapeError("operand and random numbers must have the same dimensions", hint=f'give one random number for each element, dimensions {list(operand.dimensions)}')
+            raise ShapeError(
+                "operand and random numbers must have the same dimensions",
+                hint=f"give one random number for each element, dimensions {list(operand.dimensions)}",
+            )
         return operand.without_layout().with_element_type(_declared_type(declared))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

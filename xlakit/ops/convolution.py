@@ -28,6 +28,7 @@ from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
 from xlakit.ops.movement import need_array
 from xlakit.ops.shared.contraction import multiply_matrices
+from xlakit.ops.shared.hints import below, multiple
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array
 from xlakit.ops.shared.window_geometry import check_window_dimension, make_window, window_output
 
@@ -62,7 +63,10 @@ class Convolution(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if len(operands) < 2:
-            raise ShapeError(f"takes an input and a kernel, got {len(operands)} operands", hint='give the input first, then the kernel')
+            raise ShapeError(
+                f"takes an input and a kernel, got {len(operands)} operands",
+                hint="give the input first, then the kernel",
+            )
         lhs, rhs = need_array(operands[0]), need_array(operands[1])
         self._check_sparsity(operands)
         self._check_numbers(lhs, rhs)
@@ -85,12 +89,20 @@ class Convolution(Op):
         sides = [side for side in (config.lhs, config.rhs) if side is not None] if config else []
         for side in sides:
             if not 2 <= side.idx < len(operands):
-                raise ShapeError(f"sparsity index {side.idx} names no operand after the first two", hint=below(len(operands), "operand") + ", not 0 or 1, which are input and kernel")
+                raise ShapeError(
+                    f"sparsity index {side.idx} names no operand after the first two",
+                    hint=below(len(operands), "operand") + ", not 0 or 1, which are input and kernel",
+                )
             need_array(operands[side.idx])
         if len(sides) == 2 and sides[0].idx == sides[1].idx:
-            raise ShapeError("both sparse operands name the same indices", hint='give each sparse operand an operand of its own that says where its elements are')
+            raise ShapeError(
+                "both sparse operands name the same indices",
+                hint="give each sparse operand an operand of its own that says where its elements are",
+            )
         if config and config.rhs and config.rhs.num_non_zero != 1:
-            raise ShapeError("only sparsity of one element in each block is known", hint='give num_non_zero 1, or a dense kernel')
+            raise ShapeError(
+                "only sparsity of one element in each block is known", hint="give num_non_zero 1, or a dense kernel"
+            )
 
     def _check_numbers(self, lhs: Shape, rhs: Shape) -> None:
         numbers, spatial = self.dim_labels, len(self.window.dimensions)
@@ -102,44 +114,72 @@ class Convolution(Op):
                 )
         for what, shape in (("input", lhs), ("kernel", rhs)):
             if shape.rank != spatial + 2:
-                raise ShapeError(f"the {what} {shape} must have rank {spatial + 2}", hint=f'give batch, feature and {spatial} spatial dimensions, or a window of {shape.rank - 2} dimensions')
+                raise ShapeError(
+                    f"the {what} {shape} must have rank {spatial + 2}",
+                    hint=f"give it batch, feature and {spatial} spatial dimensions",
+                )
         for what, order in zip(("input", "kernel", "output"), _orders(numbers), strict=True):
             if sorted(order) != list(range(spatial + 2)):
-                raise ShapeError(f"the {what} dimension numbers {order} must name each of 0 .. {spatial + 1} once", hint='give batch, feature and the spatial dimensions different numbers')
+                raise ShapeError(
+                    f"the {what} dimension numbers {order} must name each of 0 .. {spatial + 1} once",
+                    hint="give batch, feature and the spatial dimensions different numbers",
+                )
 
     def _check_groups(self, lhs: Shape, rhs: Shape) -> None:
         features, batches = self.feature_group_count, self.batch_group_count
         if features < 1 or batches < 1:
-            raise ShapeError(f"feature_group_count {features} and batch_group_count {batches} must be at least 1", hint='give 1 where nothing is grouped')
+            raise ShapeError(
+                f"feature_group_count {features} and batch_group_count {batches} must be at least 1",
+                hint="give 1 where nothing is grouped",
+            )
         if features > 1 and batches > 1:
-            raise ShapeError("feature_group_count and batch_group_count cannot both be greater than 1", hint='set one of them to 1')
+            raise ShapeError(
+                "feature_group_count and batch_group_count cannot both be greater than 1", hint="set one of them to 1"
+            )
         numbers = self.dim_labels
         outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
         batch = lhs.dimensions[numbers.input_batch_dimension]
         if outputs % batches:
-            raise ShapeError(f"{outputs} output features are not divisible by batch_group_count {batches}", hint=multiple(outputs, batches))
+            raise ShapeError(
+                f"{outputs} output features are not divisible by batch_group_count {batches}",
+                hint=multiple(outputs, batches),
+            )
         if outputs % features:
-            raise ShapeError(f"{outputs} output features are not divisible by feature_group_count {features}", hint=multiple(outputs, features))
+            raise ShapeError(
+                f"{outputs} output features are not divisible by feature_group_count {features}",
+                hint=multiple(outputs, features),
+            )
         if batch != UNBOUNDED and batch % batches:
-            raise ShapeError(f"batch {batch} of the input is not divisible by batch_group_count {batches}", hint=multiple(outputs, batches))
+            raise ShapeError(
+                f"batch {batch} of the input is not divisible by batch_group_count {batches}",
+                hint=multiple(batch, batches),
+            )
 
     def _check_features(self, lhs: Shape, expected: int) -> None:
         inputs, groups = lhs.dimensions[self.dim_labels.input_feature_dimension], self.feature_group_count
         if UNBOUNDED not in (inputs, expected) and inputs != expected * groups:
             raise ShapeError(
                 f"the input has {inputs} features; the kernel's {expected} times feature_group_count {groups} "
-                f"make {expected * groups}", hint=f'give a kernel of {inputs // groups} input features')
+                f"make {expected * groups}",
+                hint=f"give a kernel of {inputs // groups} input features",
+            )
 
     def _check_kernel(self, rhs: Shape) -> None:
         sizes = [rhs.dimensions[d] for d in self.dim_labels.kernel_spatial_dimensions]
         wanted = [d.size for d in self.window.dimensions]
         if any(a not in (b, UNBOUNDED) for a, b in zip(sizes, wanted, strict=True)):
-            raise ShapeError(f"the window has sizes {wanted}, the kernel {sizes}", hint=f"give the window the kernel's spatial sizes {sizes}")
+            raise ShapeError(
+                f"the window has sizes {wanted}, the kernel {sizes}",
+                hint=f"give the window the kernel's spatial sizes {sizes}",
+            )
 
     def _result(self, lhs: Shape, rhs: Shape, spatial: Sequence[int], kind: PrimitiveType) -> Shape:
         numbers = self.dim_labels
         if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
-            raise ShapeError(f"the output features of the kernel {rhs} cannot be dynamic", hint='make them static with set_dimension_size or pad')
+            raise ShapeError(
+                f"the output features of the kernel {rhs} cannot be dynamic",
+                hint="make them static with set_dimension_size or pad",
+            )
         sizes, dynamic = [0] * lhs.rank, [False] * lhs.rank
         batch = lhs.dimensions[numbers.input_batch_dimension]
         sizes[numbers.output_batch_dimension] = batch if batch == UNBOUNDED else batch // self.batch_group_count
@@ -197,10 +237,15 @@ def _expand(values: Array, places: Array, side: SparsitySide) -> Array:
     if not 0 <= side.dimension < values.ndim:
         raise ShapeError(f"sparse dimension {side.dimension} is not one of {values.ndim}", hint=below(values.ndim))
     if places.shape != values.shape or side.block_size < 1:
-        raise ShapeError(f"an array of {values.shape} in blocks of {side.block_size} has its places in {places.shape}", hint=f'give the places the dimensions {list(values.shape)} and blocks of at least 1')
+        raise ShapeError(
+            f"an array of {values.shape} in blocks of {side.block_size} has its places in {places.shape}",
+            hint=f"give the places the dimensions {list(values.shape)} and blocks of at least 1",
+        )
     places = places.astype(np.int64)
     if places.size and not 0 <= places.min() <= places.max() < side.block_size:
-        raise ExecutionError(f"a place lies outside its block of {side.block_size}", hint=f'give places from 0 to {side.block_size - 1}')
+        raise ExecutionError(
+            f"a place lies outside its block of {side.block_size}", hint=f"give places from 0 to {side.block_size - 1}"
+        )
     dense = np.zeros((*values.shape, side.block_size), values.dtype)
     np.put_along_axis(dense, places[..., None], values[..., None], axis=-1)
     dense = np.moveaxis(dense, -1, side.dimension + 1)

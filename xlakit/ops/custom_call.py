@@ -59,17 +59,28 @@ class CustomCall(Calling):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not self.custom_call_target:
-            raise ShapeError("a custom call needs the name of its target", hint='give the name that the function is registered under')
+            raise ShapeError(
+                "a custom call needs the name of its target", hint="give the name that the function is registered under"
+            )
         result = need_declared(declared)
         constraints = self.operand_layout_constraints
         if constraints is not None and self.custom_call_target not in _LAYOUT_FREE:
             if len(constraints) != len(operands):
-                raise ShapeError(f"{len(constraints)} operand_layout_constraints for {len(operands)} operands", hint=f'give one shape with a layout for each of the {len(operands)} operands')
+                raise ShapeError(
+                    f"{len(constraints)} operand_layout_constraints for {len(operands)} operands",
+                    hint=f"give one shape with a layout for each of the {len(operands)} operands",
+                )
             for number, (constraint, operand) in enumerate(zip(constraints, operands, strict=True)):
                 if not agree(constraint, operand):
-                    raise ShapeError(f"operand_layout_constraints say {constraint} for operand {number}, {operand}", hint=f'give {operand.without_layout()} with the layout that is wanted')
+                    raise ShapeError(
+                        f"operand_layout_constraints say {constraint} for operand {number}, {operand}",
+                        hint=f"give {operand.without_layout()} with the layout that is wanted",
+                    )
                 if any(leaf.is_array and leaf.layout is None for _, leaf in constraint.leaves()):
-                    raise ShapeError(f"operand_layout_constraints give no layout for operand {number}, {constraint}", hint=f'write the layout after the shape, such as f32[2,3]{{1,0}}')
+                    raise ShapeError(
+                        f"operand_layout_constraints give no layout for operand {number}, {constraint}",
+                        hint="write the layout after the shape, such as f32[2,3]{1,0}",
+                    )
         is_cast = self.custom_call_target in _BUFFER_CASTS
         check_aliasing(self.output_to_operand_aliasing, operands, result, across_buffers=is_cast)
         return need_declared(declared).without_layout()
@@ -115,7 +126,10 @@ def custom_call(
     """
     operands = [as_argument(builder, a) for a in args]
     if operand_shapes_with_layout is not None and any(s.is_array and s.layout is None for _, s in shape.leaves()):
-        raise ShapeError(f"with operand_shapes_with_layout the result needs a layout too, {shape} has none", hint='give shape.with_default_layout()')
+        raise ShapeError(
+            f"with operand_shapes_with_layout the result needs a layout too, {shape} has none",
+            hint="give shape.with_default_layout()",
+        )
     if computation is not None and getattr(computation, "computation", computation).__class__ is not Computation:
         raise ArgumentError(f"{computation!r} is not a built computation", hint="give what XlaBuilder.build returns")
     op = CustomCall(

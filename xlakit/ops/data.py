@@ -15,12 +15,16 @@ from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import Builder, XlaOp, building, common_builder, emit
+from xlakit.ops.shared.hints import below
 
 
 def need_declared(declared: Shape | None) -> Shape:
     """The declared shape of an operation whose operands do not determine it."""
     if declared is None:
-        raise ShapeError("the result shape must be given; it does not follow from the operands", hint='declare it: shape=..., or before the opcode in text')
+        raise ShapeError(
+            "the result shape must be given; it does not follow from the operands",
+            hint="declare it: shape=..., or before the opcode in text",
+        )
     return declared
 
 
@@ -32,7 +36,7 @@ class Parameter(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if self.number < 0:
-            raise ShapeError(f"parameter number {self.number} is negative", hint='number parameters from 0')
+            raise ShapeError(f"parameter number {self.number} is negative", hint="number parameters from 0")
         return need_declared(declared).without_layout()
 
 
@@ -81,12 +85,17 @@ class Iota(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         shape = need_declared(declared)
         if not shape.is_array or shape.rank == 0:
-            raise ShapeError(f"the result must be an array of rank 1 or more, not {shape}", hint='count along a dimension of an array, and reshape the result')
+            raise ShapeError(
+                f"the result must be an array of rank 1 or more, not {shape}",
+                hint="count along a dimension of an array, and reshape the result",
+            )
         if not 0 <= self.iota_dimension < shape.rank:
-            raise ShapeError(f"iota_dimension {self.iota_dimension} is out of range for {shape}", hint=below(shape.rank))
+            raise ShapeError(
+                f"iota_dimension {self.iota_dimension} is out of range for {shape}", hint=below(shape.rank)
+            )
         kind = shape.element_type
         if not (kind.is_integral or kind.is_floating or kind.is_complex):
-            raise ShapeError(f"{kind.hlo_name} cannot count", hint='count in s32 and convert the result')
+            raise ShapeError(f"{kind.hlo_name} cannot count", hint="count in s32 and convert the result")
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -138,9 +147,15 @@ class GetTupleElement(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (shape,) = operands
         if not shape.is_tuple:
-            raise ShapeError(f"takes a tuple, got {shape}", hint='use it as it is; only the results of tuples and of operations with several results have elements')
+            raise ShapeError(
+                f"takes a tuple, got {shape}",
+                hint="use it as it is; only the results of tuples and of operations with several results have elements",
+            )
         if not 0 <= self.index < len(shape.tuple_shapes):
-            raise ShapeError(f"index {self.index} is out of range for a tuple of {len(shape.tuple_shapes)}", hint=below(len(shape.tuple_shapes), "index"))
+            raise ShapeError(
+                f"index {self.index} is out of range for a tuple of {len(shape.tuple_shapes)}",
+                hint=below(len(shape.tuple_shapes), "index"),
+            )
         return shape.tuple_shapes[self.index].without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -183,7 +198,10 @@ class AddDependency(_Same):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands[1].is_token:
-            raise ShapeError(f"the second operand must be a token, is {operands[1].without_layout()}", hint='make one with create_token or after_all')
+            raise ShapeError(
+                f"the second operand must be a token, is {operands[1].without_layout()}",
+                hint="make one with create_token or after_all",
+            )
         return operands[0].without_layout()
 
 
@@ -221,7 +239,12 @@ def after_all(operands: Sequence[XlaOp]) -> XlaOp:
     """Join tokens into one. Raises ShapeError. Source: Operation semantics, AfterAll."""
     for operand in operands:
         if not operand.shape.is_token:
-            raise ShapeError("takes tokens only", operation="after-all", shapes=[o.shape for o in operands], hint='make one with create_token, or order a value after tokens with add_dependency')
+            raise ShapeError(
+                "takes tokens only",
+                operation="after-all",
+                shapes=[o.shape for o in operands],
+                hint="make one with create_token, or order a value after tokens with add_dependency",
+            )
     return common_builder(operands).append(AfterAll(), operands)
 
 

@@ -63,7 +63,10 @@ class Contraction(Op):
             ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
         ):
             if len(left) != len(right):
-                raise ShapeError(f"lhs has {len(left)} {what} dimensions, rhs has {len(right)}", hint='name as many dimensions of lhs as of rhs, in pairs of equal sizes')
+                raise ShapeError(
+                    f"lhs has {len(left)} {what} dimensions, rhs has {len(right)}",
+                    hint="name as many dimensions of lhs as of rhs, in pairs of equal sizes",
+                )
             for a, b in zip(left, right, strict=True):
                 sizes = lhs.dimensions[a], rhs.dimensions[b]
                 if sizes[0] != sizes[1] and UNBOUNDED not in sizes:

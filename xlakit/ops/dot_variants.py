@@ -67,13 +67,19 @@ class RaggedDot(Contraction):
         lhs, rhs, groups = operands
         self._check(lhs, rhs)
         if len(self.lhs_ragged_dims) != 1:
-            raise ShapeError(f"lhs must have exactly one ragged dimension, got {list(self.lhs_ragged_dims)}", hint='give the one dimension of lhs that is cut into groups')
+            raise ShapeError(
+                f"lhs must have exactly one ragged dimension, got {list(self.lhs_ragged_dims)}",
+                hint="give the one dimension of lhs that is cut into groups",
+            )
         ragged = self.lhs_ragged_dims[0]
         check_distinct("lhs_ragged_dims", [ragged], lhs.rank)
         self._check_groups(lhs, groups)
         check_distinct("rhs_group_dims", self.rhs_group_dims, rhs.rank)
         if set(self.rhs_group_dims) & {*self.rhs_batch_dims, *self.rhs_contracting_dims}:
-            raise ShapeError("the group dimension of rhs cannot be a batch or contracting dimension", hint='give rhs_group_dims a dimension of rhs that is in neither list')
+            raise ShapeError(
+                "the group dimension of rhs cannot be a batch or contracting dimension",
+                hint="give rhs_group_dims a dimension of rhs that is in neither list",
+            )
         is_free = ragged not in self.lhs_batch_dims and ragged not in self.lhs_contracting_dims
         if len(self.rhs_group_dims) != int(is_free):
             raise ShapeError(
@@ -83,7 +89,10 @@ class RaggedDot(Contraction):
         if is_free:
             sizes = groups.dimensions[-1], rhs.dimensions[self.rhs_group_dims[0]]
             if sizes[0] != sizes[1] and UNBOUNDED not in sizes:
-                raise ShapeError(f"there are {sizes[0]} group sizes, but rhs has {sizes[1]} groups", hint=f'give {sizes[1]} group sizes, or an rhs of {sizes[0]} groups')
+                raise ShapeError(
+                    f"there are {sizes[0]} group sizes, but rhs has {sizes[1]} groups",
+                    hint=f"give {sizes[1]} group sizes, or an rhs of {sizes[0]} groups",
+                )
         per_group = groups if ragged in self.lhs_contracting_dims else None
         return self._result(lhs, rhs, declared, self.rhs_group_dims, per_group)
 
@@ -100,7 +109,10 @@ class RaggedDot(Contraction):
 
     def _check_groups(self, lhs: Shape, groups: Shape) -> None:
         if not groups.is_array or not groups.element_type.is_integral or groups.rank == 0:
-            raise ShapeError(f"group sizes must be an array of integers, got {groups}", hint='give the number of rows of each group, as s32 or s64')
+            raise ShapeError(
+                f"group sizes must be an array of integers, got {groups}",
+                hint="give the number of rows of each group, as s32 or s64",
+            )
         prefix = tuple(lhs.dimensions[d] for d in self._prefix(lhs.rank))
         if groups.rank != 1 and groups.dimensions[:-1] != prefix:
             raise ShapeError(
@@ -244,12 +256,21 @@ class ScaledDot(DotAttributes):
             if unscaled and all(size == 1 for size in scale.dimensions):
                 continue
             if scale.rank != operand.rank:
-                raise ShapeError(f"the scale of {what} has rank {scale.rank}, the operand {operand.rank}", hint=f'give one scale for each block of {what}, in rank {operand.rank}; a block may be a whole dimension')
+                raise ShapeError(
+                    f"the scale of {what} has rank {scale.rank}, the operand {operand.rank}",
+                    hint=f"reshape it to rank {operand.rank}; a scale is for a block, maybe of a whole dimension",
+                )
             if len(self.lhs_contracting_dims) != 1:
-                raise ShapeError(f"a scaled dot contracts exactly one dimension, not {len(self.lhs_contracting_dims)}", hint='reshape the contracting dimensions to one')
+                raise ShapeError(
+                    f"a scaled dot contracts exactly one dimension, not {len(self.lhs_contracting_dims)}",
+                    hint="reshape the contracting dimensions to one",
+                )
             for d, (size, blocks) in enumerate(zip(operand.dimensions, scale.dimensions, strict=True)):
                 if blocks == 0 or size % blocks:
-                    raise ShapeError(f"dimension {d} of {what} has size {size}, not a multiple of its scale's {blocks}", hint=f'give a scale of a size that divides {size}')
+                    raise ShapeError(
+                        f"dimension {d} of {what} has size {size}, not a multiple of its scale's {blocks}",
+                        hint=f"give a scale of a size that divides {size}",
+                    )
         if lhs_scale.is_scalar and rhs_scale.is_scalar:
             raise ShapeError("at least one of the scales must not be a scalar", hint="use dot")
         return self._result(lhs, rhs, declared)

@@ -18,6 +18,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, emit
 from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert, element_type
 from xlakit.ops.shared.padding import zero_extend
 from xlakit.ops.shared.regrouping import check_same_count
@@ -31,20 +32,34 @@ def _check_start_indices(operand: Shape, indices: Sequence[Shape]) -> None:
     as_vector = bool(indices) and indices[0].is_array and indices[0].rank == 1
     if as_vector:
         if len(indices) != 1:
-            raise ShapeError(f"a vector of start indices stands alone, got {len(indices)} index operands", hint=f'give one vector, or {rank} scalars')
+            raise ShapeError(
+                f"a vector of start indices stands alone, got {len(indices)} index operands",
+                hint=f"give one vector, or {rank} scalars",
+            )
         if indices[0].dimensions[0] != rank:
-            raise ShapeError(f"start indices {indices[0]} must have {rank} elements, one for each dimension", hint=f'give {rank} start indices')
+            raise ShapeError(
+                f"start indices {indices[0]} must have {rank} elements, one for each dimension",
+                hint=f"give {rank} start indices",
+            )
     elif len(indices) != rank:
         raise ShapeError(
             f"{len(indices)} start indices are given for rank {rank}", hint="give one scalar for each dimension"
         )
     for index in indices:
         if not index.is_array or not index.element_type.is_integral:
-            raise ShapeError(f"start indices must be integers, got {index}", hint='convert them with convert_element_type to s32')
+            raise ShapeError(
+                f"start indices must be integers, got {index}", hint="convert them with convert_element_type to s32"
+            )
         if index.without_layout() != indices[0].without_layout():
-            raise ShapeError(f"start indices must all have one type, got {indices[0]} and {index}", hint='convert all to one integer type')
+            raise ShapeError(
+                f"start indices must all have one type, got {indices[0]} and {index}",
+                hint="convert all to one integer type",
+            )
         if index.rank and not as_vector:
-            raise ShapeError(f"start indices must be scalars, got {index}", hint=f'give {rank} scalars, or one vector of {rank} elements alone')
+            raise ShapeError(
+                f"start indices must be scalars, got {index}",
+                hint=f"give {rank} scalars, or one vector of {rank} elements alone",
+            )
 
 
 def _starts(indices: Sequence[Array]) -> list[int]:
@@ -63,17 +78,28 @@ class DynamicSlice(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes an array and its start indices", hint='give the array, then one start index for each of its dimensions')
+            raise ShapeError(
+                "takes an array and its start indices",
+                hint="give the array, then one start index for each of its dimensions",
+            )
         shape = need_array(operands[0])
         _check_start_indices(shape, operands[1:])
         sizes = self.dynamic_slice_sizes
         if len(sizes) != shape.rank:
-            raise ShapeError(f"dynamic_slice_sizes {list(sizes)} has {len(sizes)} entries for rank {shape.rank}", hint=f'give {shape.rank} sizes, those of the result')
+            raise ShapeError(
+                f"dynamic_slice_sizes {list(sizes)} has {len(sizes)} entries for rank {shape.rank}",
+                hint=f"give {shape.rank} sizes, those of the result",
+            )
         for d, (size, bound) in enumerate(zip(sizes, shape.dimensions, strict=True)):
             if size < 0:
-                raise ShapeError(f"slice size {size} of dimension {d} is negative", hint=f'give a size from 0 to {bound}')
+                raise ShapeError(
+                    f"slice size {size} of dimension {d} is negative", hint=f"give a size from 0 to {bound}"
+                )
             if size > bound != UNBOUNDED:
-                raise ShapeError(f"slice size {size} of dimension {d} is greater than its size {bound}", hint=f'give a size from 0 to {bound}')
+                raise ShapeError(
+                    f"slice size {size} of dimension {d} is greater than its size {bound}",
+                    hint=f"give a size from 0 to {bound}",
+                )
         dynamic = [
             mark and size > 1 and size == bound
             for mark, size, bound in zip(shape.dynamic_dimensions, sizes, shape.dimensions, strict=True)
@@ -118,17 +144,27 @@ class DynamicUpdateSlice(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if len(operands) < 2:
-            raise ShapeError("takes an array, an update and its start indices", hint='give the array, the update, then one start index for each dimension')
+            raise ShapeError(
+                "takes an array, an update and its start indices",
+                hint="give the array, the update, then one start index for each dimension",
+            )
         shape = operands[0].tuple_shapes[0] if _is_buffer(operands[0]) else need_array(operands[0])
         update = need_array(operands[1])
         _check_start_indices(shape, operands[2:])
         if update.rank != shape.rank:
-            raise ShapeError(f"the update has rank {update.rank}, the operand {shape.rank}", hint=f'reshape it to rank {shape.rank}')
+            raise ShapeError(
+                f"the update has rank {update.rank}, the operand {shape.rank}", hint=f"reshape it to rank {shape.rank}"
+            )
         if not same_type_family(shape.element_type, update.element_type):
-            raise ShapeError(f"an update of {update.element_type.hlo_name} does not fit {shape}", hint=converted(shape.element_type))
+            raise ShapeError(
+                f"an update of {update.element_type.hlo_name} does not fit {shape}", hint=converted(shape.element_type)
+            )
         for d, (size, bound) in enumerate(zip(update.dimensions, shape.dimensions, strict=True)):
             if size > bound != UNBOUNDED:
-                raise ShapeError(f"update size {size} of dimension {d} is greater than the operand's {bound}", hint=f'slice the update to at most {bound} there')
+                raise ShapeError(
+                    f"update size {size} of dimension {d} is greater than the operand's {bound}",
+                    hint=f"slice the update to at most {bound} there",
+                )
         if _is_buffer(operands[0]):
             return operands[0].without_layout()
         dynamic = [
@@ -182,7 +218,10 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: Sequence[
 def _check_sized(shape: Shape, dimension: int) -> None:
     check_distinct("dimension", [dimension], need_array(shape).rank)
     if shape.dimensions[dimension] > _INT32_MAX:
-        raise ShapeError(f"dimension {dimension} of {shape} is larger than an s32 counts", hint='split the dimension in two with reshape')
+        raise ShapeError(
+            f"dimension {dimension} of {shape} is larger than an s32 counts",
+            hint="split the dimension in two with reshape",
+        )
 
 
 @operation("get-dimension-size", arity=1, documents=("GetDimensionSize",))
@@ -222,7 +261,10 @@ class SetDimensionSize(Op):
         shape, size = operands
         _check_sized(shape, self.dimension)
         if not size.is_scalar or size.element_type is not PrimitiveType.S32:
-            raise ShapeError(f"the size must be an s32 scalar, got {size}", hint='convert it with convert_element_type to s32, and reshape it to a scalar')
+            raise ShapeError(
+                f"the size must be an s32 scalar, got {size}",
+                hint="convert it with convert_element_type to s32, and reshape it to a scalar",
+            )
         dynamic = list(shape.dynamic_dimensions)
         stays = declared is not None and declared.is_array and declared.rank == shape.rank
         dynamic[self.dimension] = not stays or declared is None or declared.dynamic_dimensions[self.dimension]
@@ -232,7 +274,10 @@ class SetDimensionSize(Op):
         array: Array = operands[0]
         size, bound = int(operands[1]), context.shape.dimensions[self.dimension]
         if not 0 <= size <= bound and bound != UNBOUNDED:
-            raise ExecutionError(f"size {size} of dimension {self.dimension} is outside 0 .. {bound}", hint=f'clamp the size to 0 .. {bound} in the program')
+            raise ExecutionError(
+                f"size {size} of dimension {self.dimension} is outside 0 .. {bound}",
+                hint=f"clamp the size to 0 .. {bound} in the program",
+            )
         if not context.shape.dynamic_dimensions[self.dimension]:
             size = bound
         sizes = [size if d == self.dimension else have for d, have in enumerate(array.shape)]
@@ -268,16 +313,27 @@ class DynamicReshape(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes an array and one size for each dimension of the result", hint='give the array, then the s32 size of each dimension of the result')
+            raise ShapeError(
+                "takes an array and one size for each dimension of the result",
+                hint="give the array, then the s32 size of each dimension of the result",
+            )
         shape, sizes = need_array(operands[0]), operands[1:]
         result = need_array(need_declared(declared)).without_layout()
         if result.element_type is not shape.element_type:
-            raise ShapeError(f"the result must have the operand's type, not {result.element_type.hlo_name}", hint=f'declare it of {shape.element_type.hlo_name}; bitcast_convert_type changes types')
+            raise ShapeError(
+                f"the result must have the operand's type, not {result.element_type.hlo_name}",
+                hint=f"declare it of {shape.element_type.hlo_name}; bitcast_convert_type changes types",
+            )
         if len(sizes) != result.rank:
-            raise ShapeError(f"{len(sizes)} sizes are given for a result of rank {result.rank}", hint=f'give {result.rank} sizes')
+            raise ShapeError(
+                f"{len(sizes)} sizes are given for a result of rank {result.rank}", hint=f"give {result.rank} sizes"
+            )
         for size in sizes:
             if not size.is_scalar or size.element_type is not PrimitiveType.S32:
-                raise ShapeError(f"sizes must be s32 scalars, got {size}", hint='convert each with convert_element_type to s32, and reshape it to a scalar')
+                raise ShapeError(
+                    f"sizes must be s32 scalars, got {size}",
+                    hint="convert each with convert_element_type to s32, and reshape it to a scalar",
+                )
         check_same_count(shape, result.dimensions)
         return result
 
@@ -290,9 +346,12 @@ class DynamicReshape(Op):
         ]
         for size, bound in zip(sizes, shape.dimensions, strict=True):
             if not 0 <= size <= bound:
-                raise ExecutionError(f"size {size} is outside 0 .. {bound}", hint='give sizes within new_size_bounds')
+                raise ExecutionError(f"size {size} is outside 0 .. {bound}", hint="give sizes within new_size_bounds")
         if math.prod(sizes) != array.size:
-            raise ExecutionError(f"an array of {array.size} elements cannot become {sizes}", hint=f'give sizes whose product is {array.size}')
+            raise ExecutionError(
+                f"an array of {array.size} elements cannot become {sizes}",
+                hint=f"give sizes whose product is {array.size}",
+            )
         return array.reshape(sizes)
 
 
@@ -310,7 +369,9 @@ def dynamic_reshape(
     """
     if len(new_size_bounds) != len(dims_are_dynamic):
         raise ShapeError(
-            f"new_size_bounds has {len(new_size_bounds)} entries, dims_are_dynamic {len(dims_are_dynamic)}", hint='give one bound and one mark for each dimension of the result')
+            f"new_size_bounds has {len(new_size_bounds)} entries, dims_are_dynamic {len(dims_are_dynamic)}",
+            hint="give one bound and one mark for each dimension of the result",
+        )
     result = need_array(operand.shape).with_dimensions(new_size_bounds, dims_are_dynamic)
     sizes = [as_op(operand.builder, size, PrimitiveType.S32) for size in dim_sizes]
     return emit(DynamicReshape(), operand, *sizes, shape=result)

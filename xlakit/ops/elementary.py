@@ -37,7 +37,9 @@ class Elementary(Unary):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         accuracy = self.result_accuracy
         if accuracy is not None and accuracy.tolerance is not None and min(accuracy.tolerance) < 0:
-            raise ShapeError(f"result_accuracy has a negative tolerance {accuracy.tolerance}", hint='give tolerances of 0 or more')
+            raise ShapeError(
+                f"result_accuracy has a negative tolerance {accuracy.tolerance}", hint="give tolerances of 0 or more"
+            )
         return Unary.result_shape(self, operands, declared)
 
     def value(self, x: Array) -> Array:

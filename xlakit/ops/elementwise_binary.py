@@ -118,7 +118,10 @@ class Arithmetic(Binary):
 
 def _known(function: Function | None) -> Function:
     if function is None:
-        raise ShapeError("the operation is not defined for this element type", hint='convert the operands with convert_element_type to another type')
+        raise ShapeError(
+            "the operation is not defined for this element type",
+            hint="convert the operands with convert_element_type to another type",
+        )
     return function
 
 
@@ -397,7 +400,10 @@ class Complex(Binary):
     def result_type(self, operands: PrimitiveType) -> PrimitiveType:
         found = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}.get(operands)
         if found is None:
-            raise ShapeError(f"complex numbers have parts of f32 or f64, not {operands.hlo_name}", hint='convert the parts with convert_element_type to f32 or f64')
+            raise ShapeError(
+                f"complex numbers have parts of f32 or f64, not {operands.hlo_name}",
+                hint="convert the parts with convert_element_type to f32 or f64",
+            )
         return found
 
     def value(self, lhs: Array, rhs: Array) -> Array:

@@ -27,10 +27,15 @@ class Fft(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands
         if not 1 <= len(self.fft_length) <= 3:
-            raise ShapeError(f"fft_length {list(self.fft_length)} must have 1 to 3 lengths", hint='transform more dimensions in several steps')
+            raise ShapeError(
+                f"fft_length {list(self.fft_length)} must have 1 to 3 lengths",
+                hint="transform more dimensions in several steps",
+            )
         if not operand.is_array or operand.rank < len(self.fft_length):
             raise ShapeError(
-                f"a transform of {len(self.fft_length)} dimensions takes at least that rank, got {operand}", hint='give one length for each innermost dimension that is transformed')
+                f"a transform of {len(self.fft_length)} dimensions takes at least that rank, got {operand}",
+                hint="give one length for each innermost dimension that is transformed",
+            )
         self._check_type(operand.element_type)
         length, bound = self.fft_length[-1], operand.dimensions[-1]
         wanted = list(self.fft_length)
@@ -41,7 +46,9 @@ class Fft(Op):
         if not all(map(self._fits, given, wanted)):
             raise ShapeError(
                 f"{self.fft_type.name} with fft_length {list(self.fft_length)} takes innermost dimensions {wanted}, "
-                f"not {list(given)}", hint=self._length_hint(given))
+                f"not {list(given)}",
+                hint=self._length_hint(given),
+            )
         last = bound
         if self.fft_type is FftType.RFFT:
             last = length // 2 + 1 if length else bound
@@ -51,6 +58,11 @@ class Fft(Op):
         kind = self._result_type(operand.element_type)
         return Shape(kind, (*operand.dimensions[:-1], last), None, dynamic)
 
+    def _length_hint(self, given: Sequence[int]) -> str:
+        if self.fft_type is FftType.IRFFT:
+            return f"give {self.fft_length[-1] // 2 + 1} innermost elements, or the length {2 * given[-1] - 2}"
+        return f"give fft_length {list(given)}, or pad or slice the operand"
+
     def _fits(self, size: int, wanted: int) -> bool:
         # FFT and IFFT of no points, or over a dimension of none, have a result all the same: zeros, or nothing.
         is_complex = self.fft_type in (FftType.FFT, FftType.IFFT)
@@ -59,9 +71,15 @@ class Fft(Op):
     def _check_type(self, kind: PrimitiveType) -> None:
         if self.fft_type is FftType.RFFT:
             if kind not in (PrimitiveType.F32, PrimitiveType.F64):
-                raise ShapeError(f"RFFT takes f32 or f64, not {kind.hlo_name}", hint='convert it with convert_element_type to f32, or use FFT for complex numbers')
+                raise ShapeError(
+                    f"RFFT takes f32 or f64, not {kind.hlo_name}",
+                    hint="convert it with convert_element_type to f32, or use FFT for complex numbers",
+                )
         elif not kind.is_complex:
-            raise ShapeError(f"{self.fft_type.name} takes a complex type, not {kind.hlo_name}", hint='make it complex with complex or convert_element_type, or use RFFT for real numbers')
+            raise ShapeError(
+                f"{self.fft_type.name} takes a complex type, not {kind.hlo_name}",
+                hint="make it complex with complex or convert_element_type, or use RFFT for real numbers",
+            )
 
     def _result_type(self, kind: PrimitiveType) -> PrimitiveType:
         if self.fft_type is FftType.RFFT:

@@ -15,6 +15,7 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.shared.hints import below
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -38,15 +39,17 @@ def check_dimension_set(name: str, numbers: Sequence[int], rank: int, *, ascendi
         if not 0 <= number < rank:
             raise ShapeError(f"{name} names dimension {number}, the valid range is 0 .. {rank - 1}", hint=below(rank))
     if len(set(numbers)) != len(numbers):
-        raise ShapeError(f"{name} {list(numbers)} repeats a dimension", hint='name each dimension once')
+        raise ShapeError(f"{name} {list(numbers)} repeats a dimension", hint="name each dimension once")
     if ascending and list(numbers) != sorted(numbers):
-        raise ShapeError(f"{name} {list(numbers)} must be ascending", hint=f'give {sorted(numbers)}')
+        raise ShapeError(f"{name} {list(numbers)} must be ascending", hint=f"give {sorted(numbers)}")
 
 
 def expanded_indices(indices: Shape, index_vector_dim: int, name: str) -> Shape:
     """The shape of the index array with the trailing dimension of size 1 that XLA adds where there is no vector."""
     if not indices.is_array or not indices.element_type.is_integral:
-        raise ShapeError(f"{name} must be an array of integers, got {indices}", hint='convert it with convert_element_type to s32')
+        raise ShapeError(
+            f"{name} must be an array of integers, got {indices}", hint="convert it with convert_element_type to s32"
+        )
     if not 0 <= index_vector_dim <= indices.rank:
         raise ShapeError(
             f"index_vector_dim {index_vector_dim} is out of range, {name} has rank {indices.rank}",
@@ -81,11 +84,16 @@ def check_batching(
     """Raise ShapeError unless batching dimensions of the operand and of the indices pair up."""
     if len(operand_dims) != len(indices_dims):
         raise ShapeError(
-            f"{operand_name} has {len(operand_dims)} elements and {indices_name} {len(indices_dims)}; they must pair up", hint='give as many dimensions of the indices as of the operand')
+            f"{operand_name} has {len(operand_dims)} elements, {indices_name} {len(indices_dims)}; they must pair up",
+            hint="give as many dimensions of the indices as of the operand",
+        )
     check_dimension_set(operand_name, operand_dims, rank)
     check_dimension_set(indices_name, indices_dims, indices_rank, ascending=False)
     if index_vector_dim in indices_dims:
-        raise ShapeError(f"{indices_name} {list(indices_dims)} names index_vector_dim {index_vector_dim}", hint=f'take {index_vector_dim} out of it; the index vectors lie along that dimension')
+        raise ShapeError(
+            f"{indices_name} {list(indices_dims)} names index_vector_dim {index_vector_dim}",
+            hint=f"take {index_vector_dim} out of it; the index vectors lie along that dimension",
+        )
 
 
 def start_positions(
@@ -136,7 +144,9 @@ class Gather(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand, start_indices = operands
         if not operand.is_array:
-            raise ShapeError(f"the operand must be an array, got {operand}", hint='gather from each array of a tuple by itself')
+            raise ShapeError(
+                f"the operand must be an array, got {operand}", hint="gather from each array of a tuple by itself"
+            )
         indices = expanded_indices(start_indices, self.index_vector_dim, "start_indices")
         check_dimension_set("offset_dims", self.offset_dims, len(self.offset_dims) + indices.rank - 1)
         check_index_map("start_index_map", self.start_index_map, operand, indices, self.index_vector_dim)
@@ -156,7 +166,9 @@ class Gather(Op):
     def _check_slices(self, operand: Shape) -> None:
         if len(self.slice_sizes) != operand.rank:
             raise ShapeError(
-                f"slice_sizes {list(self.slice_sizes)} must have one size for each of {operand}'s dimensions", hint=f'give {operand.rank} sizes; 1 for dimensions that are collapsed')
+                f"slice_sizes {list(self.slice_sizes)} must have one size for each of {operand}'s dimensions",
+                hint=f"give {operand.rank} sizes; 1 for dimensions that are collapsed",
+            )
         covered = (*self.collapsed_slice_dims, *self.operand_batching_dims)
         if len(self.offset_dims) + len(covered) != operand.rank:
             raise ShapeError(
@@ -168,10 +180,15 @@ class Gather(Op):
         check_dimension_set("collapsed_slice_dims and operand_batching_dims", covered, operand.rank, ascending=False)
         for i, (size, bound) in enumerate(zip(self.slice_sizes, operand.dimensions, strict=True)):
             if bound != UNBOUNDED and not 0 <= size <= bound:
-                raise ShapeError(f"slice size {size} in dimension {i} must be from 0 to {bound}", hint=f'make it {bound} to take all of dimension {i}')
+                raise ShapeError(
+                    f"slice size {size} in dimension {i} must be from 0 to {bound}",
+                    hint=f"make it {bound} to take all of dimension {i}",
+                )
             if i in covered and size > 1:
                 raise ShapeError(
-                    f"dimension {i} is collapsed or batching, so its slice size must be 1 or 0, not {size}", hint=f'give size 1 there, or take {i} out of collapsed_slice_dims')
+                    f"dimension {i} is collapsed or batching, so its slice size must be 1 or 0, not {size}",
+                    hint=f"give size 1 there, or take {i} out of collapsed_slice_dims",
+                )
 
     def _arrange(self, operand: Shape, indices: Shape) -> Shape:
         batch = [i for i in range(indices.rank) if i != self.index_vector_dim]

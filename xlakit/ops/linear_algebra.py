@@ -14,18 +14,25 @@ from xlakit.errors import ShapeError
 from xlakit.ir.enums import Transpose
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
+from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import from_double
 
 
 def _check_square(name: str, matrix: Shape) -> None:
     """Raise ShapeError unless the shape is of square matrices of a floating-point or complex type."""
     if not matrix.is_array or not (matrix.element_type.is_floating or matrix.element_type.is_complex):
-        raise ShapeError(f"{name} must be an array of a floating-point or complex type, got {matrix}", hint='convert it with convert_element_type to f32 or f64')
+        raise ShapeError(
+            f"{name} must be an array of a floating-point or complex type, got {matrix}",
+            hint="convert it with convert_element_type to f32 or f64",
+        )
     if matrix.rank < 2:
-        raise ShapeError(f"{name} must have rank 2 or more, got {matrix}", hint='reshape it to a matrix')
+        raise ShapeError(f"{name} must have rank 2 or more, got {matrix}", hint="reshape it to a matrix")
     rows, columns = matrix.dimensions[-2:]
     if UNBOUNDED not in (rows, columns) and rows != columns:
-        raise ShapeError(f"the last two dimensions of {name} must be equal, got {rows} and {columns}", hint='slice or pad it to a square matrix')
+        raise ShapeError(
+            f"the last two dimensions of {name} must be equal, got {rows} and {columns}",
+            hint="slice or pad it to a square matrix",
+        )
 
 
 def _narrow(array: Array, dtype: np.dtype[np.generic]) -> Array:
@@ -109,9 +116,13 @@ class TriangularSolve(Op):
         a, b = operands
         _check_square("a", a)
         if not b.is_array or b.element_type is not a.element_type:
-            raise ShapeError(f"a and b must have the same element type, got {a} and {b}", hint=converted(a.element_type))
+            raise ShapeError(
+                f"a and b must have the same element type, got {a} and {b}", hint=converted(a.element_type)
+            )
         if b.rank != a.rank:
-            raise ShapeError(f"a and b must have the same rank, got {a.rank} and {b.rank}", hint=f'reshape b to rank {a.rank}')
+            raise ShapeError(
+                f"a and b must have the same rank, got {a.rank} and {b.rank}", hint=f"reshape b to rank {a.rank}"
+            )
         size, shared = a.dimensions[-1], b.dimensions[-2 if self.left_side else -1]
         if UNBOUNDED not in (size, shared) and size != shared:
             raise ShapeError(
@@ -119,9 +130,15 @@ class TriangularSolve(Op):
                 hint="b is [.., M, K] for op(a) x = b (left_side) and [.., K, M] for x op(a) = b",
             )
         if a.dimensions[:-2] != b.dimensions[:-2]:
-            raise ShapeError(f"a and b must have the same batch dimensions, got {a} and {b}", hint='broadcast both to the same dimensions before the last two')
+            raise ShapeError(
+                f"a and b must have the same batch dimensions, got {a} and {b}",
+                hint="broadcast both to the same dimensions before the last two",
+            )
         if self.transpose_a is Transpose.TRANSPOSE_INVALID:
-            raise ShapeError("transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT", hint='give NO_TRANSPOSE to solve for a as it is')
+            raise ShapeError(
+                "transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT",
+                hint="give NO_TRANSPOSE to solve for a as it is",
+            )
         return b.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

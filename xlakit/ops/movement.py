@@ -20,6 +20,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared.broadcasting import check_broadcast_dimensions, expand
+from xlakit.ops.shared.hints import below, converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import pad_array, padded_size, zero_extend
 from xlakit.ops.shared.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
@@ -28,7 +29,7 @@ from xlakit.ops.shared.regrouping import check_same_count, dynamic_dimensions_af
 def need_array(shape: Shape) -> Shape:
     """``shape``, known to be an array; raises ShapeError otherwise."""
     if not shape.is_array:
-        raise ShapeError(f"takes an array, got {shape}", hint='take an array out of a tuple with get_tuple_element')
+        raise ShapeError(f"takes an array, got {shape}", hint="take an array out of a tuple with get_tuple_element")
     return shape
 
 
@@ -38,7 +39,7 @@ def check_distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
         if not 0 <= dimension < rank:
             raise ShapeError(f"{what}: {dimension} is out of range for rank {rank}", hint=below(rank))
     if len(set(dimensions)) != len(dimensions):
-        raise ShapeError(f"{what}: {list(dimensions)} names a dimension twice", hint='name each dimension once')
+        raise ShapeError(f"{what}: {list(dimensions)} names a dimension twice", hint="name each dimension once")
 
 
 # The operation below takes the name, as it is called in XLA.
@@ -58,7 +59,10 @@ class Broadcast(Op):
         operand = need_array(operands[0])
         result = need_array(need_declared(declared)).without_layout()
         if result.element_type is not operand.element_type:
-            raise ShapeError(f"the result must have the operand's type, not {result.element_type.hlo_name}", hint=f'declare it of {operand.element_type.hlo_name}; convert_element_type changes types')
+            raise ShapeError(
+                f"the result must have the operand's type, not {result.element_type.hlo_name}",
+                hint=f"declare it of {operand.element_type.hlo_name}; convert_element_type changes types",
+            )
         if len(self.dimensions) != operand.rank:
             raise ShapeError(
                 f"dimensions {list(self.dimensions)} has {len(self.dimensions)} entries for rank {operand.rank}",
@@ -97,7 +101,7 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     added = len(broadcast_sizes)
     for size in broadcast_sizes:
         if size < 0:
-            raise ShapeError(f"broadcast size {size} is negative", hint='give sizes of 0 or more')
+            raise ShapeError(f"broadcast size {size} is negative", hint="give sizes of 0 or more")
     result = shape.with_dimensions(
         (*broadcast_sizes, *shape.dimensions), (*([False] * added), *shape.dynamic_dimensions)
     )
@@ -143,9 +147,15 @@ class Reshape(Op):
         operand = need_array(operands[0])
         result = need_array(need_declared(declared)).without_layout()
         if result.element_type is not operand.element_type:
-            raise ShapeError(f"the result must have the operand's type, not {result.element_type.hlo_name}", hint=f'declare it of {operand.element_type.hlo_name}; convert_element_type changes types')
+            raise ShapeError(
+                f"the result must have the operand's type, not {result.element_type.hlo_name}",
+                hint=f"declare it of {operand.element_type.hlo_name}; convert_element_type changes types",
+            )
         if not -1 <= self.inferred_dimension < max(result.rank, 1):
-            raise ShapeError(f"inferred_dimension {self.inferred_dimension} is out of range for {result}", hint=f'give -1 where no dimension is meant, or a dimension from 0 to {max(result.rank, 1) - 1}')
+            raise ShapeError(
+                f"inferred_dimension {self.inferred_dimension} is out of range for {result}",
+                hint=f"give -1 where no dimension is meant, or a dimension from 0 to {max(result.rank, 1) - 1}",
+            )
         if UNBOUNDED not in operand.dimensions:
             check_same_count(operand, result.dimensions)
         return result
@@ -287,7 +297,10 @@ class Slice(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         shape = need_array(operands[0])
         if len(self.slice) != shape.rank:
-            raise ShapeError(f"{len(self.slice)} slice ranges are given for rank {shape.rank}", hint=f'give {shape.rank} ranges; 0 .. size keeps all of a dimension')
+            raise ShapeError(
+                f"{len(self.slice)} slice ranges are given for rank {shape.rank}",
+                hint=f"give {shape.rank} ranges; 0 .. size keeps all of a dimension",
+            )
         sizes = [
             _slice_size(d, part, size) for d, (part, size) in enumerate(zip(self.slice, shape.dimensions, strict=True))
         ]
@@ -308,13 +321,19 @@ class Slice(Op):
 def _slice_size(dimension: int, part: SliceDimension, size: int) -> int:
     start, limit, stride = part.start, part.limit, part.stride
     if start < 0:
-        raise ShapeError(f"start {start} of dimension {dimension} is negative", hint=f'give a start from 0 to {size}')
+        raise ShapeError(f"start {start} of dimension {dimension} is negative", hint=f"give a start from 0 to {size}")
     if limit < start:
-        raise ShapeError(f"limit {limit} of dimension {dimension} is less than its start {start}", hint=f'give a limit from {start} on; it is not part of the slice')
+        raise ShapeError(
+            f"limit {limit} of dimension {dimension} is less than its start {start}",
+            hint=f"give a limit from {start} on; it is not part of the slice",
+        )
     if size not in (UNBOUNDED,) and limit > size:
-        raise ShapeError(f"limit {limit} of dimension {dimension} is greater than its size {size}", hint=f'give at most {size}, or pad first')
+        raise ShapeError(
+            f"limit {limit} of dimension {dimension} is greater than its size {size}",
+            hint=f"give at most {size}, or pad first",
+        )
     if stride < 1:
-        raise ShapeError(f"stride {stride} of dimension {dimension} must be at least 1", hint='use rev to go backwards')
+        raise ShapeError(f"stride {stride} of dimension {dimension} must be at least 1", hint="use rev to go backwards")
     return -((start - limit) // stride)
 
 
@@ -365,11 +384,16 @@ class Pad(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         shape, value = need_array(operands[0]), operands[1]
         if not value.is_scalar:
-            raise ShapeError(f"the padding value must be a scalar, not {value}", hint='reshape it to a scalar')
+            raise ShapeError(f"the padding value must be a scalar, not {value}", hint="reshape it to a scalar")
         if not same_type_family(shape.element_type, value.element_type):
-            raise ShapeError(f"padding value {value} does not have the type of {shape}", hint=converted(shape.element_type))
+            raise ShapeError(
+                f"padding value {value} does not have the type of {shape}", hint=converted(shape.element_type)
+            )
         if len(self.padding) != shape.rank:
-            raise ShapeError(f"padding has {len(self.padding)} dimensions, the operand has {shape.rank}", hint=f'give {shape.rank} entries, (0, 0, 0) for dimensions that stay')
+            raise ShapeError(
+                f"padding has {len(self.padding)} dimensions, the operand has {shape.rank}",
+                hint=f"give {shape.rank} entries, (0, 0, 0) for dimensions that stay",
+            )
         sizes: list[int] = []
         for d, (size, pad) in enumerate(zip(shape.dimensions, self.padding, strict=True)):
             if pad.interior_padding < 0:
@@ -379,7 +403,10 @@ class Pad(Op):
                 )
             padded = UNBOUNDED if size == UNBOUNDED else padded_size(size, pad)
             if padded < 0 and size != UNBOUNDED:
-                raise ShapeError(f"padding gives dimension {d} the negative size {padded}", hint=f'take away at most the {size} elements that are there')
+                raise ShapeError(
+                    f"padding gives dimension {d} the negative size {padded}",
+                    hint=f"take away at most the {size} elements that are there",
+                )
             sizes.append(padded)
         result = shape.with_dimensions(sizes, shape.dynamic_dimensions)
         return result.with_element_type(higher_precision(shape.element_type, value.element_type))
@@ -427,16 +454,21 @@ class Concatenate(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes at least one array", hint='give the arrays to join')
+            raise ShapeError("takes at least one array", hint="give the arrays to join")
         first = need_array(operands[0])
         check_distinct("dimension", [self.dimension], first.rank)
         kind = first.element_type
         sizes, dynamic = list(first.dimensions), list(first.dynamic_dimensions)
         for shape in operands[1:]:
             if need_array(shape).rank != first.rank:
-                raise ShapeError(f"cannot concatenate arrays of rank {first.rank} and {shape.rank}", hint=f'reshape all to rank {first.rank}')
+                raise ShapeError(
+                    f"cannot concatenate arrays of rank {first.rank} and {shape.rank}",
+                    hint=f"reshape all to rank {first.rank}",
+                )
             if not same_type_family(kind, shape.element_type):
-                raise ShapeError(f"cannot concatenate {kind.hlo_name} and {shape.element_type.hlo_name}", hint=converted(kind))
+                raise ShapeError(
+                    f"cannot concatenate {kind.hlo_name} and {shape.element_type.hlo_name}", hint=converted(kind)
+                )
             kind = higher_precision(kind, shape.element_type)
             for d, (size, mark) in enumerate(zip(shape.dimensions, shape.dynamic_dimensions, strict=True)):
                 if d == self.dimension:

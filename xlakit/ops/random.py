@@ -34,7 +34,10 @@ class Rng(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         shape = need_declared(declared)
         if not shape.is_array or UNBOUNDED in shape.dimensions:
-            raise ShapeError(f"the result must be an array of known size, not {shape}", hint='give the dimensions as numbers; set_dimension_size makes a result smaller')
+            raise ShapeError(
+                f"the result must be an array of known size, not {shape}",
+                hint="give the dimensions as numbers; set_dimension_size makes a result smaller",
+            )
         kind = shape.element_type
         for operand in operands:
             if not operand.is_scalar or not same_type_family(operand.element_type, kind):
@@ -48,9 +51,15 @@ class Rng(Op):
                 hint=f"convert both to {kind.hlo_name}",
             )
         if self.distribution is RandomDistribution.RNG_NORMAL and not kind.is_floating:
-            raise ShapeError(f"a normal distribution has a floating-point type, not {kind.hlo_name}", hint='draw f32 and convert the result')
+            raise ShapeError(
+                f"a normal distribution has a floating-point type, not {kind.hlo_name}",
+                hint="draw f32 and convert the result",
+            )
         if kind.is_complex:
-            raise ShapeError("a uniform distribution has a boolean, integer or floating-point type", hint='draw the parts and join them with complex')
+            raise ShapeError(
+                "a uniform distribution has a boolean, integer or floating-point type",
+                hint="draw the parts and join them with complex",
+            )
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -149,11 +158,17 @@ class RngBitGenerator(Op):
             )
         data = shape.tuple_shapes[1] if shape.is_tuple else shape
         if not data.is_array or UNBOUNDED in data.dimensions:
-            raise ShapeError(f"the random bits must be an array of known size, not {data}", hint='give the dimensions as numbers; set_dimension_size makes a result smaller')
+            raise ShapeError(
+                f"the random bits must be an array of known size, not {data}",
+                hint="give the dimensions as numbers; set_dimension_size makes a result smaller",
+            )
         if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] < 2:
             raise ShapeError(f"the state must be u64[2], a key and a counter, or longer, not {state}", hint=_MAKE_STATE)
         if data.element_type is PrimitiveType.PRED or data.element_type.is_complex:
-            raise ShapeError(f"random bits have an integer or floating-point type, not {data.element_type.hlo_name}", hint='draw unsigned integers of the width that is needed, and compare or convert them')
+            raise ShapeError(
+                f"random bits have an integer or floating-point type, not {data.element_type.hlo_name}",
+                hint="draw unsigned integers of the width that is needed, and compare or convert them",
+            )
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -48,23 +48,37 @@ def check_reducer(
             hint="for N operands it takes N running values, then N elements",
         )
     if not all(p.is_scalar for p in program.parameters):
-        raise ShapeError(f"computation {computation.name} must take scalars, takes {program}", hint='apply it to scalars; it is called for single elements')
+        raise ShapeError(
+            f"computation {computation.name} must take scalars, takes {program}",
+            hint="apply it to scalars; it is called for single elements",
+        )
     results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
     if len(results) != count or not all(r.is_scalar for r in results):
-        raise ShapeError(f"computation {computation.name} must give {count} scalars, gives {program.result}", hint=f'give one value for each of the {count} operands, as a tuple where there are several')
+        raise ShapeError(
+            f"computation {computation.name} must give {count} scalars, gives {program.result}",
+            hint=f"give one value for each of the {count} operands, as a tuple where there are several",
+        )
     for i, result in enumerate(results):
         kind, running, element = result.element_type, program.parameters[i], program.parameters[count + i]
         if running.element_type is not kind:
-            raise ShapeError(f"computation {computation.name} gives {result} for the running value {running}", hint=f'give {running}, which the next call takes')
+            raise ShapeError(
+                f"computation {computation.name} gives {result} for the running value {running}",
+                hint=f"give {running}, which the next call takes",
+            )
         if not same_type_family(element_types[i], element.element_type) or not same_type_family(
             kind, element.element_type
         ):
             raise ShapeError(
                 f"computation {computation.name} takes elements {element} for arrays of "
-                f"{element_types[i].hlo_name} and gives {result}", hint=f'build it for {element_types[i].hlo_name} scalars')
+                f"{element_types[i].hlo_name} and gives {result}",
+                hint=f"build it for {element_types[i].hlo_name} scalars",
+            )
     for init, result in zip(init_values, results, strict=False):
         if not init.is_scalar or not same_type_family(result.element_type, init.element_type):
-            raise ShapeError(f"initial value {init} is not a scalar of {result.element_type.hlo_name}", hint=f'give a scalar constant of {result.element_type.hlo_name}')
+            raise ShapeError(
+                f"initial value {init} is not a scalar of {result.element_type.hlo_name}",
+                hint=f"give a scalar constant of {result.element_type.hlo_name}",
+            )
     return results
 
 
@@ -182,13 +196,18 @@ def as_declared(results: Sequence[Array], shape: Shape) -> Value:
 def split_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
     """N arrays of the same dimensions, and N initial values; raises ShapeError."""
     if not operands or len(operands) % 2:
-        raise ShapeError(f"takes N arrays and N initial values, got {len(operands)} operands", hint='give the arrays first, then one initial value for each')
+        raise ShapeError(
+            f"takes N arrays and N initial values, got {len(operands)} operands",
+            hint="give the arrays first, then one initial value for each",
+        )
     count = len(operands) // 2
     for array in operands[:count]:
         if not need_array(array).same_dimensions(operands[0]):
             raise ShapeError(
                 f"all arrays must have the same dimensions, got {list(operands[0].dimensions)} and "
-                f"{list(array.dimensions)}", hint=f'broadcast or slice all to {list(operands[0].dimensions)}')
+                f"{list(array.dimensions)}",
+                hint=f"broadcast or slice all to {list(operands[0].dimensions)}",
+            )
     return operands[:count], operands[count:]
 
 
@@ -212,7 +231,9 @@ def reduce_arrays(
         return fold.finish([np.broadcast_to(start, sizes) for start in starts])
     if fold.ufunc is not None:
         with np.errstate(all="ignore"):
-            total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0].dtype)
+            # NumPy starts a sum with 0, which would take its sign from a -0.
+            start = {"initial": -values[0].dtype.type(0)} if fold.ufunc is np.add and fold.wide[0].is_floating else {}
+            total = fold.ufunc.reduce(values[0], axis=tuple(dimensions), dtype=fold.wide[0].dtype, **start)
         if not fold.blurs_zeros or np.all(total):
             return fold.finish(fold.combine(starts[0], total))
     # One axis of everything that is combined, in front.
@@ -277,22 +298,37 @@ class Map(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes at least one array", hint='give the arrays that the computation is mapped over')
+            raise ShapeError("takes at least one array", hint="give the arrays that the computation is mapped over")
         # Scalars go with arrays of any dimensions.
         whole = next((a for a in operands if need_array(a).rank), operands[0])
         for array in operands:
             if not need_array(array).is_scalar and not array.same_dimensions(whole):
-                raise ShapeError("all arrays must have the same dimensions", hint=f'broadcast or slice all to {list(whole.dimensions)}')
+                raise ShapeError(
+                    "all arrays must have the same dimensions",
+                    hint=f"broadcast or slice all to {list(whole.dimensions)}",
+                )
         if self.dimensions and list(self.dimensions) != list(range(whole.rank)):
-            raise ShapeError(f"dimensions must be 0 .. {whole.rank - 1} in order, got {list(self.dimensions)}", hint='leave dimensions out; all are mapped over')
+            raise ShapeError(
+                f"dimensions must be 0 .. {whole.rank - 1} in order, got {list(self.dimensions)}",
+                hint="leave dimensions out; all are mapped over",
+            )
         program = self.to_apply.program_shape
         if len(program.parameters) != len(operands):
-            raise ShapeError(f"computation takes {len(program.parameters)} parameters for {len(operands)} arrays", hint=f'give a computation of {len(operands)} scalars')
+            raise ShapeError(
+                f"computation takes {len(program.parameters)} parameters for {len(operands)} arrays",
+                hint=f"give a computation of {len(operands)} scalars",
+            )
         for parameter, array in zip(program.parameters, operands, strict=True):
             if not parameter.is_scalar or not same_type_family(parameter.element_type, array.element_type):
-                raise ShapeError(f"parameter {parameter} does not take an element of {array}", hint=f'build it for {array.element_type.hlo_name} scalars')
+                raise ShapeError(
+                    f"parameter {parameter} does not take an element of {array}",
+                    hint=f"build it for {array.element_type.hlo_name} scalars",
+                )
         if not program.result.is_scalar:
-            raise ShapeError(f"computation must give a scalar, gives {program.result}", hint='give one scalar; map once for each value that is wanted')
+            raise ShapeError(
+                f"computation must give a scalar, gives {program.result}",
+                hint="give one scalar; map once for each value that is wanted",
+            )
         return whole.without_layout().with_element_type(program.result.element_type)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -81,15 +81,24 @@ class Scatter(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if len(operands) < 3 or len(operands) % 2 == 0:
-            raise ShapeError(f"takes N arrays, the scatter indices and N updates, got {len(operands)} operands", hint='give the arrays, one array of indices, and an array of updates for each array')
+            raise ShapeError(
+                f"takes N arrays, the scatter indices and N updates, got {len(operands)} operands",
+                hint="give the arrays, one array of indices, and an array of updates for each array",
+            )
         count = len(operands) // 2
         arrays, updates = operands[:count], operands[count + 1 :]
         indices = expanded_indices(operands[count], self.index_vector_dim, "scatter_indices")
         for array, update in zip(arrays, updates, strict=True):
             if not array.same_dimensions(arrays[0]):
-                raise ShapeError("all operands must be arrays of the same dimensions", hint='scatter into arrays of different dimensions one by one')
+                raise ShapeError(
+                    "all operands must be arrays of the same dimensions",
+                    hint="scatter into arrays of different dimensions one by one",
+                )
             if not update.same_dimensions(updates[0]):
-                raise ShapeError("all updates must be arrays of the same dimensions", hint=f'broadcast or slice all updates to {list(updates[0].dimensions)}')
+                raise ShapeError(
+                    "all updates must be arrays of the same dimensions",
+                    hint=f"broadcast or slice all updates to {list(updates[0].dimensions)}",
+                )
         self._check_dimension_numbers(arrays[0], indices)
         self._check_updates(arrays[0], indices, updates[0])
         check_reducer(self.to_apply, [u.element_type for u in updates], [Shape(a.element_type) for a in arrays])
@@ -125,20 +134,26 @@ class Scatter(Op):
         if updates.rank != rank:
             raise ShapeError(
                 f"updates {updates} must have rank {rank}: {len(self.update_window_dims)} update_window_dims and "
-                f"{indices.rank - 1} dimensions of scatter_indices", hint=f'reshape the updates to rank {rank}, or name other update_window_dims')
+                f"{indices.rank - 1} dimensions of scatter_indices",
+                hint=f"reshape the updates to rank {rank}, or name other update_window_dims",
+            )
         check_dimension_set("update_window_dims", self.update_window_dims, rank)
         for dimension, into in zip(self.update_window_dims, self._window_dims(operand.rank), strict=True):
             size, bound = updates.dimensions[dimension], operand.dimensions[into]
             if UNBOUNDED not in (size, bound) and size > bound:
                 raise ShapeError(
                     f"window dimension {dimension} of the updates has size {size}, more than the {bound} of the "
-                    f"operand's dimension {into}", hint=f'slice the updates to at most {bound} there')
+                    f"operand's dimension {into}",
+                    hint=f"slice the updates to at most {bound} there",
+                )
         batch = [size for i, size in enumerate(indices.dimensions) if i != self.index_vector_dim]
         for dimension, expected in zip(self._scatter_dims(rank), batch, strict=True):
             size = updates.dimensions[dimension]
             if UNBOUNDED not in (size, expected) and size != expected:
                 raise ShapeError(
-                    f"dimension {dimension} of the updates has size {size}, scatter_indices has {expected} there", hint=f'give {expected} updates along dimension {dimension}, one for each index vector')
+                    f"dimension {dimension} of the updates has size {size}, scatter_indices has {expected} there",
+                    hint=f"give {expected} updates along dimension {dimension}, one for each index vector",
+                )
 
     def _window_dims(self, rank: int) -> list[int]:
         return [d for d in range(rank) if d not in self.inserted_window_dims and d not in self.input_batching_dims]
@@ -286,7 +301,9 @@ def scatter(
     """
     arrays, values = as_sequence(operands), as_sequence(updates)
     if len(arrays) != len(values):
-        raise ShapeError(f"{len(arrays)} operands have {len(values)} updates", hint='give one array of updates for each operand')
+        raise ShapeError(
+            f"{len(arrays)} operands have {len(values)} updates", hint="give one array of updates for each operand"
+        )
     builder = common_builder([*arrays, scatter_indices, *values])
     ops = [as_op(builder, a) for a in arrays]
     indices = as_op(builder, scatter_indices)

@@ -71,7 +71,9 @@ def _select_tuples(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
         raise ShapeError("a choice between tuples takes a scalar pred", hint="tuples count as scalars here")
     if not on_true.shape.compatible(on_false.shape):
         raise ShapeError(
-            f"on_true and on_false must be tuples of the same shape, are {on_true.shape} and {on_false.shape}", hint=f'give both the shape {on_true.shape.without_layout()}')
+            f"on_true and on_false must be tuples of the same shape, are {on_true.shape} and {on_false.shape}",
+            hint=f"give both the shape {on_true.shape.without_layout()}",
+        )
     parts = [
         select(pred, get_tuple_element(on_true, i), get_tuple_element(on_false, i))
         for i in range(len(on_true.shape.tuple_shapes))

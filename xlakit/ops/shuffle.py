@@ -16,6 +16,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.enums import LowercaseEnum
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import XlaOp, building, emit
+from xlakit.ops.shared.hints import below
 
 
 class ShuffleMode(LowercaseEnum):
@@ -43,32 +44,49 @@ class Shuffle(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands
         if not operand.is_array:
-            raise ShapeError(f"takes an array, got {operand}", hint='take an array out of a tuple with get_tuple_element')
+            raise ShapeError(
+                f"takes an array, got {operand}", hint="take an array out of a tuple with get_tuple_element"
+            )
         if len(set(self.dimensions)) != len(self.dimensions) or any(not 0 <= d < operand.rank for d in self.dimensions):
-            raise ShapeError(f"dimensions {list(self.dimensions)} must be different numbers below {operand.rank}", hint=below(operand.rank) + ", each once")
+            raise ShapeError(
+                f"dimensions {list(self.dimensions)} must be different numbers below {operand.rank}",
+                hint=below(operand.rank) + ", each once",
+            )
         if self.mode is ShuffleMode.ROTATE:
             if len(self.shifts) != len(self.dimensions) or self.indices is not None:
-                raise ShapeError(f"rotate takes one shift for each of the {len(self.dimensions)} dimensions", hint=f'give {len(self.dimensions)} shifts and no indices')
+                raise ShapeError(
+                    f"rotate takes one shift for each of the {len(self.dimensions)} dimensions",
+                    hint=f"give {len(self.dimensions)} shifts and no indices",
+                )
         else:
             self._check_indices(operand)
         return operand.without_layout()
 
     def _check_indices(self, operand: Shape) -> None:
         if self.indices is None or self.shifts:
-            raise ShapeError("permute takes indices", hint='give indices and no shifts')
+            raise ShapeError("permute takes indices", hint="give indices and no shifts")
         indices = self.indices.shape
         if not indices.is_array or not indices.element_type.is_integral:
-            raise ShapeError(f"indices are integers, got {indices}", hint='give a literal of s32 or s64')
+            raise ShapeError(f"indices are integers, got {indices}", hint="give a literal of s32 or s64")
         extra = indices.dimensions[operand.rank :]
         fits = all(i in (1, n) for i, n in zip(indices.dimensions, operand.dimensions, strict=False))
         if indices.rank < operand.rank or not fits or extra not in ((), (len(self.dimensions),)):
-            raise ShapeError(f"indices {indices} do not say where {operand} comes from", hint=f'give indices of dimensions {list(operand.dimensions)}, 1 where all are moved alike')
+            raise ShapeError(
+                f"indices {indices} do not say where {operand} comes from",
+                hint=f"give indices of dimensions {list(operand.dimensions)}, 1 where all are moved alike",
+            )
         if len(self.dimensions) > 1 and not extra:
-            raise ShapeError(f"indices {indices} need a last dimension of {len(self.dimensions)} coordinates", hint=f'add a last dimension of {len(self.dimensions)}, one number for each of the dimensions')
+            raise ShapeError(
+                f"indices {indices} need a last dimension of {len(self.dimensions)} coordinates",
+                hint=f"add a last dimension of {len(self.dimensions)}, one number for each of the dimensions",
+            )
         for column, dimension in enumerate(self.dimensions):
             numbers = self.indices.array[..., column] if extra else self.indices.array
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < operand.dimensions[dimension]:
-                raise ShapeError(f"indices leave dimension {dimension} of {operand}", hint=f'give indices from 0 to {operand.dimensions[dimension] - 1}')
+                raise ShapeError(
+                    f"indices leave dimension {dimension} of {operand}",
+                    hint=f"give indices from 0 to {operand.dimensions[dimension] - 1}",
+                )
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         array: Array = operands[0]

@@ -28,6 +28,7 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
+from xlakit.ops.shared.hints import below
 from xlakit.ops.shared.numerics import to_double, total_order_key
 
 
@@ -41,12 +42,17 @@ class Sort(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         if not operands:
-            raise ShapeError("takes at least one array", hint='give the array of keys first')
+            raise ShapeError("takes at least one array", hint="give the array of keys first")
         for operand in operands:
             if not operand.same_dimensions(operands[0]):
-                raise ShapeError("all operands must be arrays of the same dimensions", hint=f'broadcast or slice all to {list(operands[0].dimensions)}')
+                raise ShapeError(
+                    "all operands must be arrays of the same dimensions",
+                    hint=f"broadcast or slice all to {list(operands[0].dimensions)}",
+                )
         if not 0 <= self.dimension < operands[0].rank:
-            raise ShapeError(f"dimension {self.dimension} is out of range for {operands[0]}", hint=below(operands[0].rank))
+            raise ShapeError(
+                f"dimension {self.dimension} is out of range for {operands[0]}", hint=below(operands[0].rank)
+            )
         self._check_comparator(operands)
         shapes = [o.without_layout() for o in operands]
         return shapes[0] if len(shapes) == 1 else make_tuple_shape(shapes)
@@ -61,9 +67,15 @@ class Sort(Op):
         for i, parameter in enumerate(program.parameters):
             kind, taken = operands[i // 2].element_type, parameter.element_type
             if not parameter.is_scalar or (kind is not taken and not (kind.is_floating and taken.is_floating)):
-                raise ShapeError(f"parameter {i} of comparator {name} is {parameter}, not a {kind.hlo_name} scalar", hint="build it for two scalars of each operand's element type")
+                raise ShapeError(
+                    f"parameter {i} of comparator {name} is {parameter}, not a {kind.hlo_name} scalar",
+                    hint="build it for two scalars of each operand's element type",
+                )
         if not program.result.is_scalar or program.result.element_type is not PrimitiveType.PRED:
-            raise ShapeError(f"comparator {name} must give pred[], gives {program.result}", hint='end it with a comparison of two scalars')
+            raise ShapeError(
+                f"comparator {name} must give pred[], gives {program.result}",
+                hint="end it with a comparison of two scalars",
+            )
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         moved: list[Array] = [np.moveaxis(o, self.dimension, -1) for o in operands]
@@ -185,7 +197,7 @@ def _mirrored(first: Instruction, second: Instruction) -> bool:
             if numbers[0] ^ 1 != numbers[1]:
                 return False
             parity.add(numbers[0] % 2)
-        elif a.op != b.op or a.shape != b.shape or len(a.operands) != len(b.operands) or not a.op.is_pointwise:
+        elif a.op != b.op or a.shape != b.shape or len(a.operands) != len(b.operands) or not a.is_pointwise:
             return False
         stack.extend(zip(a.operands, b.operands, strict=True))
     return len(parity) == 1
@@ -236,7 +248,7 @@ def sort(
     scalars = [Shape(o.shape.element_type) for o in ops for _ in range(2)]
     called = builder.subcomputation(_less_than if comparator is None else comparator, scalars)
     if not ops[0].shape.rank:
-        raise ShapeError("a scalar cannot be sorted; it has no dimension", hint='reshape it to [1]')
+        raise ShapeError("a scalar cannot be sorted; it has no dimension", hint="reshape it to [1]")
     op = Sort(dimension=ops[0].shape.dimension_number(dimension), is_stable=is_stable, to_apply=called)
     return emit(op, *ops)
 
@@ -257,10 +269,12 @@ class TopK(Op):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         (operand,) = operands
         if not operand.is_array or operand.rank == 0:
-            raise ShapeError(f"takes an array of rank 1 or more, got {operand}", hint='reshape a scalar to [1]')
+            raise ShapeError(f"takes an array of rank 1 or more, got {operand}", hint="reshape a scalar to [1]")
         bound = operand.dimensions[-1]
         if self.k < 0 or (bound != UNBOUNDED and self.k > bound):
-            raise ShapeError(f"k={self.k} must be from 0 to the size {bound} of the last dimension", hint=f'give at most {bound}')
+            raise ShapeError(
+                f"k={self.k} must be from 0 to the size {bound} of the last dimension", hint=f"give at most {bound}"
+            )
         dynamic = (*operand.dynamic_dimensions[:-1], False)
         values = operand.with_dimensions((*operand.dimensions[:-1], self.k), dynamic)
         return make_tuple_shape([values, values.with_element_type(PrimitiveType.S32)])
@@ -269,7 +283,10 @@ class TopK(Op):
         operand: Array = operands[0]
         keys = comparison_keys(operand, True, descending=self.largest)
         if keys is None:
-            raise UnsupportedError(f"the interpreter does not order {operand.dtype}", hint='convert it with convert_element_type to an integer or floating-point type')
+            raise UnsupportedError(
+                f"the interpreter does not order {operand.dtype}",
+                hint="convert it with convert_element_type to an integer or floating-point type",
+            )
         order = np.argsort(keys, axis=-1, kind="stable")[..., : self.k]
         return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
 

@@ -61,7 +61,9 @@ class Infeed(_Transfer):
         _check_token(operands[0])
         result = need_declared(declared).without_layout()
         if len(result.tuple_shapes) != 2 or not result.tuple_shapes[1].is_token:
-            raise ShapeError(f"gives a tuple of the value and a token, not {result}", hint="declare (the value's shape, token[])")
+            raise ShapeError(
+                f"gives a tuple of the value and a token, not {result}", hint="declare (the value's shape, token[])"
+            )
         _check_feed(result.tuple_shapes[0])
         return result
 
@@ -101,7 +103,10 @@ class Outfeed(_Transfer):
         _check_token(token)
         _check_feed(value)
         if self.outfeed_shape is not None and not agree(value, self.outfeed_shape):
-            raise ShapeError(f"outfeed_shape {self.outfeed_shape} is not the shape of the value, {value}", hint=f'leave outfeed_shape out, or give {value.without_layout()}')
+            raise ShapeError(
+                f"outfeed_shape {self.outfeed_shape} is not the shape of the value, {value}",
+                hint=f"leave outfeed_shape out, or give {value.without_layout()}",
+            )
         return TOKEN_SHAPE
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -163,7 +168,10 @@ class Send(_Transfer):
 def _check_context(shape: Shape) -> None:
     parts = shape.tuple_shapes
     if len(parts) != 3 or not agree(parts[1], _REQUEST) or not parts[2].is_token:
-        raise ShapeError(f"takes the context (value, u32[], token[]) that send or recv gives, got {shape}", hint='give what send or recv gave, as it is')
+        raise ShapeError(
+            f"takes the context (value, u32[], token[]) that send or recv gives, got {shape}",
+            hint="give what send or recv gave, as it is",
+        )
 
 
 @operation("send-done", arity=1, documents=("SendDone",))
@@ -192,7 +200,9 @@ class Recv(_Transfer):
         _check_token(operands[0])
         result = need_declared(declared).without_layout()
         if not result.tuple_shapes:
-            raise ShapeError(f"gives (value, u32[], token[]), not {result}", hint="declare (the value's shape, u32[], token[])")
+            raise ShapeError(
+                f"gives (value, u32[], token[]), not {result}", hint="declare (the value's shape, u32[], token[])"
+            )
         return make_tuple_shape([result.tuple_shapes[0], _REQUEST, TOKEN_SHAPE])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -29,6 +29,7 @@ from xlakit.ops.handle import (
 )
 from xlakit.ops.movement import need_array
 from xlakit.ops.reduction import Folder, as_declared, check_reducer, folder, split_operands
+from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import Padding, make_padding
 from xlakit.ops.shared.window_geometry import make_window, window_places, window_shape
@@ -160,7 +161,10 @@ def reduce_window(
 
 def _with_holes(sizes: Sequence[int], dilations: Sequence[int]) -> list[int]:
     if dilations and len(dilations) != len(sizes):
-        raise ShapeError(f"{len(dilations)} dilations are given for {len(sizes)} dimensions", hint=f'give {len(sizes)} dilations, or none')
+        raise ShapeError(
+            f"{len(dilations)} dilations are given for {len(sizes)} dimensions",
+            hint=f"give {len(sizes)} dilations, or none",
+        )
     known = zip(sizes, dilations or [1] * len(sizes), strict=True)
     return [(size - 1) * dilation + 1 if size > 0 else size for size, dilation in known]
 
@@ -185,7 +189,10 @@ def reduce_window_with_general_padding(
     ops = [as_op(builder, a) for a in arrays]
     values = as_sequence(init_values)
     if len(values) != len(ops):
-        raise ShapeError(f"{len(ops)} arrays have {len(values)} initial values", hint=f'give one initial value for each of the {len(ops)} arrays')
+        raise ShapeError(
+            f"{len(ops)} arrays have {len(values)} initial values",
+            hint=f"give one initial value for each of the {len(ops)} arrays",
+        )
     inits = [as_op(builder, i, o.shape.element_type) for i, o in zip(values, ops, strict=True)]
     called = builder.subcomputation(computation, scalar_shapes(ops) * 2)
     window = make_window(window_dimensions, window_strides, padding, base_dilations, window_dilations)
@@ -210,20 +217,33 @@ class SelectAndScatter(Op):
         array, source, init = need_array(operands[0]), need_array(operands[1]), operands[2]
         program = self.select.program_shape
         if len(program.parameters) != 2:
-            raise ShapeError(f"select takes 2 parameters, {self.select.name} takes {len(program.parameters)}", hint='give a computation of 2 scalars, such as that of ge')
+            raise ShapeError(
+                f"select takes 2 parameters, {self.select.name} takes {len(program.parameters)}",
+                hint="give a computation of 2 scalars, such as that of ge",
+            )
         if not program.result.is_scalar or program.result.element_type is not PrimitiveType.PRED:
-            raise ShapeError(f"select must give a pred scalar, gives {program.result}", hint='end it with a comparison of its two parameters')
+            raise ShapeError(
+                f"select must give a pred scalar, gives {program.result}",
+                hint="end it with a comparison of its two parameters",
+            )
         for parameter in program.parameters:
             if not parameter.is_scalar or not same_type_family(parameter.element_type, array.element_type):
-                raise ShapeError(f"select takes {parameter}, the elements are {array.element_type.hlo_name}", hint=f'build it for {array.element_type.hlo_name} scalars')
+                raise ShapeError(
+                    f"select takes {parameter}, the elements are {array.element_type.hlo_name}",
+                    hint=f"build it for {array.element_type.hlo_name} scalars",
+                )
         check_reducer(self.scatter, [source.element_type], [init])
         placements = window_shape(array, self.window)
         if not source.same_dimensions(placements):
             raise ShapeError(
                 f"the source has dimensions {list(source.dimensions)}, the window has "
-                f"{list(placements.dimensions)} placements", hint=f'give a source of dimensions {list(placements.dimensions)}, or another window or padding')
+                f"{list(placements.dimensions)} placements",
+                hint=f"give a source of dimensions {list(placements.dimensions)}, or another window or padding",
+            )
         if not same_type_family(source.element_type, array.element_type):
-            raise ShapeError(f"a source of {source.element_type.hlo_name} does not fit {array}", hint=converted(array.element_type))
+            raise ShapeError(
+                f"a source of {source.element_type.hlo_name} does not fit {array}", hint=converted(array.element_type)
+            )
         return array.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -14,7 +14,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
-from xlakit.ops.shared.numerics import from_double
+from xlakit.ops.shared.numerics import from_double, to_integer, wrap
 from xlakit.passes.matching import (
     as_integer,
     as_real,
@@ -102,9 +102,10 @@ def subtract_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 def subtract_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     """x - c -> x + (-c), of integers, which wrap; so that constants meet in sums."""
     left, right = x.operands
-    if not x.shape.element_type.is_integral or uniform(right) is None:
+    number = uniform(right)
+    if number is None or not x.shape.element_type.is_integral:
         return None
-    return make.apply("add", left, make.apply("negate", right))
+    return make.apply("add", left, make.full(wrap(-to_integer(number), number.dtype), right.shape))
 
 
 @_rule("add")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from xlakit.ir.attributes import Annotations
@@ -218,10 +218,3 @@ class Names:
             return name
         stem, _, number = name.rpartition(".")
         return self.new(stem if stem and number.isdigit() else name)
-
-
-def instructions_of(module: HloModule) -> Iterator[tuple[Computation, Instruction]]:
-    """All instructions of all computations."""
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            yield computation, instruction

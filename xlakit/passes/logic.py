@@ -127,11 +127,6 @@ def _is_exactly_ordered(x: Instruction) -> bool:
     return kind.is_integral or kind is PrimitiveType.PRED or x.op_as(Compare).type is ComparisonType.TOTALORDER
 
 
-def _is_one_type(x: Instruction) -> bool:
-    left, right = x.operands
-    return left.shape.element_type is right.shape.element_type
-
-
 @_rule("compare")
 def compare_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     """x = x, x <= x -> true, x != x -> false where no NaN can be; x < x -> false always, NaN included."""

@@ -65,7 +65,7 @@ def is_zero(number: Array | None, *, negative: bool | None = False) -> bool:
         return integer == 0
     if (real := as_real(number)) is not None:
         return real == 0 and (negative is None or (math.copysign(1, real) < 0) == negative)
-    parts = (float(number.real), float(number.imag))
+    parts = (float(np.real(number)), float(np.imag(number)))
     return all(p == 0 and (negative is None or (math.copysign(1, p) < 0) == negative) for p in parts)
 
 
@@ -92,11 +92,6 @@ def power_of_two(number: Array | None) -> int | None:
     if integer is None or integer < 2 or integer & (integer - 1):
         return None
     return integer.bit_length() - 1
-
-
-def is_real(kind: PrimitiveType) -> bool:
-    """Whether numbers of this type are on a line: integers, floats, PRED."""
-    return not kind.is_complex
 
 
 def one_type(x: Instruction) -> bool:

@@ -12,7 +12,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.movement import Broadcast, Reverse, Transpose
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes.matching import permutation_inverse, scalar_source
+from xlakit.passes.matching import permutation_inverse
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
 

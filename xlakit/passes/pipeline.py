@@ -83,7 +83,7 @@ def run_pipeline(
     module: what to improve; it must be well formed.
     passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``.
     disabled: names of passes, tables of rules or rules to leave out, beside those in ``XLAKIT_DISABLE_PASSES``.
-    until: the name of the last pass to run.
+    until: the last pass to run: its name, or its number where it runs more than once.
     fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never.
     dump: called after each pass with its number, its name, and the module before and after it.
     context: what the passes share, for a caller who wants to see the statistics; it then decides fuel and disabled.
@@ -138,7 +138,7 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 def _until(passes: Sequence[Pass], name: str | None) -> Sequence[Pass]:
     if name is None:
         return passes
-    last = max((i for i, p in enumerate(passes) if p.name == name), default=None)
+    last = next((i for i, p in enumerate(passes) if name in (p.name, str(i + 1))), None)
     if last is None:
         raise ArgumentError(
             f"no pass '{name}' runs", hint=f"these do: {', '.join(dict.fromkeys(p.name for p in passes))}"

@@ -31,7 +31,7 @@ RuleIndex = Mapping[str, tuple[tuple[str, "Callable[[Instruction, Rewriter], Ins
 
 # Rules that undo each other would go on for ever; no program comes near this many rewrites for an instruction.
 _REWRITES_PER_INSTRUCTION = 100
-_REWRITES_AT_LEAST = 10_000
+_REWRITES_AT_LEAST = 1_000
 
 
 class Rewriter:

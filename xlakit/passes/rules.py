@@ -7,7 +7,7 @@ Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,7 +54,7 @@ class Rules:
     def __add__(self, other: Rules) -> Rules:
         return Rules(f"{self.name}+{other.name}", [*self.rules, *other.rules])
 
-    def __iter__(self) -> Iterable[Rule]:
+    def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
 
     def __len__(self) -> int:

@@ -35,10 +35,6 @@ def make_slice(operand: Instruction, ranges: Sequence[SliceDimension], make: Rew
     return operand if whole else make.make(Slice(slice=tuple(ranges)), operand)
 
 
-def _all_of(sizes: Sequence[int]) -> list[SliceDimension]:
-    return [SliceDimension(0, size) for size in sizes]
-
-
 # -- slice -----------------------------------------------------------------------------------------
 
 

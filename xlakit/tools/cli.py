@@ -55,7 +55,7 @@ def _plain(error: Exception) -> str:
 def _open(stream: TextIO | None, name: str) -> TextIO:
     # Python has None for a stream that was closed before it started.
     if stream is None:
-        raise ArgumentError(f"{name} is closed")
+        raise ArgumentError(f"{name} is closed", hint="run xlakit with the stream open, or name files")
     return stream
 
 
@@ -138,7 +138,7 @@ def _add_opt(commands: _Commands) -> None:
     _add_file(command, optional=True)
     command.add_argument("--passes", metavar="A,B", help="run these passes in this order; default: all")
     command.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
-    command.add_argument("--until", metavar="PASS", help="stop after this pass")
+    command.add_argument("--until", metavar="PASS", help="stop after this pass, by name or number")
     command.add_argument("--fuel", type=_at_least(0), metavar="N", help="stop after N rewrites")
     command.add_argument("--dump", metavar="DIR", help="write the program after each pass into files there")
     command.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")

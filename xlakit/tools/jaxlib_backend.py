@@ -57,7 +57,10 @@ class JaxlibBackend:
         count = len(arguments)
         devices = self._client.local_devices()[:count]
         if count == 0 or len(devices) < count:
-            raise ArgumentError(f"{count} devices are needed, the client has {len(devices)}")
+            raise ArgumentError(
+                f"{count} devices are needed, the client has {len(devices)}",
+                hint=f"set XLA_FLAGS=--xla_force_host_platform_device_count={max(count, 1)}",
+            )
         with _refusals():
             hlo = self._read(module)
             executable = self._compile(hlo, devices)
@@ -141,7 +144,9 @@ def _refusals() -> Generator[None]:
         raise
     except (RuntimeError, ValueError, NotImplementedError) as error:
         message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UnsupportedError(f"jaxlib does not run this program: {message.strip()}") from None
+        raise UnsupportedError(
+            f"jaxlib does not run this program: {message.strip()}", hint="run it with xlakit alone"
+        ) from None
 
 
 class _Aval:
@@ -157,6 +162,6 @@ def _leaves(value: Any) -> Iterator[Array]:
         for element in value:  # pyright: ignore[reportUnknownVariableType]
             yield from _leaves(element)
     elif value is TOKEN:
-        raise UnsupportedError("tokens are not given to jaxlib")
+        raise UnsupportedError("tokens are not given to jaxlib", hint="leave the tokens out of the entry's parameters")
     else:
         yield np.array(value, order="C")

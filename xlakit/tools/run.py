@@ -65,7 +65,9 @@ def _reference(module: HloModule, arguments: list[Any], name: str, seed: int) ->
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 
     if module.num_partitions > 1:
-        raise UnsupportedError("programs of several partitions are not compared with jaxlib")
+        raise UnsupportedError(
+            "programs of several partitions are not compared with jaxlib", hint="run it without --compare"
+        )
     count = module.replica_count
     results = JaxlibBackend(count).run_replicas(module, [arguments] * count)
     return results[0] if count == 1 else tuple(results)

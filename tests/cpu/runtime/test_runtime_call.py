@@ -337,3 +337,26 @@ except KeyboardInterrupt:
     assert (out, errors) == ("interrupted\n", "")
     assert child.returncode == 0
     assert time.perf_counter() - start < 1
+
+
+def test_a_build_that_native_code_does_not_know():
+    code = """
+import numpy as np
+from native_programs import address
+from xlakit.cpu.runtime import Context, numpy_api
+numpy_api.TYPE = 0
+from xlakit.cpu.runtime.call import allocate_array, execute, make_caller
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+shape = Shape(PrimitiveType.S64, (3, 4))
+context, x = Context(address("add")), np.arange(12)
+assert make_caller(context, [shape, shape], shape, print) is print
+results = [allocate_array((3, 4), x.dtype) for _ in range(2)]
+assert execute(context, [x, x], results) == 0
+assert (results[0].ravel() == 2 * x).all()
+print("good")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("good\n", "")

@@ -100,7 +100,8 @@ def test_threads_do_not_pile_up():
         before = native_threads()
         for _ in range(50):
             counted(100, 1)
-        assert native_threads() == before
+        # Threads of earlier tests may end meanwhile.
+        assert native_threads() <= before
 
 
 def run_python(code, **environment):

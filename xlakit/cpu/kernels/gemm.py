@@ -7,13 +7,12 @@ result is summed in the same order whoever computes it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Columns, Rows, Sums, flatten, multiply, shaped, zeros
-from xlakit.cpu.kernels.gemm_pack import Block, Matrix, Packer, Steps, pack_rows, pack_sliver
+from xlakit.cpu.kernels.gemm_pack import Block, Matrix, Packer, Steps, pack_rows, pack_sliver, times
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
@@ -44,6 +43,9 @@ class Product:
     rows: Steps
     columns: Steps
     batches: tuple[Steps, Steps, Steps] = (Steps(()), Steps(()), Steps(()))
+    # Where in the result the first element goes, and where lhs, rhs and result stand in the table.
+    first: int = 0
+    arrays: tuple[int, int, int] = (0, 1, 2)
 
     @property
     def batch(self) -> int:
@@ -153,7 +155,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     lhs, rhs = product.lhs, product.rhs
     plain = engine.group == 1
     left = plain and lhs.load is None and stored_as_packed(engine, lhs.kind)
-    if left and columns > 2 * engine.columns:
+    if left and not lhs.in_place and columns > 2 * engine.columns:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES if near else _SLIVER_BYTES)
     return not left, not _is_read_in_place(engine, product)
@@ -167,6 +169,8 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
         return False
     if len(across.dims) > 1 or not (across.stride == 1 or across.run == 1):
         return False
+    if rhs.in_place:
+        return True
     if stored_as_packed(engine, rhs.kind):
         return rows <= 2 * engine.rows or columns * depth * engine.packed_bytes <= _SLIVER_BYTES
     return rows <= engine.rows
@@ -209,7 +213,7 @@ class _Emitter:
     def __init__(self, fn: Function, product: Product, cut: Blocking, epilogue: Epilogue | None) -> None:
         self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
         self.rows, self.columns, _ = product.sizes
-        self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in range(3)]
+        self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in product.arrays]
         self.epilogue = epilogue
         engine, tile = self.engine, self.engine.rows * self.engine.columns
         self.several = cut.k_blocks > 1
@@ -254,29 +258,32 @@ class _Emitter:
         fn, cut, product = self.fn, self.cut, self.product
         bases: list[Value] = []
         kinds = (product.lhs.kind, product.rhs.kind, product.result)
-        for array, kind, steps in zip(self.arrays, kinds, product.batches, strict=True):
-            offset = steps.offset(fn, batch) * (2 if kind.is_complex else 1)
+        firsts = (product.lhs.first, product.rhs.first, product.first)
+        for array, kind, steps, start in zip(self.arrays, kinds, product.batches, firsts, strict=True):
+            offset = (steps.offset(fn, batch) + start) * (2 if kind.is_complex else 1)
             bases.append(fn.at(array, memory_type(kind), offset))
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
         self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
         epilogue = self.epilogue
         self.output = Output(product.result, product.rows, product.columns, bases[2], epilogue)
         self.column = column
-        self.whole, self.tail = self._slivers()
+        self.whole, self.slivers, self.tail = self._slivers()
         if cut.packs[1] and self.ahead:
             with self._k_blocks() as block:
                 self._pack_right(block.index)
         with fn.loop(first, last, cut.block, hints=NO_UNROLL) as rows:
             self._rows(rows.index, smaller(fn, rows.index + cut.block, last))
 
-    def _slivers(self) -> tuple[Value | int, int]:
-        """Whole slivers of the split, and the columns of a further one (in the last split only)."""
-        engine, cut = self.engine, self.cut
+    def _slivers(self) -> tuple[Value | int, Value, int]:
+        """Whole slivers of the split; all of them; the columns of one that is not whole (in the last split only)."""
+        fn, engine, cut = self.fn, self.engine, self.cut
         tail = self.columns % engine.columns
         if cut.splits == 1:
-            return self.columns // engine.columns, tail
-        left = self.fn.i64(self.columns) - self.column
-        return smaller(self.fn, left, self.fn.i64(cut.split)).integer("udiv", engine.columns), tail
+            return self.columns // engine.columns, fn.i64(-(-self.columns // engine.columns)), tail
+        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.split))
+        whole = width.integer("udiv", engine.columns)
+        every = (width + (engine.columns - 1)).integer("udiv", engine.columns) if tail else whole
+        return whole, every, tail
 
     def _k_blocks(self):  # noqa: ANN202 - the context manager of a loop
         return self.fn.loop(0, self.cut.k_blocks, hints=NO_UNROLL)
@@ -329,8 +336,7 @@ class _Emitter:
         if self.cut.splits == 1:
             emit()
             return
-        end = self.column + self._whole * self.engine.columns
-        with self.fn.if_((self.column + self.cut.split).compare("sge", self.columns) & end.ne(self.columns)):
+        with self.fn.if_(self._whole.ne(self.slivers)):
             emit()
 
     # -- tiles -----------------------------------------------------------------------------------
@@ -342,7 +348,7 @@ class _Emitter:
         tiles = (count + (engine.rows - 1)).integer("udiv", engine.rows)
         if self.several:
             size = engine.rows * engine.columns * engine.parts * engine.acc.bytes
-            fn.fill(self.sums, 0, (self._whole + (1 if self.tail else 0)) * tiles * size)
+            fn.fill(self.sums, 0, self.slivers * tiles * size)
         with self._k_blocks() as loop:
             block = self._block(loop.index)
             if cut.packs[1] and not self.ahead:
@@ -385,7 +391,7 @@ class _Emitter:
         linear = cut.packs[0] and cut.packs[1]
         runs, steps = block.runs, block.steps
         if linear:
-            runs, steps = 1, _product(fn, runs, steps)
+            runs, steps = 1, times(fn, runs, steps)
         if engine.group == 2:
             steps = (steps + 1) // 2 if isinstance(steps, int) else (steps + 1) >> 1
         left = self._left(block, first, tile, last, linear=linear)
@@ -469,9 +475,3 @@ def smaller(fn: Function, a: Value, b: Value) -> Value:
     if a.constant is not None and b.constant is not None:
         return a if a.constant <= b.constant else b
     return fn.intrinsic("llvm.smin", a.type, a, b)
-
-
-def _product(fn: Function, a: Value | int, b: Value | int) -> Value | int:
-    if isinstance(a, int) and isinstance(b, int):
-        return math.prod((a, b))
-    return (a if isinstance(a, Value) else fn.i64(a)) * b

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.llvm import I16, I32, Function, Value, vector
+from xlakit.cpu.llvm import I16, I32, I64, Function, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
@@ -58,12 +58,18 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An operand: the type of its elements, its direction along rows or columns, and that along k."""
+    """An operand: the type of its elements, its direction along rows or columns, and that along k.
+
+    first: where its first element is. in_place: it is small for what is read of it, as elements are read again and
+    again (windows over an array), and packing would make it large.
+    """
 
     kind: PrimitiveType
     across: Steps
     along: Steps
     load: Load | None = None
+    first: int = 0
+    in_place: bool = False
 
 
 @dataclass(slots=True)
@@ -74,6 +80,17 @@ class Block:
     runs: Value | int
     step: Value
     steps: Value | int
+
+
+def joined(steps: Steps) -> Steps:
+    """The same direction with neighbouring dimensions made one where they lie evenly."""
+    dims: list[tuple[int, int]] = []
+    for size, stride in steps.dims:
+        if dims and dims[-1][1] == size * stride:
+            dims[-1] = (dims[-1][0] * size, stride)
+        elif size != 1:
+            dims.append((size, stride))
+    return Steps(tuple(dims))
 
 
 @dataclass(slots=True)
@@ -152,7 +169,7 @@ def pack_rows(packer: Packer, target: Value, length: int, first: Value, rows: Va
     fn, engine = packer.fn, packer.engine
     parts = engine.parts
     lanes = engine.lanes
-    if not packer.along_is_contiguous and packer.across_is_contiguous(lanes) and engine.group == parts == 1:
+    if not packer.along_is_contiguous and packer.across_is_contiguous(lanes) and parts == 1:
         _pack_rows_across(packer, target, length, first, rows, block)
         return
     with fn.loop(0, rows, hints=NO_UNROLL) as row:
@@ -178,9 +195,9 @@ def pack_rows(packer: Packer, target: Value, length: int, first: Value, rows: Va
 def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, rows: Value, block: Block) -> None:
     """Pack rows that are neighbours in memory: squares are turned in registers."""
     fn, engine = packer.fn, packer.engine
-    lanes, stride = engine.lanes, packer.matrix.along.stride
+    lanes, group, stride = engine.lanes, engine.group, packer.matrix.along.stride
     steps = fn.i64(block.steps) if isinstance(block.steps, int) else block.steps
-    whole_rows, whole_steps = rows & -lanes, steps & -lanes
+    whole_rows, whole_steps = rows & -lanes, steps & -(lanes * group)
     with fn.loop(0, block.runs, hints=NO_UNROLL) as run:
         base = packer.runs(block.run + run.index) + block.step * stride
         into = run.index * steps
@@ -188,22 +205,30 @@ def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, 
         def place(row: Value, step: Value) -> Value:
             return fn.at(target, engine.packed, row * length + into + step)
 
-        def single(row: Value, step: Value) -> None:
-            value = packer.elements(packer.across(first + row) + base + step * stride, 1)[0]
-            fn.store(value, place(row, step))
-
         with fn.loop(0, whole_rows, lanes, hints=NO_UNROLL) as row:
             start = packer.across(first + row.index) + base
-            with fn.loop(0, whole_steps, lanes, hints=NO_UNROLL) as step:
-                square = [packer.elements(start + (step.index + k) * stride, lanes)[0] for k in range(lanes)]
-                for k, vector_of_row in enumerate(transposed(fn, square)):
-                    fn.store(vector_of_row, place(row.index + k, step.index), align=engine.packed.bytes)
+
+            def column(step: Value, start: Value = start) -> Value:
+                return packer.elements(start + step * stride, lanes)[0]
+
+            with fn.loop(0, whole_steps, lanes * group, hints=NO_UNROLL) as step:
+                if group == 2:
+                    square = [paired(fn, column(step.index + k), column(step.index + (k + 1))) for k in range(0, 2 * lanes, 2)]
+                else:
+                    square = [column(step.index + k) for k in range(lanes)]
+                for k, value in enumerate(transposed(fn, square)):
+                    fn.store(value, place(row.index + k, step.index), align=engine.packed.bytes)
             with fn.loop(whole_steps, steps, hints=NO_UNROLL) as step:
-                column = packer.elements(start + step.index * stride, lanes)[0]
+                value = column(step.index)
                 for k in range(lanes):
-                    fn.store(fn.lane(column, k), place(row.index + k, step.index))
+                    fn.store(fn.lane(value, k), place(row.index + k, step.index))
         with fn.loop(whole_rows, rows, hints=NO_UNROLL) as row, fn.loop(0, steps, hints=NO_UNROLL) as step:
-            single(row.index, step.index)
+            value = packer.elements(packer.across(first + row.index) + base + step.index * stride, 1)[0]
+            fn.store(value, place(row.index, step.index))
+    if group == 2 and not (isinstance(block.steps, int) and block.steps % 2 == 0):
+        with fn.loop(0, rows, hints=NO_UNROLL) as row:
+            own = row.index * length + _steps(fn, block)
+            fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, own))
 
 
 # -- the right operand ---------------------------------------------------------------------------
@@ -211,6 +236,13 @@ def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, 
 
 def pack_sliver(packer: Packer, target: Value, first: Value, width: int, block: Block) -> None:
     """Pack ``width`` columns from ``first`` on (at most a tile's) into a sliver."""
+    along = joined(packer.matrix.along)
+    if packer.matrix.load is None and len(along.dims) <= 1 < len(packer.matrix.along.dims):
+        # Runs of k that follow on one another in this operand are one run.
+        run = packer.matrix.along.run
+        packer = replace(packer, matrix=replace(packer.matrix, along=along))
+        fn = packer.fn
+        block = Block(fn.i64(0), 1, block.run * run + block.step, times(fn, block.runs, block.steps))
     if packer.across_is_contiguous(packer.engine.columns):
         _pack_across(packer, target, first, width, block)
     elif packer.along_is_contiguous and packer.engine.parts == 1 and len(packer.matrix.across.dims) <= 1:
@@ -248,8 +280,7 @@ def _pack_across(packer: Packer, target: Value, first: Value, width: int, block:
 
 def _store_pairs(fn: Function, target: Value, pair: Value, both: tuple[Value, Value]) -> None:
     lanes = both[0].type.lanes
-    mixed = fn.shuffle(*both, [n for lane in range(lanes) for n in (lane, lane + lanes)])
-    fn.store(mixed, fn.at(target, I16, pair * (2 * lanes)), align=2)
+    fn.store(paired(fn, *both), fn.at(target, I16, pair * (2 * lanes)), align=2)
 
 
 def _pack_along(packer: Packer, target: Value, first: Value, width: int, block: Block) -> None:
@@ -259,27 +290,30 @@ def _pack_along(packer: Packer, target: Value, first: Value, width: int, block: 
     # A step of the loops takes ``group`` steps of k; pairs of 16 bits move as 32.
     unit = I32 if group == 2 else engine.packed
     steps = fn.i64(block.steps) if isinstance(block.steps, int) else block.steps
-    whole = (steps >> (group - 1)) & -lanes if group == 2 else steps & -lanes
+    whole = (steps >> 1) & -lanes if group == 2 else steps & -lanes
     stride = packer.matrix.across.stride
     with fn.loop(0, block.runs, hints=NO_UNROLL) as run:
         start = packer.across(first) + packer.runs(block.run + run.index) + block.step
         own = fn.at(target, engine.packed, run.index * steps * columns)
-        pieces = [(c, min(lanes, width - c)) for c in range(0, width, lanes)]
-        with fn.loop(0, whole, lanes, hints=NO_UNROLL) as step:
-            for column, count in pieces:
-                square = [
-                    packer.elements(start + (min(c, count - 1) + column) * stride + step.index * group, lanes * group)[0]
-                    for c in range(lanes)
-                ]
-                if group == 2:
-                    square = [v.bits_as(vector(I32, lanes)) for v in square]
-                for k, value in enumerate(transposed(fn, square)):
-                    place = fn.at(own, unit, (step.index + k) * columns + column)
-                    fn.store(value, place, align=engine.packed.bytes)
-        with fn.loop(whole * group, steps, hints=NO_UNROLL) as step:
-            for c in range(width):
-                value = packer.elements(start + c * stride + step.index, 1)[0]
-                fn.store(value, _place(fn, engine, own, step.index, fn.i64(c)))
+        with (
+            fn.loop(0, -(-width // lanes) * lanes, lanes, hints=NO_UNROLL) as column,
+            fn.loop(0, whole, lanes, hints=NO_UNROLL) as step,
+        ):
+            square: list[Value] = []
+            for c in range(lanes):
+                number = column.index + c
+                if width % lanes:
+                    # Beyond the last column it is read again.
+                    number = fn.intrinsic("llvm.smin", I64, number, fn.i64(width - 1))
+                square.append(packer.elements(start + number * stride + step.index * group, lanes * group)[0])
+            if group == 2:
+                square = [v.bits_as(vector(I32, lanes)) for v in square]
+            for k, value in enumerate(transposed(fn, square)):
+                place = fn.at(own, unit, (step.index + k) * columns + column.index)
+                fn.store(value, place, align=engine.packed.bytes)
+        with fn.loop(whole * group, steps, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
+            value = packer.elements(start + column.index * stride + step.index, 1)[0]
+            fn.store(value, _place(fn, engine, own, step.index, column.index))
         _pad_pair(packer, own, steps, block)
 
 
@@ -340,7 +374,21 @@ def _widened(fn: Function, value: Value, lanes: int) -> Value:
     return fn.shuffle(value, fn.constant(value.type, 0), [*range(count), *[count] * (lanes - count)])
 
 
+def paired(fn: Function, a: Value, b: Value) -> Value:
+    """Lanes of two vectors of I16 side by side; each pair moves as one I32 from here on."""
+    lanes = a.type.lanes
+    mixed = fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])
+    return mixed.bits_as(vector(I32, lanes))
+
+
+def times(fn: Function, a: Value | int, b: Value | int) -> Value | int:
+    """A product, known now where both numbers are."""
+    if isinstance(a, int):
+        return a * b if isinstance(b, int) else b * a
+    return a * b
+
+
 def _steps(fn: Function, block: Block) -> Value:
     """How many steps of k a block has."""
-    runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
-    return runs * block.steps
+    found = times(fn, block.runs, block.steps)
+    return fn.i64(found) if isinstance(found, int) else found

@@ -1,23 +1,46 @@
 """Sort: the kernels of HLO's sort.
 
-``plan_sort`` decides, ``emit_sort`` writes the task functions.
+``plan_sort`` decides, ``emit_sort`` writes the task functions; ``sort_kernel`` does both for an instruction.
 """
 
 from __future__ import annotations
 
-from xlakit.cpu.kernels import sort_merge, sort_radix, sort_ranks
-from xlakit.cpu.kernels.sort_merge import Less
-from xlakit.cpu.kernels.sort_plan import Method, Phase, SortPlan, plan_sort
-from xlakit.cpu.llvm import Module
+from collections.abc import Collection, Sequence
 
-__all__ = ["Less", "Phase", "SortPlan", "emit_sort", "plan_sort"]
+from xlakit.cpu.kernels import sort_merge, sort_radix, sort_ranks
+from xlakit.cpu.kernels.sort_merge import Less, Stored
+from xlakit.cpu.kernels.sort_plan import Method, SortPlan, plan_sort
+from xlakit.cpu.llvm import Function, Module, Value
+from xlakit.cpu.loops.emitter import Emitter
+from xlakit.cpu.loops.kernel import Emitted, Phase
+from xlakit.cpu.scalars import Scalar
+from xlakit.cpu.scalars.memory import from_stored
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.movement import Broadcast
+from xlakit.ops.sort import Sort
+
+__all__ = ["Less", "SortPlan", "emit_sort", "iota_operands", "plan_sort", "sort_kernel"]
+
+
+def sort_kernel(module: Module, instruction: Instruction, iotas: Collection[int] = ()) -> Emitted:
+    """The phases of a sort instruction, no updates, and the bytes of scratch memory.
+
+    ``iotas`` are operands that need not be read, as ``iota_operands`` tells. Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
+    """
+    op = instruction.op_as(Sort)
+    plan = plan_sort(op, [o.shape for o in instruction.operands], iotas)
+    phases = emit_sort(module, plan, comparator_less(op.to_apply, plan.kinds))
+    return tuple(phases), {}, plan.scratch_bytes
 
 
 def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     """Write the task functions of a sort; they run in this order, each when the one before has ended.
 
     Their table holds the operands, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to 64.
-    Result k may have the memory of operand k where ``plan.in_place[k]``; results must not overlap otherwise.
+    Result k may have the memory of operand k where ``plan.in_place[k]``; nothing else may overlap.
     ``less(fn, first, second)`` writes the comparator's result for two elements of each operand, where the plan has
     no order.
     """
@@ -34,3 +57,35 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
             return sort_merge.emit_rows(module, plan, less)
         case Method.PARALLEL_MERGE:
             return sort_merge.emit_parallel(module, plan, less)
+
+
+def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> Less:
+    """How to write a call of a comparator on elements of these types."""
+    taken = [p.shape.element_type for p in comparator.parameters]
+
+    def less(fn: Function, first: Sequence[Stored], second: Sequence[Stored]) -> Value:
+        if taken != [kind for kind in kinds for _ in range(2)]:
+            raise UnsupportedError("the comparator takes other types than the operands of sort have")
+        arguments: list[Scalar] = []
+        for kind, a, b in zip(kinds, first, second, strict=True):
+            arguments.extend(x if isinstance(x, tuple) else from_stored(fn, kind, x) for x in (a, b))
+        (result,) = Emitter(fn, []).called(comparator, arguments)
+        assert isinstance(result, Value), "a comparator gives PRED"
+        return result
+
+    return less
+
+
+def iota_operands(instruction: Instruction) -> tuple[int, ...]:
+    """The operands of a sort that hold each element's index in the sorted dimension."""
+    dimension = instruction.op_as(Sort).dimension
+    return tuple(k for k, operand in enumerate(instruction.operands) if _counts_along(operand, dimension))
+
+
+def _counts_along(operand: Instruction, dimension: int) -> bool:
+    """Whether an operand is known to hold each element's index in a dimension."""
+    op = operand.op
+    if isinstance(op, Broadcast):
+        dimensions = list(op.dimensions)
+        return dimension in dimensions and _counts_along(operand.operands[0], dimensions.index(dimension))
+    return isinstance(op, Iota) and op.iota_dimension == dimension

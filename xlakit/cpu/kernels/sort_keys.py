@@ -118,8 +118,12 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
     ordered = _float_order(bits)
     place = fn.constant(type, -1 if key.nan is NanPlace.HIGH else 0)
     if kind.name.endswith("FNUZ"):
-        # The bits of -0 are NaN, and count as a negative one.
-        return fn.select(bits.eq(-top), place, ordered)
+        # The bits of -0 are NaN, and count as a negative one. One side makes room for it at the end.
+        if key.nan is NanPlace.HIGH:
+            moved = ordered - (bits >= 0).cast("zext", type)
+        else:
+            moved = ordered + (bits < 0).cast("zext", type)
+        return fn.select(bits.eq(-top), place, moved)
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", type)
     if key.nan is not NanPlace.BITS:

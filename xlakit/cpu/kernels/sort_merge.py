@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, Union
 
 from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, raw_type, store_raw
-from xlakit.cpu.kernels.sort_plan import Phase, SortPlan
+from xlakit.cpu.kernels.sort_plan import SortPlan
 from xlakit.cpu.kernels.sort_radix import for_elements, for_tiles, task_function
 from xlakit.cpu.kernels.sort_records import Rows
 from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Type, Value, integer
+from xlakit.cpu.loops.kernel import Phase
 from xlakit.data.primitive import PrimitiveType
 
 # An element as it stands in memory; a complex one as its two parts.
@@ -62,7 +63,7 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
 
     for_tiles(fn, plan, contiguous if plan.inner == 1 else strided)
     fn.ret()
-    return [Phase(fn, plan.tasks)]
+    return [Phase(fn.name, plan.tasks, plan.cost)]
 
 
 def emit_parallel(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
@@ -259,14 +260,14 @@ class _Parallel:
         self.chunk = -(-self.plan.length // self.plan.chunks)
         self.cut = sorter.write_cut()
 
-    def _tasks(self, name: str, body: Callable[[_Task], None]) -> Phase:
+    def _tasks(self, name: str, cost: float, body: Callable[[_Task], None]) -> Phase:
         fn = task_function(self.module, name)
         table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:
             body(_Task(self.sorter, rows, loop.index))
         fn.ret()
-        return Phase(fn, self.plan.tasks)
+        return Phase(fn.name, self.plan.tasks, cost * self.plan.rows * self.plan.length)
 
     def sort_chunks(self, *, lands_in_second: bool) -> Phase:
         """Sort each chunk."""
@@ -278,7 +279,7 @@ class _Parallel:
             begin, end = task.range(task.chunk * self.chunk, self.chunk)
             self.sorter.sort(task.fn, source, target, other, begin, end, self.chunk)
 
-        return self._tasks("sort_chunks", body)
+        return self._tasks("sort_chunks", 50.0, body)
 
     def merge(self, level: int, *, to_second: bool) -> Phase:
         """Merge pairs of runs of ``2**level`` chunks, each pair in as many parts as it has chunks."""
@@ -305,7 +306,7 @@ class _Parallel:
             lefts = (begin + left, begin + left_end)
             fn.call(self.sorter.merge, VOID, *source, *target, *lefts, *rights, begin + cut)
 
-        return self._tasks("sort_merge_runs", body)
+        return self._tasks("sort_merge_runs", 5.0, body)
 
     def gather(self) -> Phase:
         """Bring strided rows into contiguous memory."""
@@ -317,7 +318,7 @@ class _Parallel:
                 for operand, buffer in enumerate(first):
                     store_raw(fn, task.rows.load(operand, task.base, loop.index), buffer, loop.index)
 
-        return self._tasks("sort_gather", body)
+        return self._tasks("sort_gather", 2.0, body)
 
     def scatter(self) -> Phase:
         """Bring sorted rows to their strided places."""
@@ -329,7 +330,7 @@ class _Parallel:
                 for operand, bits in enumerate(self.sorter.load(fn, first, loop.index)):
                     task.rows.store(operand, bits, task.base, loop.index)
 
-        return self._tasks("sort_scatter", body)
+        return self._tasks("sort_scatter", 2.0, body)
 
 
 class _Task:

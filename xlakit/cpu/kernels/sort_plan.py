@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from xlakit.cpu.kernels.sort_keys import has_exceptions, is_kept, raw_type
 from xlakit.cpu.kernels.sort_order import KeyOrder, Part, SortKey, recognise_order
-from xlakit.cpu.llvm import Function, Type, integer
+from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.sort import Sort
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
-RANKED_ROW = 96
+RANKED_ROW = 128
 # From so many elements on a few long rows are cut up between tasks.
 LONG_ROW = 1 << 17
 CHUNK = 1 << 16
@@ -26,16 +26,6 @@ MOST_TASKS = 32
 CACHE_LINE = 64
 RADIX_BITS = 8
 RADIX = 1 << RADIX_BITS
-
-
-class Phase(NamedTuple):
-    """A task function ``void(ptr table, i64 begin, i64 end)``, and how many tasks it has.
-
-    The phases of a kernel run one after another, each when all tasks of the one before have ended.
-    """
-
-    function: Function
-    tasks: int
 
 
 class Method(Enum):
@@ -164,6 +154,16 @@ class SortPlan:
             buffers = 1 if self.inner == 1 else self.columns + 1
             return buffers * self.buffer_bytes
         return 0
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds the whole sort takes on one processor."""
+        elements = float(self.rows * self.length)
+        if self.method is Method.RANKS:
+            return elements * (3.0 + 0.1 * self.length * len(self.rounds))
+        if self.rounds:
+            return elements * sum(2.0 + 2.0 * len(r.digits) for r in self.rounds)
+        return elements * (10.0 + 5.0 * math.log2(max(2, self.length))) * len(self.kinds)
 
     @property
     def buffer_bytes(self) -> int:
@@ -295,9 +295,7 @@ def _carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     return record.field(operand) is not None
 
 
-def _rounds(
-    order: KeyOrder, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]
-) -> tuple[Record, ...]:
+def _rounds(order: KeyOrder, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]) -> tuple[Record, ...]:
     """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""
     groups: list[list[SortKey]] = [[]]
     for key in order:
@@ -306,14 +304,14 @@ def _rounds(
             groups.append([])
         groups[-1].append(key)
     if len(groups) == 1:
-        return (_record(groups[0], kinds, length, iotas, alone=True),)
-    made = [_record(group, kinds, length, iotas, alone=False) for group in reversed(groups)]
+        return (make_layout(groups[0], kinds, length, iotas, alone=True),)
+    made = [make_layout(group, kinds, length, iotas, alone=False) for group in reversed(groups)]
     # One is made in the place of the other.
     widest = max(r.bits for r in made)
     return tuple(replace(r, bits=widest) for r in made)
 
 
-def _record(
+def make_layout(
     keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int], *, alone: bool
 ) -> Record:
     """The record of some keys, with the other operands' elements where they fit, or else with the index."""

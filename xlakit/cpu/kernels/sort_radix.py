@@ -10,19 +10,19 @@ from xlakit.cpu.kernels.sort_plan import (
     INDEX,
     RADIX,
     RADIX_BITS,
-    Phase,
     Record,
     SortPlan,
     digits_of,
     parallel_radix_layout,
 )
-from xlakit.cpu.kernels.sort_records import RecordSorter, Rows, field_of, load_record
+from xlakit.cpu.kernels.sort_records import NO_UNROLL, RecordSorter, Rows, field_of, load_record
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.kernel import Phase
 
 
 def task_function(module: Module, name: str) -> Function:
     """Begin a task function ``void(ptr table, i64 begin, i64 end)``."""
-    return module.function(name, VOID, [PTR, I64, I64], external=True)
+    return module.function(name, VOID, [PTR, I64, I64])
 
 
 def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]) -> None:
@@ -43,15 +43,13 @@ def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]
             body((loop.index // across) * (plan.length * plan.inner) + column, columns)
 
 
-def for_elements(
-    fn: Function, plan: SortPlan, columns: Value, body: Callable[[Value, Value], Value | None]
-) -> Value:
+def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[Value, Value], Value | None]) -> Value:
     """Write a loop over the elements of a tile, ``body(column, index)``, line by line, in any order.
 
     Gives whether the body gave true for some element.
     """
     never = fn.constant(I1, 0)
-    with fn.loop(0, plan.length, independent=True, carried=[never]) as elements:
+    with fn.loop(0, plan.length, independent=True, carried=[never], hints=NO_UNROLL) as elements:
         (found,) = elements.carried
         if plan.columns == 1:
             elements.next(found | (body(fn.i64(0), elements.index) or never))
@@ -74,7 +72,7 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     else:
         for_tiles(fn, plan, lambda base, columns: _sort_tile(rows, sorters, slot, base, columns))
     fn.ret()
-    return [Phase(fn, plan.tasks)]
+    return [Phase(fn.name, plan.tasks, plan.cost)]
 
 
 def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Value) -> None:
@@ -175,7 +173,7 @@ class _Parallel:
         with fn.loop(begin, end) as loop:
             body(_Chunk(self, rows, loop.index))
         fn.ret()
-        return Phase(fn, self.plan.tasks)
+        return Phase(fn.name, self.plan.tasks, 1.5 * self.plan.rows * self.plan.length)
 
     def make_records(self, number: int) -> Phase:
         """Make the records of round ``number``, in place of those of the round before."""
@@ -203,7 +201,7 @@ class _Parallel:
         for place in range(_COUNTING, _MOVED + self.plan.rows):
             fn.store(fn.i64(0), fn.at(first, I64, place))
         fn.ret()
-        return Phase(fn, 1)
+        return Phase(fn.name, 1, 10.0)
 
     def count(self, sorter: RecordSorter, key: SortKey) -> Phase:
         """Count a digit in each chunk."""
@@ -346,16 +344,16 @@ class _Chunk:
         totals = fn.alloca(type, RADIX, align=64)
         for counts in (totals, places):
             fn.fill(counts, 0, RADIX * type.bytes)
-        with fn.loop(0, plan.chunks) as chunks:
+        with fn.loop(0, plan.chunks, hints=NO_UNROLL) as chunks:
             counts = self.counts(chunks.index)
             before = (chunks.index < self.chunk).cast("sext", type)
-            with fn.loop(0, RADIX, independent=True) as loop:
+            with fn.loop(0, RADIX, independent=True, hints=NO_UNROLL) as loop:
                 number = fn.load(type, fn.at(counts, type, loop.index))
                 for sums, part in ((totals, number), (places, number & before)):
                     address = fn.at(sums, type, loop.index)
                     fn.store(fn.load(type, address) + part, address)
         none = fn.constant(type, 0)
-        with fn.loop(0, RADIX, carried=[none, none]) as loop:
+        with fn.loop(0, RADIX, carried=[none, none], hints=NO_UNROLL) as loop:
             start, largest = loop.carried
             total = fn.load(type, fn.at(totals, type, loop.index))
             address = fn.at(places, type, loop.index)

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
 from xlakit.cpu.kernels.sort_order import KeyOrder, SortKey
-from xlakit.cpu.kernels.sort_plan import Phase, SortPlan
+from xlakit.cpu.kernels.sort_plan import SortPlan
 from xlakit.cpu.kernels.sort_radix import for_tiles, task_function
-from xlakit.cpu.kernels.sort_records import Rows
+from xlakit.cpu.kernels.sort_records import NO_UNROLL, Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.engine import host_features
+from xlakit.cpu.loops.kernel import Phase
 
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
@@ -26,18 +27,18 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
 
     for_tiles(fn, plan, tile)
     fn.ret()
-    return [Phase(fn, plan.tasks)]
+    return [Phase(fn.name, plan.tasks, plan.cost)]
 
 
 def _sort_row(rows: Rows, ranks: _Ranks, elements: list[Value], base: Value) -> None:
     fn, plan = rows.fn, rows.plan
-    with fn.loop(0, plan.length, independent=True) as loop:
+    with fn.loop(0, plan.length, independent=True, hints=NO_UNROLL) as loop:
         bits = [rows.load(k, base, loop.index) for k in range(len(plan.kinds))]
         for value, buffer in zip(bits, elements, strict=True):
             store_raw(fn, value, buffer, loop.index)
         ranks.put(loop.index, bits)
     ranks.count()
-    with fn.loop(0, plan.length) as loop:
+    with fn.loop(0, plan.length, hints=NO_UNROLL) as loop:
         place = ranks.of(loop.index)
         for operand, (kind, buffer) in enumerate(zip(plan.kinds, elements, strict=True)):
             rows.store(operand, load_raw(fn, kind, buffer, loop.index), base, place)
@@ -77,7 +78,11 @@ class _Ranks:
             for one in group.keys:
                 ordered = self._ordered(one, elements[one.operand])
                 room = ordered.type.bits
-                key = narrowed(ordered, self.type) if room == self.type.bits else (key << room) | narrowed(ordered, self.type)
+                key = (
+                    narrowed(ordered, self.type)
+                    if room == self.type.bits
+                    else (key << room) | narrowed(ordered, self.type)
+                )
             if self.is_unique:
                 key = (key << self.index_bits) | narrowed(index, self.type)
             top = self.type.bits - 1
@@ -94,11 +99,15 @@ class _Ranks:
         steps = fn.constant(block, 0)
         for lane in range(lanes):
             steps = fn.with_lane(steps, lane, fn.constant(self.type, lane))
-        with fn.loop(0, self.padded, lanes) as blocks:
+        with fn.loop(0, self.padded, lanes, hints=NO_UNROLL) as blocks:
             mine = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
             own = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
-            with fn.loop(0, self.length, carried=[fn.constant(block, 0)]) as loop:
-                others = [fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups]
+            with fn.loop(
+                0, self.length, carried=[fn.constant(block, 0)], hints=['"llvm.loop.unroll.count", i32 4']
+            ) as loop:
+                others = [
+                    fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
+                ]
                 before = None if own is None else fn.splat(loop.index, lanes) < own
                 for a, b in zip(reversed(others), reversed(mine), strict=True):
                     before = (a < b) if before is None else (a < b) | (a.eq(b) & before)

@@ -83,6 +83,11 @@ def take_apart(
     return found
 
 
+# The loops that move records gain from several turns at once, all others only from being compiled soon.
+_UNROLL = ('"llvm.loop.unroll.count", i32 4',)
+NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+
+
 class RecordSorter:
     """Functions that sort records of one layout; each is written when it is first asked for."""
 
@@ -117,7 +122,7 @@ class RecordSorter:
     def _write_count(self, key: SortKey, exceptions: bool) -> Function:
         fn = self.module.function("sort_count", VOID, [PTR, I64, I64, I64, PTR], attributes=["noinline"])
         records, begin, end, shift, counts = fn.parameters
-        with fn.loop(begin, end) as loop:
+        with fn.loop(begin, end, hints=_UNROLL) as loop:
             value = self.load(fn, records, loop.index)
             self._increment(fn, counts, self.digit(fn, key, value, shift, exceptions=exceptions))
         fn.ret()
@@ -133,7 +138,7 @@ class RecordSorter:
     def _write_scatter(self, key: SortKey, exceptions: bool) -> Function:
         fn = self.module.function("sort_scatter", VOID, [PTR, PTR, I64, I64, I64, PTR], attributes=["noinline"])
         source, target, begin, end, shift, places = fn.parameters
-        with fn.loop(begin, end) as loop:
+        with fn.loop(begin, end, hints=_UNROLL) as loop:
             value = self.load(fn, source, loop.index)
             place = self._increment(fn, places, self.digit(fn, key, value, shift, exceptions=exceptions))
             store_raw(fn, value, target, narrowed(place, I64))
@@ -148,15 +153,13 @@ class RecordSorter:
 
     def places(self, fn: Function, counts: Value, begin: Value) -> None:
         """Make counts of digits places: where the first record with each digit goes."""
-        with fn.loop(0, RADIX, carried=[begin]) as loop:
+        with fn.loop(0, RADIX, carried=[begin], hints=NO_UNROLL) as loop:
             address = fn.at(counts, self.counter, loop.index)
             number = fn.load(self.counter, address)
             fn.store(loop.carried[0], address)
             loop.next(loop.carried[0] + number)
 
-    def sort(
-        self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value
-    ) -> Value:
+    def sort(self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value) -> Value:
         """Sort records, stably; gives in which of the three buffers they are then.
 
         ``source`` is only read, unless it is ``second`` as well. ``exception``: whether there is one among the keys.
@@ -177,7 +180,7 @@ class RecordSorter:
         counts = fn.alloca(self.counter, RADIX * len(digits), align=64)
         fn.fill(counts, 0, RADIX * len(digits) * self.counter.bytes)
         fn.return_if(count < 2, source)
-        with fn.loop(0, count) as loop:
+        with fn.loop(0, count, hints=NO_UNROLL) as loop:
             value = self.load(fn, source, loop.index)
             for number, (key, shift) in enumerate(digits):
                 mine = fn.at(counts, self.counter, RADIX * number)

@@ -1,5 +1,5 @@
 """Elementary functions as LLVM code."""
 
-from xlakit.cpu.math.library import ULP_BOUNDS, math_function
+from xlakit.cpu.math.library import FUNCTION_NAMES, ULP_BOUNDS, math_function
 
-__all__ = ["ULP_BOUNDS", "math_function"]
+__all__ = ["FUNCTION_NAMES", "ULP_BOUNDS", "math_function"]

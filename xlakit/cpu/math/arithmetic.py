@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
 from xlakit.cpu.llvm.values import Operand, Value
+from xlakit.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ _FORMATS = {F32: SINGLE, F64: DOUBLE}
 
 
 def format_of(x: Value) -> Format:
-    """The format of a value of F32 or F64."""
-    return _FORMATS[x.type]
+    """The format of a value of F32 or F64, or of a vector of them."""
+    return _FORMATS[x.type.element]
 
 
 # -- instructions --------------------------------------------------------------------------------
@@ -90,9 +91,12 @@ def floor(x: Value) -> Value:
 
 def where(condition: Value, yes: Operand, no: Operand) -> Value:
     """``yes`` where the condition holds, else ``no``; one of the two at least is a Value."""
-    some = yes if isinstance(yes, Value) else no
-    assert isinstance(some, Value)
-    yes, no = (v if isinstance(v, Value) else constant(some, v) for v in (yes, no))
+    if not isinstance(yes, Value):
+        if not isinstance(no, Value):
+            raise InternalError(f"a choice between the numbers {yes} and {no} has no type")
+        yes = constant(no, yes)
+    elif not isinstance(no, Value):
+        no = constant(yes, no)
     return condition.function.select(condition, yes, no)
 
 
@@ -108,12 +112,12 @@ def at_least(x: Value, bound: float) -> Value:
 
 def bits_of(x: Value) -> Value:
     """The bits of a float as an integer."""
-    return x.bits_as(format_of(x).int)
+    return x.bits_as(x.type.with_element(format_of(x).int))
 
 
 def float_of(bits: Value) -> Value:
     """The float of an integer's bits."""
-    return bits.bits_as(F32 if bits.type is I32 else F64)
+    return bits.bits_as(bits.type.with_element(F32 if bits.type.element is I32 else F64))
 
 
 def sign_of(x: Value) -> Value:
@@ -190,9 +194,9 @@ def exact_product(a: Value, b: Operand) -> Pair:
 
 def widened(x: Value) -> Value:
     """An F32 as F64."""
-    return x.cast("fpext", F64)
+    return x.cast("fpext", x.type.with_element(F64))
 
 
 def narrowed(x: Value) -> Value:
     """An F64 rounded to F32."""
-    return x.cast("fptrunc", F32)
+    return x.cast("fptrunc", x.type.with_element(F32))

@@ -1,7 +1,6 @@
 """Coefficients of minimax polynomials, each from the constant upwards.
 
-``python -m proofs.minimax`` computes them: Remez' exchange, with the coefficients rounded one after the other and the
-rest fitted again.
+``python -m proofs.minimax`` computes them, and says how many bits of the result each leaves right.
 """
 
 from typing import Final

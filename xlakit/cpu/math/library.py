@@ -3,58 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from xlakit.cpu.llvm.function import Function
-from xlakit.cpu.llvm.types import F32, F64
+from xlakit.cpu.llvm.types import F32, F64, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math import error_function, exponential, inverse_hyperbolic, logarithm, power, roots, trigonometric
 from xlakit.errors import InternalError
 
-_FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
-    "acos": trigonometric.acos,
-    "acosh": inverse_hyperbolic.acosh,
-    "asin": trigonometric.asin,
-    "asinh": inverse_hyperbolic.asinh,
-    "atan": trigonometric.atan,
-    "atan2": trigonometric.atan2,
-    "atanh": inverse_hyperbolic.atanh,
-    "cbrt": roots.cbrt,
-    "cos": trigonometric.cos,
-    "cosh": exponential.cosh,
-    "erf": error_function.erf,
-    "exp": exponential.exp,
-    "expm1": exponential.expm1,
-    "log": logarithm.log,
-    "log1p": logarithm.log1p,
-    "logistic": exponential.logistic,
-    "pow": power.pow,
-    "rsqrt": roots.rsqrt,
-    "sin": trigonometric.sin,
-    "sinh": exponential.sinh,
-    "sqrt": roots.sqrt,
-    "tan": trigonometric.tan,
-    "tanh": exponential.tanh,
+
+class _Entry(NamedTuple):
+    write: Callable[..., Value]
+    # The bounds of the error of F32 and of F64.
+    single: float
+    double: float
+
+
+# Single precision that is computed in double precision has one rounding that counts: its bound is little above 1/2.
+_LIBRARY: Final = {
+    "acos": _Entry(trigonometric.acos, 0.51, 1.0),
+    "acosh": _Entry(inverse_hyperbolic.acosh, 0.51, 2.75),
+    "asin": _Entry(trigonometric.asin, 0.51, 1.0),
+    "asinh": _Entry(inverse_hyperbolic.asinh, 0.51, 2.0),
+    "atan": _Entry(trigonometric.atan, 0.51, 2.5),
+    "atan2": _Entry(trigonometric.atan2, 0.51, 2.5),
+    "atanh": _Entry(inverse_hyperbolic.atanh, 0.51, 2.5),
+    "cbrt": _Entry(roots.cbrt, 0.51, 0.51),
+    "cos": _Entry(trigonometric.cos, 1.75, 1.0),
+    "cosh": _Entry(exponential.cosh, 0.51, 2.0),
+    "erf": _Entry(error_function.erf, 1.5, 1.5),
+    "exp": _Entry(exponential.exp, 1.25, 1.25),
+    "expm1": _Entry(exponential.expm1, 1.5, 1.5),
+    "log": _Entry(logarithm.log, 1.0, 1.0),
+    "log1p": _Entry(logarithm.log1p, 1.75, 1.75),
+    "logistic": _Entry(exponential.logistic, 2.75, 2.75),
+    "pow": _Entry(power.pow, 0.52, 1.0),
+    "rsqrt": _Entry(roots.rsqrt, 1.51, 1.51),
+    "sin": _Entry(trigonometric.sin, 1.75, 1.0),
+    "sinh": _Entry(exponential.sinh, 0.51, 2.75),
+    "sqrt": _Entry(roots.sqrt, 0.5, 0.5),
+    "tan": _Entry(trigonometric.tan, 0.51, 2.5),
+    "tanh": _Entry(exponential.tanh, 1.75, 2.75),
 }
-ULP_BOUNDS = {}
+
+# For each function and type the greatest error, in units of the last place of the exact result.
+ULP_BOUNDS: Final = MappingProxyType(
+    {(name, kind): bound for name, e in _LIBRARY.items() for kind, bound in ((F32, e.single), (F64, e.double))}
+)
+FUNCTION_NAMES: Final = tuple(_LIBRARY)
 
 
 def math_function(fn: Function, name: str, *arguments: Value) -> Value:
     """Call an elementary function in code that is being written.
 
     fn: the function that the call goes into.
-    name: a key of ULP_BOUNDS.
-    arguments: as many values as it takes, all of F32 or all of F64.
+    name: one of FUNCTION_NAMES.
+    arguments: as many values as it takes (pow and atan2 take two), all of F32 or all of F64.
 
-    Gives the result, of their type. Raises InternalError for anything else.
+    Gives the result, of their type: for all arguments, subnormal, infinite and NaN ones too, what C's function gives,
+    within ULP_BOUNDS. Raises InternalError for other names and types.
     """
-    kinds = {a.type for a in arguments}
-    write = _FUNCTIONS.get(name)
-    if write is None or len(kinds) != 1 or not kinds <= {F32, F64}:
+    entry = _LIBRARY.get(name)
+    kinds: set[Type] = {a.type for a in arguments}
+    if entry is None or len(kinds) != 1 or not kinds <= {F32, F64}:
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
     kind = arguments[0].type
     symbol = f"math.{name}.{kind.name}"
     if symbol not in fn.module.functions:
         made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=["alwaysinline"])
-        made.ret(write(*made.parameters))
+        made.ret(entry.write(*made.parameters))
     return fn.call(symbol, kind, *arguments)

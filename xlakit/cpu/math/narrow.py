@@ -82,18 +82,18 @@ def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
 
     Raises InternalError where ``stored`` is not of the type's storage.
     """
-    if primitive_type is PrimitiveType.F64 or stored.type is not storage(primitive_type):
+    if primitive_type is PrimitiveType.F64 or stored.type.element is not storage(primitive_type):
         raise InternalError(f"{stored} is no stored {primitive_type.hlo_name}")
     if primitive_type is PrimitiveType.F32:
         return stored
     if primitive_type is PrimitiveType.F16:
-        return stored.cast("fpext", F32)
-    bits = stored.cast("zext", I32)
+        return stored.cast("fpext", stored.type.with_element(F32))
+    bits = stored.cast("zext", stored.type.with_element(I32))
     if primitive_type is PrimitiveType.BF16:
         return float_of(bits << 16)
     if primitive_type is PrimitiveType.F8E8M0FNU:
         # An exponent and no more: 2^-127 is a subnormal number of F32, and the last one is NaN.
-        shifted = where(bits.eq(0), fn.i32(1 << 22), bits << _WIDE_FRACTION)
+        shifted = where(bits.eq(0), 1 << 22, bits << _WIDE_FRACTION)
         return float_of(where(bits.eq(0xFF), _WIDE_NAN, shifted))
     return _from_minifloat(minifloat(primitive_type), bits)
 
@@ -122,25 +122,25 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
 
     Raises InternalError where ``value`` is not of F32.
     """
-    if value.type is not F32:
+    if value.type.element is not F32:
         raise InternalError(f"{value} is not of F32")
     if primitive_type is PrimitiveType.F64:
         return widened(value)
     if primitive_type is PrimitiveType.F32:
         return value
     if primitive_type is PrimitiveType.F16:
-        return value.cast("fptrunc", F16)
+        return value.cast("fptrunc", value.type.with_element(F16))
     bits = bits_of(value)
     if primitive_type is PrimitiveType.BF16:
         quiet = ((bits >> 16) & 0x8000) | 0x7FC0
-        return where(value.is_nan(), quiet, _rounded(bits, 16)).cast("trunc", I16)
+        return where(value.is_nan(), quiet, _rounded(bits, 16)).cast("trunc", value.type.with_element(I16))
     if primitive_type is PrimitiveType.F8E8M0FNU:
         # The one type whose halves go up, though the least number, 2^-127, is where the bits have such a half. What is
         # not positive is NaN, and so is what rounds beyond the greatest.
         half = 1 << (_WIDE_FRACTION - 1)
         rounded = where(bits > half, bits + half, 0) >> _WIDE_FRACTION
-        return where(value > 0.0, rounded, 0xFF).cast("trunc", I8)
-    return _to_minifloat(minifloat(primitive_type), value).cast("trunc", I8)
+        return where(value > 0.0, rounded, 0xFF).cast("trunc", value.type.with_element(I8))
+    return _to_minifloat(minifloat(primitive_type), value).cast("trunc", value.type.with_element(I8))
 
 
 def _rounded(bits: Value, dropped: int) -> Value:
@@ -176,7 +176,7 @@ def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
 
     Raises InternalError where ``value`` is not of F64.
     """
-    if value.type is not F64:
+    if value.type.element is not F64:
         raise InternalError(f"{value} is not of F64")
     if primitive_type is PrimitiveType.F64:
         return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -112,8 +112,13 @@ def allocate_array(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array with no values yet, aligned to 64 bytes, whose memory is reused when it and its views are gone."""
     if "xlakit_new_array" not in runtime().symbols:
         return np.empty(tuple(dimensions), dtype)
-    record = _array_record(dtype, tuple(dimensions))
-    return _new_array()((ctypes.c_int64 * len(record))(*record))
+    return _new_array()(_packed_record(dtype, tuple(dimensions)))
+
+
+@lru_cache(maxsize=1024)
+def _packed_record(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
+    record = _array_record(dtype, dimensions)
+    return (ctypes.c_int64 * len(record))(*record)
 
 
 @cache

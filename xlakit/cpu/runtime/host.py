@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module, Value
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 
@@ -21,6 +21,14 @@ HostFunction = Callable[[int, int], None]
 
 # How often a loop lets Python look for signals; asking costs the GIL.
 _POLL_NANOSECONDS = 100_000_000
+
+_PYTHON_FUNCTIONS = (
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyErr_CheckSignals",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+)
 
 _keys = itertools.count(1)
 _functions: dict[int, HostFunction] = {}
@@ -65,7 +73,7 @@ _trampoline = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, c
 def host_symbols() -> dict[str, int]:
     """What the functions of emit_host import."""
     imported = {"xlakit_host_trampoline": _address_of(_trampoline)}
-    for name in ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals"):
+    for name in _PYTHON_FUNCTIONS:
         imported[name] = _address_of(getattr(ctypes.pythonapi, name))
     return imported
 
@@ -75,7 +83,10 @@ def _address_of(function: object) -> int:
 
 
 def emit_host(module: Module) -> None:
-    """Write the functions, and ``xlakit_main_thread(i64)``, which says which thread Python runs signal handlers on."""
+    """Write the functions into a module that has emit_context's.
+
+    Also ``xlakit_main_thread(i64)``, which says on which thread Python runs signal handlers.
+    """
     main = module.global_data("main_thread", 8)
     fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
     fn.store(fn.parameters[0], fn.address(main))
@@ -87,6 +98,7 @@ def emit_host(module: Module) -> None:
     key = CONTEXT.load(fn, context, "host")
     fn.ret(fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64)))
 
+    _emit_execute_for_python(module)
     _emit_signals(module)
     fn = module.function("xlakit_poll", I64, [PTR], external=True)
     (context,) = fn.parameters
@@ -113,3 +125,22 @@ def _emit_signals(module: Module) -> None:
     raised = fn.call("PyErr_CheckSignals", I32).ne(0)
     fn.call("PyGILState_Release", VOID, state)
     fn.ret(fn.select(raised, fn.i64(Status.RAISED), fn.i64(Status.DONE)))
+
+
+def _emit_execute_for_python(module: Module) -> None:
+    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results, i64 releases_gil) -> i64``: a status."""
+    module.declare("PyEval_SaveThread", PTR, [])
+    module.declare("PyEval_RestoreThread", VOID, [PTR])
+    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR, I64], external=True)
+    origin, arguments, results, releases = fn.parameters
+
+    def execute() -> Value:
+        return fn.call("xlakit_execute", I64, origin, arguments, results)
+
+    def released() -> tuple[Value]:
+        state = fn.call("PyEval_SaveThread", PTR)
+        status = execute()
+        fn.call("PyEval_RestoreThread", VOID, state)
+        return (status,)
+
+    fn.ret(*fn.if_else(releases.ne(0), released, lambda: (execute(),)))

@@ -50,6 +50,7 @@ _FOR_PROGRAMS = (
     "xlakit_host_call",
     "xlakit_random_state",
     "xlakit_execute",
+    "xlakit_execute_for_python",
 )
 
 # What is there only where native code knows this build of Python and NumPy.
@@ -60,7 +61,6 @@ _FOR_PYTHON = (
     "xlakit_data_realloc",
     "xlakit_data_free",
     "xlakit_new_array",
-    "xlakit_execute_for_python",
     "xlakit_call",
 )
 

@@ -36,8 +36,6 @@ _C_API = {
     "PyBytes_AsString": (PTR, [PTR]),
     "PyErr_Occurred": (PTR, []),
     "PyErr_NoMemory": (PTR, []),
-    "PyEval_SaveThread": (PTR, []),
-    "PyEval_RestoreThread": (VOID, [PTR]),
     "PyObject_Vectorcall": (PTR, [PTR, PTR, I64, PTR]),
     "PyObject_CallOneArg": (PTR, [PTR, PTR]),
     "PyLong_FromLongLong": (PTR, [I64]),
@@ -46,7 +44,7 @@ _C_API = {
 
 
 def emit_native_call(module: Module) -> None:
-    """Write the functions into a module that has emit_memory's and emit_context's."""
+    """Write the functions into a module that has emit_memory's and emit_host's."""
     module.global_data("objects", _OBJECTS.size)
     for name, (result, parameters) in _C_API.items():
         module.declare(name, result, parameters)
@@ -55,7 +53,6 @@ def emit_native_call(module: Module) -> None:
     _emit_new_array(module)
     _emit_accepts(module)
     _emit_gather(module)
-    _emit_execute_for_python(module)
     _emit_make_tuple(module)
     _emit_release_objects(module)
     _emit_assemble(module)
@@ -175,23 +172,6 @@ def _emit_gather(module: Module) -> None:
         turn.next(number + 1, fn.at(record, I8, _record_size(fn, record)), accepted)
     _, record, accepted = turn.results
     fn.ret(fn.select(accepted, record, fn.null()))
-
-
-def _emit_execute_for_python(module: Module) -> None:
-    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results, i64 releases_gil) -> i64``: a status."""
-    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR, I64], external=True)
-    origin, arguments, results, releases = fn.parameters
-
-    def execute() -> Value:
-        return fn.call("xlakit_execute", I64, origin, arguments, results)
-
-    def released() -> tuple[Value]:
-        state = _c(fn, "PyEval_SaveThread")
-        status = execute()
-        _c(fn, "PyEval_RestoreThread", state)
-        return (status,)
-
-    fn.ret(*fn.if_else(releases.ne(0), released, lambda: (execute(),)))
 
 
 def _emit_make_tuple(module: Module) -> None:

@@ -40,8 +40,6 @@ _PYTHON_FUNCTIONS = (
     "PyBytes_AsString",
     "PyErr_Occurred",
     "PyErr_NoMemory",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
     "PyObject_Vectorcall",
     "PyObject_CallOneArg",
     "PyLong_FromLongLong",

@@ -31,18 +31,21 @@ def read_module(data: bytes) -> HloModule:
     HloModuleProtoWithConfig and HloUnoptimizedSnapshot are read too. Raises FormatError where the data is none of
     these or says something impossible, ShapeError for impossible shapes, UnsupportedError.
     """
-    name, message, path = _find(data)
     try:
-        return _module_of(message, path)
-    except MismatchError as mismatch:
-        # Repeated numbers may be in an encoding that is legal but that today's writers do not make.
+        name, message, path = _find(data)
         try:
-            plain = schema.canonical(name, data)
-        except FormatError:
-            raise mismatch from None
-        if plain == data:
-            raise
-        return _module_of(schema.parse(name, plain), path)
+            return _module_of(message, path)
+        except MismatchError as mismatch:
+            # Repeated numbers may be in an encoding that is legal but that today's writers do not make.
+            try:
+                plain = schema.canonical(name, data)
+            except FormatError:
+                raise mismatch from None
+            if plain == data:
+                raise
+            return _module_of(schema.parse(name, plain), path)
+    except FormatError as error:
+        raise error.at(hint="the proto is damaged, or of another XLA: write it again, or give HLO text") from None
 
 
 def write_module(module: HloModule) -> bytes:
@@ -51,7 +54,11 @@ def write_module(module: HloModule) -> bytes:
     try:
         return message.SerializeToString(deterministic=True)
     except (ValueError, ProtobufError) as error:
-        raise FormatError(f"cannot be written as a proto: {error}", operation=f"module '{module.name}'") from None
+        raise FormatError(
+            f"cannot be written as a proto: {error}",
+            operation=f"module '{module.name}'",
+            hint="split large constants; a proto holds less than 2 GiB",
+        ) from None
 
 
 def module_to_json(module: HloModule) -> str:
@@ -65,7 +72,7 @@ def module_from_json(text: str) -> HloModule:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"not JSON: {error}") from None
+        raise FormatError(f"not JSON: {error}", hint="give what json.loads reads") from None
     problem = "it has no instructions with opcodes" if isinstance(parsed, dict) else "it is not an object"
     for name, path in ((_MODULE, ()), *_WRAPPERS) if isinstance(parsed, dict) else ():
         message = schema.new(name, exact=True)
@@ -76,7 +83,9 @@ def module_from_json(text: str) -> HloModule:
             continue
         if _looks_like_module(_at(message, path)):
             return read_module(message.SerializeToString())
-    raise FormatError(f"not an HLO module in JSON: {problem}")
+    raise FormatError(
+        f"not an HLO module in JSON: {problem}", hint="write it with protobuf's JSON mapping of HloModuleProto"
+    )
 
 
 def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
@@ -95,7 +104,8 @@ def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
         if _looks_like_module(_at(message, path)):
             return name, message, path
     raise problem or FormatError(
-        "no HLO module: the data is no HloModuleProto, HloProto or HloSnapshot that has computations"
+        "no HLO module: the data is no HloModuleProto, HloProto or HloSnapshot that has computations",
+        hint="give what HloModule.to_proto or XLA's dump writes",
     )
 
 

@@ -152,7 +152,10 @@ def relaid(literal: Literal, shape: Shape) -> Literal:
 _REFUSALS = (ValueError, TypeError, ProtobufError, XlakitError)
 
 
+_HINT = "verify() the module first; HLO text, from to_text(), has fewer limits than protos"
+
+
 def _explained(error: Exception, place: str) -> XlakitError:
     if isinstance(error, XlakitError):
-        return error.at(operation=place)
-    return FormatError(f"cannot be written as a proto: {error}", operation=place)
+        return error.at(operation=place, hint=_HINT)
+    return FormatError(f"cannot be written as a proto: {error}", operation=place, hint=_HINT)

@@ -56,7 +56,10 @@ def check_other_attribute(name: str, text: str) -> None:
     except ParseError:
         fields = {}
     if fields.get("header") != ((name, text),):
-        raise FormatError(f"'{name}={text}' is no attribute that the first line of a module can have")
+        raise FormatError(
+            f"'{name}={text}' is no attribute that the first line of a module can have",
+            hint=f"give NAME={...} or NAME=word",
+        )
 
 
 def _alias(lexer: Lexer) -> AliasEntry:

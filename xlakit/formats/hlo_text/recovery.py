@@ -39,7 +39,9 @@ def parse_recovery_table(text: str) -> tuple[Recovery, ...]:
             entries.append(Recovery(old, new, module))
         lexer.expect_end()
     except ParseError as error:
-        raise FormatError(f"{RECOVERY_TABLE}: {error.rule}", location=error.location) from None
+        raise FormatError(
+            f"{RECOVERY_TABLE}: {error.rule}", location=error.location, hint='write {"old"} : {"new"}, "HloModule ..."'
+        ) from None
     return tuple(entries)
 
 

@@ -47,13 +47,18 @@ def verify(module: HloModule) -> None:
     names: set[str] = set()
     for computation in module.computations:
         if computation.name in names:
-            raise VerificationError(f"two computations are called {computation.name}")
+            raise VerificationError(
+                f"two computations are called {computation.name}",
+                hint="rename one of them with dataclasses.replace(computation, name=...)",
+            )
         names.add(computation.name)
         _verify_computation(module, computation)
     _verify_entry_layout(module)
     _verify_aliases(module)
     if module.replica_count < 1 or module.num_partitions < 1:
-        raise VerificationError("replica_count and num_partitions must be at least 1")
+        raise VerificationError(
+            "replica_count and num_partitions must be at least 1", hint="give 1 where the program runs on one device"
+        )
     program = Program(module)
     for rules in (pair_faults, device_faults, annotation_faults, buffer_faults):
         for fault in rules(program):
@@ -65,20 +70,39 @@ def _verify_computation(module: HloModule, computation: Computation) -> None:
     names: set[str] = set()
     for instruction in computation.instructions:
         if instruction.name in names:
-            raise _broken(module, computation, instruction, f"two instructions are called {instruction.name}")
+            raise _broken(
+                module,
+                computation,
+                instruction,
+                f"two instructions are called {instruction.name}",
+                "rename one of them with replace(name=...)",
+            )
         names.add(instruction.name)
         for operand in instruction.operands:
             if operand not in seen:
-                raise _broken(module, computation, instruction, f"operand {operand.name} is not defined before it")
+                raise _broken(
+                    module,
+                    computation,
+                    instruction,
+                    f"operand {operand.name} is not defined before it",
+                    "list operands before their users, as Computation.from_root does",
+                )
         for predecessor in instruction.control_predecessors:
             if predecessor not in seen:
                 raise _broken(
-                    module, computation, instruction, f"control predecessor {predecessor.name} is not defined before it"
+                    module,
+                    computation,
+                    instruction,
+                    f"control predecessor {predecessor.name} is not defined before it",
+                    "list operands before their users, as Computation.from_root does",
                 )
         seen.add(instruction)
         _verify_shape(module, computation, instruction)
     if computation.root not in seen:
-        raise VerificationError(f"the root of computation {computation.name} is not one of its instructions")
+        raise VerificationError(
+            f"the root of computation {computation.name} is not one of its instructions",
+            hint="make the computation with Computation.from_root",
+        )
     numbers = [p.op.number for p in computation.parameters]  # pyright: ignore[reportAttributeAccessIssue]
     if numbers != list(range(len(numbers))):
         raise VerificationError(
@@ -90,13 +114,14 @@ def _verify_computation(module: HloModule, computation: Computation) -> None:
 def _verify_shape(module: HloModule, computation: Computation, instruction: Instruction) -> None:
     location = module.location_of(instruction)
     operands = [o.shape for o in instruction.operands]
-    inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name)
+    inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name, computation.name)
     if not matches(instruction.shape, inferred, exact=instruction.opcode in _EXACT):
         raise ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
             operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
             shapes=operands,
             location=location,
+            hint=f"declare {inferred}, or change operands or attributes",
         )
 
 
@@ -135,7 +160,8 @@ def _verify_entry_layout(module: HloModule) -> None:
     if not ProgramShape(layout.parameters, layout.result).compatible(actual):
         raise VerificationError(
             f"entry_computation_layout {layout.to_string(with_layout=False)} does not match the entry computation "
-            f"{actual.to_string(with_layout=False)}"
+            f"{actual.to_string(with_layout=False)}",
+            hint="leave entry_computation_layout out, or give the entry's own shapes",
         )
 
 
@@ -144,7 +170,9 @@ def _verify_aliases(module: HloModule) -> None:
     outputs: set[tuple[int, ...]] = set()
     for entry in module.input_output_alias:
         if entry.output_index in outputs:
-            raise VerificationError(f"output {{{_join(entry.output_index)}}} is aliased twice")
+            raise VerificationError(
+                f"output {{{_join(entry.output_index)}}} is aliased twice", hint="give each output one parameter"
+            )
         outputs.add(entry.output_index)
         module.entry.root.shape.at(entry.output_index)
         _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
@@ -154,7 +182,12 @@ def _verify_aliases(module: HloModule) -> None:
 
 def _verify_parameter_index(parameters: Sequence[Shape], number: int, index: Sequence[int], what: str) -> None:
     if not 0 <= number < len(parameters):
-        raise VerificationError(f"{what} names parameter {number}; the entry has {len(parameters)}")
+        raise VerificationError(
+            f"{what} names parameter {number}; the entry has {len(parameters)}",
+            hint=f"name a parameter from 0 to {len(parameters) - 1}"
+            if parameters
+            else "leave it out; the entry takes nothing",
+        )
     parameters[number].at(index)
 
 
@@ -165,6 +198,7 @@ def _broken(
         rule,
         hint=hint,
         operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
+        shapes=[o.shape for o in instruction.operands],
         location=module.location_of(instruction),
     )
 

@@ -12,6 +12,12 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.verifier.faults import Fault, Program
 
+# What to do, by the opcode of the instruction.
+_REMEDIES = {
+    "call": 'give frontend attributes such as {composite.name="my.gelu",composite.attributes={},composite.version="1"}',
+    "custom-call": "declare it as u64[] custom-call()",
+}
+
 
 def annotation_faults(program: Program) -> Iterator[Fault]:
     """Faults of composite calls, of the custom call GetRngSeed, and of original values."""
@@ -25,7 +31,12 @@ def annotation_faults(program: Program) -> Iterator[Fault]:
             rule = ""
         rule = rule or _origin_fault(instruction)
         if rule:
-            yield Fault(computation, instruction, rule)
+            yield Fault(
+                computation,
+                instruction,
+                rule,
+                _REMEDIES.get(instruction.opcode, "give one part for each array in its shape, at its ShapeIndex"),
+            )
 
 
 def _composite_fault(call: Instruction) -> str:

@@ -29,7 +29,15 @@ def buffer_faults(program: Program) -> Iterator[Fault]:
         if any(_buffers_in(shape) for shape in shapes):
             rule = _fault(program, computation, instruction)
             if rule:
-                yield Fault(computation, instruction, rule)
+                yield Fault(computation, instruction, rule, _remedy(instruction))
+
+
+def _remedy(instruction: Instruction) -> str:
+    if instruction.opcode == "custom-call":
+        return "alias each buffer that goes in with the one that comes out, and use each once"
+    if instruction.opcode in ("while", "parameter", "dynamic-update-slice"):
+        return "let one instruction write to a buffer, and the next use what that one gives"
+    return "turn a buffer into an array with the custom call Unpin, an array into a buffer with Pin"
 
 
 def _fault(program: Program, computation: Computation, instruction: Instruction) -> str:

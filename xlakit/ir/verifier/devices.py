@@ -50,9 +50,14 @@ def _shardings(program: Program) -> Iterator[Fault]:
         if sharding is not None and not instruction.shape.is_token:
             rule = _sharding_fault(sharding, instruction.shape)
             if rule:
-                yield Fault(computation, instruction, f"sharding {rule}")
+                yield Fault(
+                    computation, instruction, f"sharding {rule}", "give a sharding of the value's own shape, or none"
+                )
         if instruction.opcode in ("while", "conditional"):
-            yield from (Fault(computation, instruction, rule) for rule in _called_shardings(instruction))
+            yield from (
+                Fault(computation, instruction, rule, "give both the same sharding, or none")
+                for rule in _called_shardings(instruction)
+            )
 
 
 def _called_shardings(caller: Instruction) -> Iterator[str]:
@@ -122,7 +127,12 @@ def _constrained_all_reduces(program: Program) -> Iterator[Fault]:
         op: Any = instruction.op
         first = op.constrain_layout if first is None else first
         if op.constrain_layout is not first:
-            yield Fault(computation, instruction, "all-reduces with and without constrain_layout cannot be mixed")
+            yield Fault(
+                computation,
+                instruction,
+                "all-reduces with and without constrain_layout cannot be mixed",
+                "say constrain_layout for all of them, or for none",
+            )
 
 
 def _group_count(module: HloModule, op: Any) -> str:

@@ -76,12 +76,22 @@ def _one_user(program: Program, computation: Computation, start: Instruction) ->
         return
     (user,) = users
     if user.opcode != done and not _passes(user):
-        yield Fault(computation, start, f"is used by {user.opcode} '{user.name}', only {done} can use it")
+        yield Fault(
+            computation,
+            start,
+            f"is used by {user.opcode} '{user.name}', only {done} can use it",
+            f"end it with {done} and use what that gives",
+        )
     elif user.opcode == done and start.opcode in _TRANSFERS:
         for name in ("channel_id", "is_host_transfer"):
             first, second = getattr(start.op, name), getattr(user.op, name)
             if first != second:
-                yield Fault(computation, user, f"{name} is {_said(second)}, its {start.opcode} says {_said(first)}")
+                yield Fault(
+                    computation,
+                    user,
+                    f"{name} is {_said(second)}, its {start.opcode} says {_said(first)}",
+                    "say the same for both",
+                )
 
 
 def _known_operand(program: Program, computation: Computation, done: Instruction) -> Iterator[Fault]:
@@ -92,7 +102,12 @@ def _known_operand(program: Program, computation: Computation, done: Instruction
         return
     producer = _producer(program, operand, {*_HALVES, "async-start", "async-update"})
     if producer is None or producer.opcode != start:
-        yield Fault(computation, done, f"ends {operand.opcode} '{operand.name}', it can only end a {start}")
+        yield Fault(
+            computation,
+            done,
+            f"ends {operand.opcode} '{operand.name}', it can only end a {start}",
+            f"give what {start} gave, as it is",
+        )
 
 
 def _said(value: object) -> str:
@@ -125,9 +140,19 @@ def _users(program: Program) -> Iterator[Fault]:
             if operand.opcode not in ("async-start", "async-update"):
                 continue
             if instruction.opcode not in _ASYNC_USERS and not _passes(instruction):
-                yield Fault(computation, instruction, f"cannot use what {operand.opcode} '{operand.name}' gives")
+                yield Fault(
+                    computation,
+                    instruction,
+                    f"cannot use what {operand.opcode} '{operand.name}' gives",
+                    "use the result of its async-done",
+                )
             elif instruction.opcode in ("async-update", "async-done") and number:
-                yield Fault(computation, instruction, f"takes '{operand.name}' as its first operand only")
+                yield Fault(
+                    computation,
+                    instruction,
+                    f"takes '{operand.name}' as its first operand only",
+                    "give the asynchronous value first, further arguments after it",
+                )
 
 
 def _chains(program: Program) -> Iterator[Fault]:
@@ -137,21 +162,33 @@ def _chains(program: Program) -> Iterator[Fault]:
         producer = _async_producer(program, done)
         while producer is not None and producer.opcode == "async-update":
             if producer in updated:
-                yield Fault(computation, producer, "is in two asynchronous chains, or in a circle")
+                yield Fault(
+                    computation,
+                    producer,
+                    "is in two asynchronous chains, or in a circle",
+                    "use each asynchronous value once",
+                )
                 return
             updated.add(producer)
             producer = _async_producer(program, producer)
         if producer is None:
-            yield Fault(computation, done, "does not lead back to an async-start")
+            yield Fault(
+                computation, done, "does not lead back to an async-start", "give what async-start or async-update gave"
+            )
             return
         if producer in ended:
-            yield Fault(computation, done, f"ends '{producer.name}', which '{ended[producer].name}' ends already")
+            yield Fault(
+                computation,
+                done,
+                f"ends '{producer.name}', which '{ended[producer].name}' ends already",
+                "end each async-start with one async-done",
+            )
         ended[producer] = done
         yield from _bound(program, done, producer)
     for computation, instruction in program.instructions("async-start", "async-update"):
         finished = instruction in ended or instruction in updated
         if not finished and not _enters_loop(program, instruction):
-            yield Fault(computation, instruction, "has no async-done")
+            yield Fault(computation, instruction, "has no async-done", "end it with one async-done")
 
 
 def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[Fault]:
@@ -163,18 +200,38 @@ def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[
         computation = program.home[link]
         for other in link.op.called_computations:
             if other is not called and not _alike(other, called):
-                yield Fault(computation, link, f"runs {other.name}, its start runs {called.name}")
+                yield Fault(
+                    computation,
+                    link,
+                    f"runs {other.name}, its start runs {called.name}",
+                    "leave calls out; updates and done run what the start runs",
+                )
         previous = _async_producer(program, link)
         if previous is None:
             return
         shape = link.shape if link is not done else previous.shape
         given = _arguments(shape)
         if len(given) > len(wanted) or not all(a.compatible(b) for a, b in zip(given, wanted, strict=False)):
-            yield Fault(computation, link, f"has the arguments {_listed(given)}, {called.name} takes {_listed(wanted)}")
+            yield Fault(
+                computation,
+                link,
+                f"has the arguments {_listed(given)}, {called.name} takes {_listed(wanted)}",
+                f"bind the arguments of {called.name} in order, from the first",
+            )
         elif link is done and len(given) < len(wanted):
-            yield Fault(computation, link, f"{called.name} has not got all its arguments yet")
+            yield Fault(
+                computation,
+                link,
+                f"{called.name} has not got all its arguments yet",
+                f"give the other {len(wanted) - len(given)} to an async-update before",
+            )
         if link is done and not link.shape.compatible(called.root.shape):
-            yield Fault(computation, link, f"gives {link.shape}, {called.name} gives {called.root.shape}")
+            yield Fault(
+                computation,
+                link,
+                f"gives {link.shape}, {called.name} gives {called.root.shape}",
+                f"declare {called.root.shape.without_layout()}",
+            )
         link = previous
 
 
@@ -203,6 +260,7 @@ def _wrapped(program: Program) -> Iterator[Fault]:
                 start,
                 f"async_execution_thread is {op.async_execution_thread}, {called.name} runs on "
                 f"{called.execution_thread}",
+                f"give {called.name} the execution_thread that the start names",
             )
         if called.execution_thread != "main" or _GROUP_MARKER in dict(start.annotations.frontend_attributes):
             continue

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.handle import XlaOp, emit
+from xlakit.ops.shared.hints import below
 
 
 def check_broadcast_dimensions(operand: Shape, rank: int, broadcast_dimensions: Sequence[int]) -> None:
@@ -25,13 +26,18 @@ def check_broadcast_dimensions(operand: Shape, rank: int, broadcast_dimensions: 
         if not 0 <= dimension < rank:
             raise ShapeError(f"broadcast dimension {dimension} is out of range for rank {rank}", hint=below(rank))
         if i and dimension <= broadcast_dimensions[i - 1]:
-            raise ShapeError(f"broadcast_dimensions {list(broadcast_dimensions)} must be strictly increasing", hint=f'give {sorted(set(broadcast_dimensions))}; transpose the operand to change the order of its dimensions')
+            raise ShapeError(
+                f"broadcast_dimensions {list(broadcast_dimensions)} must be strictly increasing",
+                hint=f"give {sorted(set(broadcast_dimensions))}; transpose the operand for another order",
+            )
 
 
 def broadcast_shapes(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] = ()) -> tuple[int, ...]:
     """The dimensions of an element-wise binary operation on ``lhs`` and ``rhs``; raises ShapeError."""
     if not lhs.is_array or not rhs.is_array:
-        raise ShapeError("element-wise operations take arrays", hint='take the arrays out of a tuple with get_tuple_element')
+        raise ShapeError(
+            "element-wise operations take arrays", hint="take the arrays out of a tuple with get_tuple_element"
+        )
     if lhs.rank == rhs.rank:
         if broadcast_dimensions and list(broadcast_dimensions) != list(range(lhs.rank)):
             raise ShapeError(
@@ -42,7 +48,10 @@ def broadcast_shapes(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int]
     low, high = (lhs, rhs) if lhs.rank < rhs.rank else (rhs, lhs)
     if low.rank == 0:
         if broadcast_dimensions:
-            raise ShapeError("a scalar takes no broadcast_dimensions", hint='leave broadcast_dimensions out; a scalar matches any shape')
+            raise ShapeError(
+                "a scalar takes no broadcast_dimensions",
+                hint="leave broadcast_dimensions out; a scalar matches any shape",
+            )
         return high.dimensions
     if not broadcast_dimensions:
         raise ShapeError(
@@ -54,7 +63,9 @@ def broadcast_shapes(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int]
     for size, dimension in zip(low.dimensions, broadcast_dimensions, strict=True):
         if size not in (1, high.dimensions[dimension]) and high.dimensions[dimension] != 1:
             raise ShapeError(
-                f"dimension of size {size} cannot match dimension {dimension} of size {high.dimensions[dimension]}", hint=f'name a dimension of size {size} in broadcast_dimensions, or make one of the two 1')
+                f"dimension of size {size} cannot match dimension {dimension} of size {high.dimensions[dimension]}",
+                hint=f"name a dimension of size {size} in broadcast_dimensions, or make one of the two 1",
+            )
         widened[dimension] = size
     return _degenerate(tuple(widened), high.dimensions)
 

@@ -15,6 +15,7 @@ from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN, Op, Value
 from xlakit.ops.data import tuple_
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op
+from xlakit.ops.shared.hints import below
 
 # What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
 ArgumentLike: TypeAlias = OperandLike | tuple[Any, ...]
@@ -50,12 +51,16 @@ def check_arguments(computation: Computation, arguments: Sequence[Shape], what: 
     program = computation.program_shape
     if len(program.parameters) != len(arguments):
         raise ShapeError(
-            f"{what} {computation.name} takes {len(program.parameters)} parameters, got {len(arguments)} arguments", hint=f'give {len(program.parameters)} arguments, or build {computation.name} for {len(arguments)}')
+            f"{what} {computation.name} takes {len(program.parameters)} parameters, got {len(arguments)} arguments",
+            hint=f"give {len(program.parameters)} arguments, or build {computation.name} for {len(arguments)}",
+        )
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
         if not agree(argument, parameter):
             raise ShapeError(
                 f"{what} {computation.name} takes {parameter.without_layout()} as parameter {number}, "
-                f"got {argument.without_layout()}", hint=f'give {parameter.without_layout()}, or build {computation.name} for {argument.without_layout()}')
+                f"got {argument.without_layout()}",
+                hint=f"give {parameter.without_layout()}, or build {computation.name} for {argument.without_layout()}",
+            )
     return program.result.without_layout()
 
 
@@ -68,13 +73,19 @@ def check_aliasing(
     """
     for pair in aliasing:
         if not 0 <= pair.operand_number < len(operands):
-            raise ShapeError(f"output_to_operand_aliasing names operand {pair.operand_number} of {len(operands)}", hint=below(len(operands), "operand"))
+            raise ShapeError(
+                f"output_to_operand_aliasing names operand {pair.operand_number} of {len(operands)}",
+                hint=below(len(operands), "operand"),
+            )
         source = operands[pair.operand_number].at(pair.operand_index)
         target = result.at(pair.output_index)
         if across_buffers:
             source, target = unbuffered(source), unbuffered(target)
         if not agree(source, target):
-            raise ShapeError(f"output_to_operand_aliasing joins {target} with operand of shape {source}", hint='alias parts of the same element type and dimensions')
+            raise ShapeError(
+                f"output_to_operand_aliasing joins {target} with operand of shape {source}",
+                hint="alias parts of the same element type and dimensions",
+            )
 
 
 def unbuffered(shape: Shape) -> Shape:

@@ -57,23 +57,34 @@ class Collective(Op):
     def check_groups(self, operands: Sequence[Shape], *, uniform: bool = True, all_ids: bool = True) -> None:
         """Raise ShapeError unless the operands are arrays and each id from 0 on is in exactly one group."""
         if not operands:
-            raise ShapeError("takes at least one operand", hint='give the arrays that take part')
+            raise ShapeError("takes at least one operand", hint="give the arrays that take part")
         for operand in operands:
             if not operand.is_array:
-                raise ShapeError(f"takes arrays, got {operand}", hint='give the elements of a tuple one by one')
+                raise ShapeError(f"takes arrays, got {operand}", hint="give the elements of a tuple one by one")
         groups = self.replica_groups.groups
         if self.global_ids and self.channel_id is None:
-            raise ShapeError("use_global_device_ids needs a channel_id", hint='give a channel_id, a number from 1 on that no other collective has')
+            raise ShapeError(
+                "use_global_device_ids needs a channel_id",
+                hint="give a channel_id, a number from 1 on that no other collective has",
+            )
         if self.global_ids and not groups:
-            raise ShapeError("use_global_device_ids needs replica_groups", hint='list the ids of all devices, replica * num_partitions + partition')
+            raise ShapeError(
+                "use_global_device_ids needs replica_groups",
+                hint="list the ids of all devices, replica * num_partitions + partition",
+            )
         ids = [i for group in groups for i in group]
         if any(not group for group in groups):
-            raise ShapeError("a replica group is empty", hint='leave empty groups out; no groups at all mean one of all')
+            raise ShapeError(
+                "a replica group is empty", hint="leave empty groups out; no groups at all mean one of all"
+            )
         if len(set(ids)) != len(ids):
             repeated = next(i for i in ids if ids.count(i) > 1)
             raise ShapeError(f"replica {repeated} is in the replica groups twice", hint="give each id once")
         if any(i < 0 for i in ids) or (all_ids and ids and max(ids) >= len(ids)):
-            raise ShapeError(f"replica groups {list(map(list, groups))} do not list the ids 0 .. {len(ids) - 1}", hint=f'list each id from 0 to {len(ids) - 1} once')
+            raise ShapeError(
+                f"replica groups {list(map(list, groups))} do not list the ids 0 .. {len(ids) - 1}",
+                hint=f"list each id from 0 to {len(ids) - 1} once",
+            )
         if uniform and len({len(group) for group in groups}) > 1:
             raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
 
@@ -123,7 +134,7 @@ def unpack(operand: OperandsLike) -> tuple[Builder, list[XlaOp], bool]:
     if not operand.shape.is_tuple:
         return builder, [operand], False
     if not operand.shape.tuple_shapes:
-        raise ShapeError("a tuple of no arrays cannot take part in a collective", hint='leave the collective out')
+        raise ShapeError("a tuple of no arrays cannot take part in a collective", hint="leave the collective out")
     return builder, [get_tuple_element(operand, i) for i in range(len(operand.shape.tuple_shapes))], True
 
 
@@ -169,7 +180,10 @@ def reduce_everybody(
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
             if array.shape != total.shape:
-                raise ExecutionError(f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}", hint='give all devices of a group the same size, padded if need be')
+                raise ExecutionError(
+                    f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}",
+                    hint="give all devices of a group the same size, padded if need be",
+                )
             (total,) = context.apply(combine, total, array.astype(kind, copy=False))
         results.append(total.astype(own, copy=False))
     return results

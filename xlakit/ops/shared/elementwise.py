@@ -51,7 +51,9 @@ REAL_NUMERIC = Types("real (not pred)", lambda t: not t.is_complex and t is not 
 def check_array(shape: Shape, what: str = "operand") -> None:
     """Raise ShapeError unless ``shape`` is an array."""
     if not shape.is_array:
-        raise ShapeError(f"{what} must be an array, is {shape}", hint='take an array out of a tuple with get_tuple_element')
+        raise ShapeError(
+            f"{what} must be an array, is {shape}", hint="take an array out of a tuple with get_tuple_element"
+        )
 
 
 def common_element_type(shapes: Sequence[Shape]) -> PrimitiveType:

@@ -48,13 +48,15 @@ def make_padding(
     if not len(input_dimensions) == len(window_dimensions) == len(window_strides):
         raise ShapeError(
             f"{len(input_dimensions)} input dimensions, {len(window_dimensions)} window dimensions and "
-            f"{len(window_strides)} strides are given; their numbers must be equal", hint=f'give one window size and one stride for each of the {len(input_dimensions)} dimensions')
+            f"{len(window_strides)} strides are given; their numbers must be equal",
+            hint=f"give one window size and one stride for each of the {len(input_dimensions)} dimensions",
+        )
     if Padding.of(padding) is Padding.VALID:
         return [(0, 0)] * len(input_dimensions)
     pairs: list[tuple[int, int]] = []
     for size, window, stride in zip(input_dimensions, window_dimensions, window_strides, strict=True):
         if stride < 1:
-            raise ShapeError(f"stride {stride} must be at least 1", hint='give 1 to place the window at every element')
+            raise ShapeError(f"stride {stride} must be at least 1", hint="give 1 to place the window at every element")
         placements = -(-size // stride)
         total = max(0, (placements - 1) * stride + window - size)
         pairs.append((total // 2, total - total // 2))

@@ -59,7 +59,10 @@ def dynamic_dimensions_after_reshape(
     if not any(operand.dynamic_dimensions):
         return tuple(marks)
     if not -1 <= inferred_dimension < max(len(sizes), 1):
-        raise ShapeError(f"inferred_dimension {inferred_dimension} is out of range for {len(sizes)} dimensions", hint=f'give -1, or a dimension from 0 to {max(len(sizes), 1) - 1}')
+        raise ShapeError(
+            f"inferred_dimension {inferred_dimension} is out of range for {len(sizes)} dimensions",
+            hint=f"give -1, or a dimension from 0 to {max(len(sizes), 1) - 1}",
+        )
     factors = common_factors(operand.dimensions, sizes)
     for dimension, dynamic in enumerate(operand.dynamic_dimensions):
         if dynamic:
@@ -88,7 +91,10 @@ def _target(
             return len(sizes) - 1
         if dimension == 0:
             return 0
-        raise UnsupportedError(f"a reshape of {operand} with a dynamic dimension of size 1 in the middle", hint='move the dynamic dimension to the front or the end with transpose first')
+        raise UnsupportedError(
+            f"a reshape of {operand} with a dynamic dimension of size 1 in the middle",
+            hint="move the dynamic dimension to the front or the end with transpose first",
+        )
     if last - first == 1:
         return first
     if last - first > 1 and inferred != -1:

@@ -32,7 +32,10 @@ def make_window(
         ("window_reversal", reversal),
     ):
         if given and len(given) != rank:
-            raise ShapeError(f"{what} has {len(given)} entries for a window of {rank} dimensions", hint=f'give {rank} entries, or none')
+            raise ShapeError(
+                f"{what} has {len(given)} entries for a window of {rank} dimensions",
+                hint=f"give {rank} entries, or none",
+            )
     pairs = padding or [(0, 0)] * rank
     return Window(
         tuple(
@@ -59,7 +62,10 @@ def check_window_dimension(number: int, window: WindowDimension) -> None:
         ("window dilation", window.window_dilation),
     ):
         if value < 1:
-            raise ShapeError(f"the {what} {value} of window dimension {number} must be at least 1", hint=f'give 1 for the usual {what}')
+            raise ShapeError(
+                f"the {what} {value} of window dimension {number} must be at least 1",
+                hint=f"give 1 for the usual {what}",
+            )
 
 
 def window_output(size: int, window: WindowDimension) -> int:
@@ -70,7 +76,10 @@ def window_output(size: int, window: WindowDimension) -> int:
 def window_shape(base: Shape, window: Window) -> Shape:
     """The shape, of the base's element type, of one element for each placement; raises ShapeError."""
     if len(window.dimensions) != base.rank:
-        raise ShapeError(f"the window has {len(window.dimensions)} dimensions, the array has rank {base.rank}", hint=f'give {base.rank} window dimensions; size 1 for those that the window does not span')
+        raise ShapeError(
+            f"the window has {len(window.dimensions)} dimensions, the array has rank {base.rank}",
+            hint=f"give {base.rank} window dimensions; size 1 for those that the window does not span",
+        )
     for number, dimension in enumerate(window.dimensions):
         check_window_dimension(number, dimension)
     sizes = [window_output(size, d) for size, d in zip(base.dimensions, window.dimensions, strict=True)]

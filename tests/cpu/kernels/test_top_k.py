@@ -1,0 +1,97 @@
+"""The kernels of TopK, against the interpreter."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cpu.kernels.sort_running import Program, same_bits
+from cpu.kernels.test_sort import any_bits
+from evaluating import evaluate
+
+import xlakit as xla
+from xlakit.builder.xla_builder import trace
+from xlakit.cpu.kernels import top_k
+from xlakit.cpu.kernels.top_k import Method, emit_top_k, plan_top_k, recognise_top_k
+from xlakit.cpu.llvm import Module
+from xlakit.ops.sort import TopK
+
+
+def compared(values, k, largest, method=None):
+    plan = plan_top_k(TopK(k=k, largest=largest), xla.make_shape(values.dtype, values.shape))
+    assert method is None or plan.method is method, plan.phases
+    module = Module("top_k")
+    program = Program(module, emit_top_k(module, plan), plan.scratch_bytes)
+    expected = evaluate(lambda x: xla.top_k(x, k, largest), values)
+    for parts in (1, 3):
+        results = [np.full(e.shape, 0, e.dtype) for e in expected]
+        program.run([values, *results], parts)
+        for result, right in zip(results, expected, strict=True):
+            same_bits(result, right, plan.phases)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        bool,
+        np.int8,
+        np.uint8,
+        np.int32,
+        np.uint64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        np.float32,
+        np.float64,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2fnuz,
+        ml_dtypes.int4,
+    ],
+)
+def test_kinds(kind, largest):
+    rng = np.random.default_rng(0)
+    compared(any_bits(rng, kind, 3, 300), 9, largest, Method.LIST)
+    compared(any_bits(rng, kind, 3, 300), 99, largest, Method.SORT)
+
+
+@pytest.mark.parametrize(("rows", "length", "k"), [(1, 1, 1), (2, 32, 32), (3, 65, 1), (1, 200, 32), (70, 130, 2)])
+def test_few(rows, length, k):
+    rng = np.random.default_rng(length)
+    for values in (rng.normal(size=(rows, length)), np.arange(rows * length).reshape(rows, length)):
+        compared(values.astype(np.float32), k, True, Method.LIST)
+        compared(values.astype(np.float32), k, False, Method.LIST)
+
+
+@pytest.mark.parametrize(("rows", "length", "k"), [(1, 65, 65), (40, 300, 100), (2, 5000, 4000)])
+def test_many(rows, length, k):
+    rng = np.random.default_rng(length)
+    compared(rng.normal(size=(rows, length)).astype(np.float32), k, True, Method.SORT)
+    compared(rng.integers(0, 9, (rows, length)), k, False, Method.SORT)
+
+
+def test_none():
+    compared(np.zeros((3, 5), np.float32), 0, True, Method.NOTHING)
+    compared(np.zeros((0, 5), np.float32), 2, True, Method.NOTHING)
+
+
+@pytest.mark.parametrize("k", [1, 32])
+def test_chunks(k, monkeypatch):
+    monkeypatch.setattr(top_k, "LONG_ROW", 1000)
+    monkeypatch.setattr(top_k, "CHUNK", 300)
+    rng = np.random.default_rng(1)
+    compared(any_bits(rng, np.float32, 3, 2001), k, True, Method.CHUNKED_LIST)
+    compared(rng.integers(0, 5, 1234), k, False, Method.CHUNKED_LIST)
+
+
+def test_sorts_that_are_top_k():
+    def with_index(dimension, comparator=lambda a, b, c, d: xla.gt(a, b)):
+        def program(x):
+            index = xla.iota(x.builder, xla.make_shape(xla.S32, [x.shape.dimensions[dimension]]), 0)
+            index = xla.broadcast_in_dim(index, x.shape.dimensions, (dimension,))
+            return xla.sort([x, index], comparator, 1)
+
+        return trace(program, [xla.make_shape(xla.F32, (4, 8))]).computation.root
+
+    key = recognise_top_k(with_index(1))
+    assert key is not None
+    assert key.descending
+    assert recognise_top_k(with_index(0)) is None
+    assert recognise_top_k(with_index(1, lambda a, b, c, d: xla.gt(c, d))) is None

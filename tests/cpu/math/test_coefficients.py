@@ -1,0 +1,28 @@
+import mpmath
+import numpy as np
+import pytest
+
+from proofs.minimax import bits, fits, remez
+from xlakit.cpu.math import coefficients
+
+NAMES = [name for name in dir(coefficients) if name.isupper()]
+
+
+def test_each_polynomial_has_its_function():
+    assert sorted(fits()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", ["EXP_SINGLE", "EXP_WIDE", "SIN_SINGLE", "COS_WIDE", "LOG_WIDE"])
+def test_coefficients_are_those_that_are_computed(name):
+    with mpmath.workdps(50):
+        fit, present = fits()[name], getattr(coefficients, name)
+        dtype = np.float32 if name.endswith("SINGLE") else np.float64
+        assert tuple(float(dtype(float(c))) for c in remez(fit, len(present) - 1)) == present
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_polynomials_are_good_enough_for_their_types(name):
+    # Singles and wide ones have 24 bits to serve, doubles 53; what pow's logarithm keeps is far more.
+    least = 65 if name == "POW_LOG" else 54 if name.endswith("DOUBLE") else 27
+    with mpmath.workdps(50):
+        assert bits(fits()[name], getattr(coefficients, name), steps=60) > least

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from proofs.math import BINARY, Compiled, edges, exact_error, measure, rough_errors
+from xlakit.cpu.llvm import F32, F64, I32, VOID, Module
+from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
+from xlakit.errors import InternalError
+
+ALL = [(name, kind) for name in FUNCTION_NAMES for kind in (F32, F64)]
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    made = {}
+
+    def get(name, kind):
+        if (name, kind) not in made:
+            made[name, kind] = Compiled(name, kind)
+        return made[name, kind]
+
+    return get
+
+
+def test_there_is_a_bound_for_each_function_and_none_is_above_three():
+    assert set(ULP_BOUNDS) == set(ALL)
+    assert max(ULP_BOUNDS.values()) <= 3
+
+
+@pytest.mark.parametrize("name, kind", ALL)
+def test_errors_are_within_the_bounds(compiled, name, kind):
+    worst = measure(name, kind, compiled(name, kind), points=40_000, checked=8, seed=1)
+    assert worst.error <= ULP_BOUNDS[name, kind], worst
+
+
+@pytest.mark.parametrize("name, kind", ALL)
+def test_the_ends_of_the_ranges(compiled, name, kind):
+    arguments = [edges(kind)]
+    if name in BINARY:
+        arguments = [a.ravel() for a in np.meshgrid(edges(kind), edges(kind))]
+    errors = rough_errors(name, kind, compiled(name, kind)(*arguments), *arguments)
+    # NumPy's own error may add to ours.
+    bad = np.flatnonzero(errors > ULP_BOUNDS[name, kind] + 1.5)
+    assert not bad.size, [tuple(a[i] for a in arguments) for i in bad]
+
+
+@pytest.mark.parametrize("name, kind", ALL)
+def test_loops_become_vector_code(compiled, name, kind):
+    assert (" x float>" if kind is F32 else " x double>") in compiled(name, kind).text
+
+
+@pytest.mark.parametrize("name, kind", ALL)
+def test_the_last_elements_of_a_loop_agree_with_the_others(compiled, name, kind):
+    x = (np.linspace(0.1, 0.9, 37) + (name == "acosh")).astype(compiled(name, kind).dtype)
+    arguments = [x, x][: 2 if name in BINARY else 1]
+    whole = compiled(name, kind)(*arguments)
+    for i in range(37):
+        assert compiled(name, kind)(*(a[i : i + 1] for a in arguments)) == whole[i]
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("kind", [F32, F64])
+def test_angles_closest_to_multiples_of_a_quarter_turn(compiled, name, kind):
+    # The floats of each format that come closest to a multiple of pi/2, and others known to be close.
+    worst = {
+        F32: [16367173 * 2.0**72, 5419351 * 2.0**72, 10741887 * 2.0**-3, 3.1415927, 1.5707964],
+        F64: [6381956970095103 * 2.0**797, 5319372648326541 * 2.0**-49, 3.141592653589793, 1.5707963267948966, 1e22],
+    }[kind]
+    x = np.array(worst, compiled(name, kind).dtype)
+    for value, result in zip(x, compiled(name, kind)(x), strict=True):
+        assert exact_error(name, kind, float(result), float(value)) <= ULP_BOUNDS[name, kind]
+
+
+def test_a_function_is_added_to_a_module_once():
+    module = Module("m")
+    fn = module.function("f", F32, [F32], external=True)
+    fn.ret(math_function(fn, "exp", math_function(fn, "exp", fn.parameters[0])))
+    assert sorted(module.functions) == ["f", "math.exp.float"]
+
+
+@pytest.mark.parametrize("name", ["sine", "exp"])
+def test_what_is_no_function_is_refused(name):
+    fn = Module("m").function("f", VOID, [I32])
+    with pytest.raises(InternalError):
+        math_function(fn, name, fn.parameters[0])

@@ -1,0 +1,113 @@
+"""Golden programs: what each pass makes of them, and that they give the same results as before.
+
+``golden/<pass>/<case>.hlo`` holds a program and, after a line of its own, what the pass makes of it. After a change
+that is meant, ``pytest tests/passes --update-golden`` writes the second halves again; read the difference.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluating import same
+
+import xlakit as xla
+from proofs.programs.values import EDGES, SMALL, make_values
+from xlakit.passes import PassContext
+from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(GOLDEN.glob("*/*.hlo"))
+AFTER = "\n// after\n"
+
+
+def name_of(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+def before(path):
+    text = path.read_text(encoding="utf-8").partition(AFTER)[0]
+    return xla.HloModule.from_text(text, name=str(path))
+
+
+def improved(path):
+    context = PassContext(check=True)
+    return run_pipeline(before(path), [path.parent.name], context=context), context
+
+
+@pytest.mark.parametrize("path", CASES, ids=name_of)
+def test_a_pass_makes_of_a_program_what_the_file_says(path, request):
+    after = improved(path)[0].to_text()
+    source, _, expected = path.read_text(encoding="utf-8").partition(AFTER)
+    if request.config.getoption("--update-golden"):
+        path.write_text(source.rstrip() + "\n" + AFTER + after, encoding="utf-8")
+        return
+    assert after == expected
+
+
+def arguments(shape, rng, style):
+    if shape.is_tuple:
+        return tuple(arguments(s, rng, style) for s in shape.tuple_shapes)
+    return make_values(rng, shape.element_type.hlo_name, shape.dimensions, style)
+
+
+def run(module, values):
+    executable = xla.compile(module, backend="interpreter", seed=5)
+    return executable(*values)
+
+
+@pytest.mark.parametrize("style", [EDGES, SMALL])
+@pytest.mark.parametrize("path", CASES, ids=name_of)
+def test_a_golden_program_keeps_its_results(path, style):
+    module = before(path)
+    after, _ = improved(path)
+    rng = np.random.default_rng(7)
+    for _ in range(5):
+        values = [arguments(s, rng, style) for s in module.entry.program_shape.parameters]
+        same(run(after, values), run(module, values))
+
+
+FLOAT_TYPES = (
+    "f64",
+    "bf16",
+    "f16",
+    "f8e5m2",
+    "f8e4m3fn",
+    "f8e4m3b11fnuz",
+    "f8e5m2fnuz",
+    "f8e3m4",
+    "f8e8m0fnu",
+    "f4e2m1fn",
+)
+INTEGER_TYPES = (("s8", "u8"), ("s16", "u16"), ("s64", "u64"), ("s4", "u4"))
+
+
+@pytest.mark.parametrize("kind", [*FLOAT_TYPES, *INTEGER_TYPES], ids=str)
+def test_arithmetic_laws_hold_in_every_type(kind):
+    if isinstance(kind, str):
+        text = (GOLDEN / "arithmetic" / "floats.hlo").read_text(encoding="utf-8").replace("f32", kind)
+    else:
+        text = (GOLDEN / "arithmetic" / "integers.hlo").read_text(encoding="utf-8")
+        text = text.replace("s32", kind[0]).replace("u32", kind[1]).replace("constant(8)", "constant(4)")
+    try:
+        module = xla.HloModule.from_text(text.partition(AFTER)[0])
+    except xla.XlakitError:
+        pytest.skip("the type does not hold the constants")
+    context = PassContext(check=True)
+    after = run_pipeline(module, ["arithmetic"], context=context)
+    assert context.rewrites > 3
+    rng = np.random.default_rng(8)
+    for style in (EDGES, SMALL):
+        values = [arguments(s, rng, style) for s in module.entry.program_shape.parameters]
+        same(run(after, values), run(module, values))
+
+
+def test_every_rule_has_a_golden_program():
+    used = set()
+    for path in CASES:
+        for _, counts in improved(path)[1].statistics:
+            used |= set(counts)
+    assert {rule.name for table in TABLES for rule in table.rules} <= used
+
+
+def test_every_pass_has_a_golden_program():
+    assert {path.parent.name for path in CASES} == {*PASSES, *(step.name for step in PIPELINE)}

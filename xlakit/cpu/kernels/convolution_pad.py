@@ -1,0 +1,162 @@
+"""The input of a convolution with the zeros around it (and the holes in it) written out, converted on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
+from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+
+# Bytes of a task.
+_TASK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """An array of ``sizes`` and what it becomes: ``low`` and ``high`` zeros around, ``holes`` between, of type ``kind``.
+
+    ``engine`` converts where the type changes; ``result`` is what the convolution gives.
+    """
+
+    source: PrimitiveType
+    kind: PrimitiveType
+    sizes: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    holes: tuple[int, ...]
+    engine: Engine
+    result: PrimitiveType
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The sizes that it gets."""
+        dims = zip(self.sizes, self.low, self.high, self.holes, strict=True)
+        return tuple(low + high + (max(0, (size - 1) * (hole + 1) + 1)) for size, low, high, hole in dims)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The steps of the padded array."""
+        sizes = self.padded
+        return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the padded array, with a little room for vectors that reach past the end."""
+        return math.prod(self.padded) * self.kind.byte_width + 64
+
+    @property
+    def line(self) -> int:
+        """The dimension from which on the array is written in one go: the last that has zeros."""
+        dims = zip(self.low, self.high, self.holes, strict=True)
+        changed = [d for d, around in enumerate(dims) if any(around)]
+        return changed[-1] if changed else 0
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        return math.prod(self.padded[: self.line])
+
+    @property
+    def together(self) -> int:
+        """Lines of a task."""
+        line = math.prod(self.padded[self.line :]) * self.kind.byte_width
+        return max(1, _TASK_BYTES // max(1, line))
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return -(-self.lines // self.together)
+
+
+def emit_pad(module: Module, padded: Padded, array: int, target: int, name: str) -> Function:
+    """A task function that writes a padded array; ``array`` and ``target`` are places in the table."""
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    source = fn.load(PTR, fn.at(table, PTR, array), invariant=True)
+    into = fn.load(PTR, fn.at(table, PTR, target), invariant=True)
+    each = padded.together
+    last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
+    with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
+        _write_line(fn, padded, source, into, line.index)
+    fn.ret()
+    return fn
+
+
+def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
+    d = padded.line
+    inner = math.prod(padded.sizes[d + 1 :])
+    length = math.prod(padded.padded[d:])
+    parts = 2 if padded.kind.is_complex else 1
+    type = memory_type(padded.kind)
+    start = fn.at(into, type, line * (length * parts))
+    inside, offset = _source_line(fn, padded, line)
+    unit = inner * parts * type.bytes
+    if padded.holes[d] or not padded.sizes[d]:
+        fn.fill(start, 0, length * parts * type.bytes)
+    else:
+        low, high = padded.low[d] * unit, padded.high[d] * unit
+        if low:
+            with fn.if_(inside):
+                fn.fill(start, 0, low)
+        if high:
+            with fn.if_(inside):
+                fn.fill(fn.at(start, type, (padded.low[d] + padded.sizes[d]) * inner * parts), 0, high)
+        with fn.if_(~inside):
+            fn.fill(start, 0, length * parts * type.bytes)
+    if not padded.sizes[d]:
+        return
+    place = fn.at(start, type, padded.low[d] * inner * parts)
+    with fn.if_(inside):
+        begin = fn.at(source, memory_type(padded.source), offset * (inner * parts))
+        if padded.holes[d]:
+            step = (padded.holes[d] + 1) * inner
+            with fn.loop(0, padded.sizes[d], hints=NO_UNROLL) as element:
+                here = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
+                _copy(fn, padded, here, fn.at(place, type, element.index * (step * parts)), inner * parts)
+        else:
+            _copy(fn, padded, begin, place, padded.sizes[d] * inner * parts)
+
+
+def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:
+    """Whether a line has elements of the source, and the number of the first one's line there (times the size)."""
+    inside, offset = fn.constant(I1, 1), fn.i64(0)
+    scale = padded.sizes[padded.line]
+    for d in range(padded.line - 1, -1, -1):
+        extent = padded.padded[d]
+        index = line if d == 0 else line.integer("urem", extent)
+        line = line if d == 0 else line.integer("udiv", extent)
+        if extent != padded.sizes[d]:
+            index = index - padded.low[d]
+            step = padded.holes[d] + 1
+            if step > 1:
+                inside = inside & index.integer("urem", step).eq(0)
+                index = index.integer("sdiv", step)
+                # What is negative and no multiple rounds to 0, and is out already.
+            inside = inside & index.compare("ult", padded.sizes[d])
+        offset = offset + index * scale
+        scale *= padded.sizes[d]
+    return inside, offset
+
+
+def _copy(fn: Function, padded: Padded, source: Value, target: Value, count: int) -> None:
+    """Copy, converting, parts of elements."""
+    if padded.source is padded.kind:
+        fn.copy(target, source, count * memory_type(padded.kind).bytes)
+        return
+    of_source, of_target = memory_type(padded.source), memory_type(padded.kind)
+    with fn.loop(0, count, independent=True) as k:
+        value = fn.load(of_source, fn.at(source, of_source, k.index))
+        if not stored_as_packed(padded.engine, padded.source):
+            value = to_packed(fn, padded.engine, padded.source, padded.result, value)
+        fn.store(value, fn.at(target, of_target, k.index))
+
+
+def padded_dimensions(sizes: Sequence[int], around: dict[int, tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Low, high and holes for each dimension, from those of the dimensions that have any."""
+    found = [around.get(d, (0, 0, 0)) for d in range(len(sizes))]
+    return tuple(f[0] for f in found), tuple(f[1] for f in found), tuple(f[2] for f in found)

@@ -1,0 +1,253 @@
+"""Clusters: the instructions that will be one fusion, and what may join them.
+
+A cluster is computed by a nest of loops over the elements of its roots or, where it has reductions, over the elements
+that they reduce (its domain). Each member stands in a relation to the domain: FULL, one element for each of the domain's;
+ROW, one for each result of the reductions; OTHER.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Constant
+from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.reduction import Reduce
+
+ELEMENTARY = frozenset(
+    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "power", "atan2", "cbrt", "remainder"}
+    | {"divide", "sqrt", "rsqrt"}
+)
+_CHEAP = frozenset(
+    {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "not", "negate", "abs", "sign"}
+    | {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite", "copy"}
+    | {"shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "popcnt", "count-leading-zeros"}
+    | {"floor", "ceil", "round-nearest-afz", "round-nearest-even", "reduce-precision"}
+)
+ELEMENTWISE = ELEMENTARY | _CHEAP
+# What only says where elements come from.
+MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "iota"})
+# What chooses between sources, or reads many elements for one.
+HEAVY = frozenset({"pad", "concatenate", "dynamic-slice", "gather", "reduce-window"})
+FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
+
+_MOST_MEMBERS = 100
+_MOST_OPERANDS = 40
+# Cheap operations in a row that may be computed again and again.
+_MOST_REPEATED = 3
+# A reduction of this many elements or fewer is written out inside of a loop.
+SMALL_REDUCTION = 16
+_FEW_ROWS = 8
+_SHORT_ROW = 1 << 14
+
+
+class Relation(enum.Enum):
+    """How a member's elements relate to the domain's."""
+
+    FULL = enum.auto()
+    ROW = enum.auto()
+    OTHER = enum.auto()
+
+
+def is_fusible(instruction: Instruction) -> bool:
+    """Whether an instruction can be part of a loop nest."""
+    if instruction.opcode not in FUSIBLE and instruction.opcode != "dynamic-update-slice":
+        return False
+    if instruction.control_predecessors or instruction.op.has_side_effect:
+        return False
+    shape = instruction.shape
+    if shape.is_tuple:
+        return instruction.opcode == "reduce" and not any(s.is_dynamic for s in shape.tuple_shapes)
+    return (
+        shape.is_array
+        and not shape.is_dynamic
+        and shape.num_elements > 0
+        and all(o.shape.is_array and not o.shape.is_dynamic for o in instruction.operands)
+    )
+
+
+def is_scalar_constant(instruction: Instruction) -> bool:
+    """Whether this is a constant that each loop can have for itself."""
+    return isinstance(instruction.op, Constant) and instruction.shape.is_array and instruction.shape.num_elements == 1
+
+
+def is_large_reduction(instruction: Instruction) -> bool:
+    """Whether this is a reduction that needs loops of its own."""
+    return isinstance(instruction.op, Reduce) and _reduced(instruction) > SMALL_REDUCTION
+
+
+def _reduced(instruction: Instruction) -> int:
+    sizes = instruction.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)
+
+
+def is_free(instruction: Instruction) -> bool:
+    """Whether computing it again costs less than reading it: an iota, a scalar spread out."""
+    if instruction.opcode == "iota":
+        return True
+    return instruction.opcode == "broadcast" and instruction.operands[0].shape.num_elements == 1
+
+
+def is_cheap(instruction: Instruction) -> bool:
+    """Whether it may be computed in several loops: it reads no more than it gives."""
+    if instruction.opcode in MOVEMENT:
+        return True
+    if instruction.opcode not in _CHEAP:
+        return False
+    size = instruction.shape.num_elements
+    large = {o for o in instruction.operands if o.shape.num_elements * 4 > size and not is_free(o)}
+    return len(large) <= 1
+
+
+class Cluster:
+    """Instructions that become one fusion."""
+
+    def __init__(self, root: Instruction) -> None:
+        self.members: dict[Instruction, Relation] = {}
+        self.roots: list[Instruction] = [root]
+        self.operands: set[Instruction] = set()
+        self.sizes: tuple[int, ...] = ()
+        self.over: frozenset[int] = frozenset()
+        self._repeated: dict[Instruction, int] = {}
+        if is_large_reduction(root):
+            self._set_domain(root)
+            self._add(root, Relation.ROW)
+        else:
+            self.sizes = root.shape.tuple_shapes[0].dimensions if root.shape.is_tuple else root.shape.dimensions
+            self._add(root, Relation.FULL)
+
+    def _set_domain(self, reduce: Instruction) -> None:
+        self.sizes = reduce.operands[0].shape.dimensions
+        self.over = frozenset(reduce.op_as(Reduce).dimensions)
+
+    def _add(self, instruction: Instruction, relation: Relation) -> None:
+        self.members[instruction] = relation
+        self.operands.discard(instruction)
+        self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
+
+    @property
+    def updates(self) -> bool:
+        """Whether it changes one of its operands in place."""
+        return self.roots[0].opcode == "dynamic-update-slice"
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions that the reductions keep."""
+        return tuple(size for d, size in enumerate(self.sizes) if d not in self.over)
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    def joins(self, instruction: Instruction, users: list[Instruction]) -> bool:
+        """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
+        if len(self.members) >= _MOST_MEMBERS or instruction.opcode == "dynamic-update-slice":
+            return False
+        if instruction.shape.is_tuple:
+            return False
+        more = len([o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)])
+        if len(self.operands) + more > _MOST_OPERANDS:
+            return False
+        if self.updates and not self._may_feed_update(instruction):
+            return False
+        repeated = max(self._repetition(instruction, user) for user in users)
+        if repeated and not self._may_repeat(instruction, repeated):
+            return False
+        if is_large_reduction(instruction):
+            if not self._take_reduction(instruction, users):
+                return False
+        else:
+            if self.over and not self._suits_reduction(instruction):
+                return False
+            self._add(instruction, self._relation(instruction, users))
+        self._repeated[instruction] = repeated + (instruction.opcode not in MOVEMENT) if repeated else 0
+        return True
+
+    def _may_feed_update(self, instruction: Instruction) -> bool:
+        target = self.roots[0].operands[0]
+        return instruction is not target and target not in instruction.operands and not is_large_reduction(instruction)
+
+    def _repetition(self, instruction: Instruction, user: Instruction) -> int:
+        """How many operations below are computed again and again, from this user on; 0 where none is."""
+        inherited = self._repeated.get(user, 0)
+        if inherited:
+            return inherited
+        if isinstance(user.op, Broadcast) and user.shape.num_elements > instruction.shape.num_elements:
+            leading = user.op.dimensions == tuple(range(len(user.op.dimensions)))
+            # Along a leading dimension the value is computed once and stays for the loops inside.
+            return 0 if leading or instruction.shape.num_elements == 1 else 1
+        if user.opcode == "reduce-window":
+            return 1
+        if user.opcode == "gather" and user.operands[0] is instruction:
+            return int(user.shape.num_elements > instruction.shape.num_elements)
+        return 0
+
+    def _may_repeat(self, instruction: Instruction, repeated: int) -> bool:
+        if instruction.opcode in MOVEMENT:
+            return True
+        return instruction.opcode in _CHEAP and repeated <= _MOST_REPEATED
+
+    def _suits_reduction(self, instruction: Instruction) -> bool:
+        """A transposition that moves the minor dimension would make a reduction jump through memory."""
+        if isinstance(instruction.op, Transpose):
+            dimensions = instruction.op.dimensions
+            return not dimensions or dimensions[-1] == len(dimensions) - 1
+        return True
+
+    def _relation(self, instruction: Instruction, users: list[Instruction]) -> Relation:
+        found = {self._seen_by(user) for user in users}
+        return found.pop() if len(found) == 1 else Relation.OTHER
+
+    def _seen_by(self, user: Instruction) -> Relation:
+        """The relation of an operand of ``user``."""
+        relation = self.members[user]
+        if is_large_reduction(user):
+            return Relation.FULL
+        if user.opcode in ELEMENTWISE or user.opcode == "reshape":
+            return relation
+        if isinstance(user.op, Broadcast) and relation is Relation.FULL:
+            places = user.op.dimensions
+            if self.over and places == tuple(d for d in range(len(self.sizes)) if d not in self.over):
+                return Relation.ROW
+            rank = len(places)
+            if not self.over and places == tuple(range(rank)) and user.shape.dimensions == self.sizes:
+                return Relation.ROW
+        return Relation.OTHER
+
+    def _take_reduction(self, reduce: Instruction, users: list[Instruction]) -> bool:
+        sizes = reduce.operands[0].shape.dimensions
+        over = frozenset(reduce.op_as(Reduce).dimensions)
+        if self.over and (sizes != self.sizes or over != self.over):
+            return False
+        relation = self._relation(reduce, users)
+        results = math.prod(size for d, size in enumerate(sizes) if d not in over)
+        if not self.over and relation is Relation.FULL and math.prod(self.sizes) == results:
+            # What follows from the results of a reduction: its rows are what was the whole so far.
+            if any(r is Relation.ROW for r in self.members.values()):
+                return False
+            for member, old in self.members.items():
+                self.members[member] = Relation.ROW if old is Relation.FULL else Relation.OTHER
+            self._set_domain(reduce)
+            self._add(reduce, Relation.ROW)
+            return True
+        if relation is not Relation.ROW or sizes != self.sizes or reduce.shape.dimensions != self._rows(over):
+            return False
+        if not _is_trailing(over, len(sizes)) or (results < _FEW_ROWS and math.prod(sizes) > _SHORT_ROW):
+            return False
+        self._set_domain(reduce)
+        self._add(reduce, Relation.ROW)
+        return True
+
+    def _rows(self, over: frozenset[int]) -> tuple[int, ...]:
+        return tuple(size for d, size in enumerate(self.sizes) if d not in over)
+
+    def absorb(self, other: Cluster) -> None:
+        """Become one with another cluster, of the same domain."""
+        self.members.update(other.members)
+        self.roots = [*other.roots, *self.roots]
+        self._repeated.update(other._repeated)
+        self.operands = (self.operands | other.operands) - set(self.members)
+
+
+def _is_trailing(over: frozenset[int], rank: int) -> bool:
+    return over == frozenset(range(rank - len(over), rank))
