@@ -24,6 +24,7 @@ from xlakit.errors import ArgumentError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 class _UnfitError(Exception):
@@ -324,14 +325,18 @@ class Parameters:
         found = [p.name for p in self._signature.parameters.values() if p.kind is inspect.Parameter.VAR_POSITIONAL]
         return (found[0], self._types[found[0]]) if found else ("", _PLAIN[Any])
 
+    def check_call(self, args: Sequence[object], named: Mapping[str, object]) -> None:
+        """Raise ArgumentError where a call gives too many arguments or too few, or one of an unknown name."""
+        try:
+            self._signature.bind(*args, **named)
+        except TypeError as error:
+            parameters = ", ".join(name for name in self._signature.parameters if name != "self")
+            raise ArgumentError(str(error), hint=f"the parameters are ({parameters})") from None
+
     def converted(self, args: Sequence[object], named: Mapping[str, object]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call, converted; raises ArgumentError for their number, a name or a type."""
         if named or not self._required <= len(args) <= len(self._positional):
-            try:
-                self._signature.bind(*args, **named)
-            except TypeError as error:
-                parameters = ", ".join(self._signature.parameters)
-                raise ArgumentError(str(error), hint=f"the parameters are ({parameters})") from None
+            self.check_call(args, named)
         given: list[Any] = []
         for position, value in enumerate(args):
             if position < len(self._positional):
@@ -361,7 +366,41 @@ def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
+def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """As :func:`converting`, but only a call that fails has its arguments looked at: for what is called very often."""
+    parameters = Parameters(function)
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, AttributeError) as error:
+            if not isinstance(error, ArgumentError):
+                parameters.converted(args, kwargs)
+            raise
+
+    return call
+
+
 # -- values that check themselves ------------------------------------------------------------------
+
+
+def constructing(kind: type[_T]) -> type[_T]:
+    """Make a call of a class with arguments missing or too many an ArgumentError; its own code checks their types."""
+    init: Any = kind.__init__
+    parameters = Parameters(init)
+
+    @functools.wraps(init)
+    def checked(self: _T, *args: object, **named: object) -> None:
+        try:
+            init(self, *args, **named)
+        except TypeError as error:
+            if not isinstance(error, ArgumentError):
+                parameters.check_call((self, *args), named)
+            raise
+
+    kind.__init__ = checked
+    return kind
 
 
 def settle(value: object, **kinds: object) -> None:

@@ -114,6 +114,20 @@ def test_input_that_is_damaged_or_pickled_is_refused(add_file, tmp_path, capsys)
     assert capsys.readouterr().err.count("NumPy arrays") == 2
 
 
+def test_an_output_that_cannot_be_written_is_told_before_the_run(add_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("xlakit.tools.run.compile", lambda *_, **__: pytest.fail("it was compiled"))
+    for path in (tmp_path, tmp_path / "missing" / "y.npz"):
+        assert cli.main(["run", add_file, "--output", str(path)]) == 1
+        assert capsys.readouterr().err.startswith(f"xlakit: {path}: ")
+    kept = tmp_path / "kept.npz"
+    kept.write_bytes(b"before")
+    monkeypatch.undo()
+    assert cli.main(["run", add_file, "--input", str(tmp_path / "none.npz"), "--output", str(kept)]) == 1
+    assert kept.read_bytes() == b"before"
+    assert cli.main(["run", add_file, "--input", str(tmp_path / "none.npz"), "--output", str(tmp_path / "y")]) == 1
+    assert not (tmp_path / "y").exists()
+
+
 def test_output_goes_to_the_very_path(add_file, tmp_path):
     assert cli.main(["run", add_file, "--output", str(tmp_path / "y")]) == 0
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("y")] == ["y"]

@@ -25,6 +25,7 @@ class Code:
     text: str
     object_data: bytes = b""
     entry: str = ENTRY
+    imports: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
 
 
@@ -36,7 +37,8 @@ def generate(module: HloModule) -> Code:
     _, placed = place_buffers(list(used_in(lowered.steps)))
     arena_bytes = assign_offsets(placed)
     EntryWriter(llvm).write(lowered.steps)
-    return Code(module, lowered, arena_bytes, llvm.text())
+    imports = [name for name in llvm.declared if not name.startswith("llvm.")]
+    return Code(module, lowered, arena_bytes, llvm.text(), imports=imports)
 
 
 def make_object(code: Code) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.compile import Code, generate, make_object
+from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import engine
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
@@ -62,7 +63,7 @@ class CpuExecutable:
         self.module = reference.module
         self._reference = reference
         self._code = code
-        self._library = engine.Library(f"program{_count}", code.object_data, [code.entry], program_symbols())
+        self._library = engine.Library(f"program{_count}", code.object_data, [code.entry], program_symbols(code.imports))
         self._context = Context(self._library.address(code.entry), arena_bytes=code.arena_bytes)
         self._constants = [np.ascontiguousarray(c) for c in code.lowered.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
@@ -172,6 +173,11 @@ def _leaves(value: Value) -> list[Array]:
     return [] if value is TOKEN else [value]
 
 
-def program_symbols() -> dict[str, int]:
-    """What compiled programs import."""
-    return runtime_symbols()
+def program_symbols(imports: Sequence[str]) -> dict[str, int]:
+    """The addresses of what a program imports."""
+    symbols = runtime_symbols()
+    for name in imports:
+        found = blas.resolve(name)
+        if found is not None:
+            symbols[name] = found
+    return symbols

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlakit.arguments import all_of, converting, settle
+from xlakit.arguments import all_of, constructing, converting, settle
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMBINED_DIMENSION = -(2**63)
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One level of tiling, most major dimension first; COMBINED_DIMENSION stands for ``*``."""
@@ -34,6 +35,7 @@ class Tile:
         return "(" + ",".join("*" if d == COMBINED_DIMENSION else str(d) for d in self.dimensions) + ")"
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class SplitConfig:
     """How one dimension is split between memories."""
@@ -48,6 +50,7 @@ class SplitConfig:
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The order of the dimensions in memory, from the fastest varying to the slowest, and the padding.

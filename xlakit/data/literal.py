@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from xlakit.arguments import converting
+from xlakit.arguments import constructing, converting
 from xlakit.data.index_util import padded_sizes
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
@@ -22,6 +22,7 @@ from xlakit.errors import LiteralError, ResourceError
 Array = npt.NDArray[Any]
 
 
+@constructing
 class Literal:
     """An array, a tuple of literals, or a token, with its shape. It does not change.
 

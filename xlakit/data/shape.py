@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xlakit.arguments import all_of, converting, settle
+from xlakit.arguments import all_of, constructing, converting, explaining, settle
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
@@ -24,6 +24,7 @@ _LETTERS = {2: ("y", "x"), 3: ("z", "y", "x"), 4: ("p", "z", "y", "x")}
 ShapeIndex = tuple[int, ...]
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class Shape:
     """An array of ``dimensions``, a tuple of ``tuple_shapes``, a token, or an opaque value.
@@ -174,6 +175,7 @@ class Shape:
             )
         return dimension % self.rank
 
+    @explaining
     def dimension(self, number: int) -> int:
         """The size (or bound) of a dimension; negative numbers count from the end."""
         return self.dimensions[self.dimension_number(number)]
@@ -232,6 +234,7 @@ class Shape:
 
     # -- other shapes made from it ---------------------------------------------------------------
 
+    @explaining
     def with_layout(self, layout: Layout | None) -> Shape:
         """The same array with another layout."""
         return replace(self, layout=layout)
@@ -248,10 +251,12 @@ class Shape:
             return self if self.layout is None else replace(self, layout=None)
         return replace(self, tuple_shapes=tuple(s.without_layout() for s in self.tuple_shapes))
 
+    @explaining
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
         """The same dimensions and layout, another element type."""
         return self if element_type is self.element_type else replace(self, element_type=element_type)
 
+    @explaining
     def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
         """The same element type, other dimensions, no layout."""
         sizes = tuple(dimensions) if isinstance(dimensions, list) else dimensions
@@ -259,10 +264,12 @@ class Shape:
 
     # -- comparison ------------------------------------------------------------------------------
 
+    @explaining
     def compatible(self, other: Shape) -> bool:
         """Equality without layouts (dynamic marks count)."""
         return self.without_layout() == other.without_layout()
 
+    @explaining
     def same_dimensions(self, other: Shape) -> bool:
         """Whether both are arrays of the same sizes, whatever their element types and dynamic marks."""
         return self.is_array and other.is_array and self.dimensions == other.dimensions
@@ -326,6 +333,7 @@ TOKEN_SHAPE = Shape(PrimitiveType.TOKEN)
 OPAQUE_SHAPE = Shape(PrimitiveType.OPAQUE)
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class ProgramShape:
     """The parameters and the result of a computation."""
@@ -334,6 +342,7 @@ class ProgramShape:
     result: Shape
     parameter_names: tuple[str, ...] = ()
 
+    @explaining
     def compatible(self, other: ProgramShape) -> bool:
         """Equality without layouts and names."""
         return (

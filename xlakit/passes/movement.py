@@ -236,6 +236,5 @@ def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> I
     source = operand.operands[0]
     if source.shape.dimensions == sizes:
         return source
-    scalar = scalar_source(operand)
-    assert scalar is not None
-    return make.broadcast(scalar, (), sizes)
+    # The caller has looked: what has other dimensions is a scalar.
+    return make.broadcast(source, (), sizes)

@@ -29,6 +29,8 @@ def run(
     compare_with: str | None,
 ) -> int:
     """Run a module and print or save what it gives; the exit status is 1 where a comparison differs."""
+    if output_path:
+        _check_writable(Path(output_path))
     executable = compile(module, backend=backend, seed=seed)
     program = module.entry.program_shape
     arguments = read_inputs(input_path, program) if input_path else make_inputs(program, seed)
@@ -52,6 +54,17 @@ def run(
     leaves = compare(result, _reference(module, arguments, compare_with, seed))
     print(format_table(leaves))
     return 0 if all(leaf.agrees for leaf in leaves) else 1
+
+
+def _check_writable(path: Path) -> None:
+    """Raise OSError where results cannot be saved, before anybody waits for them."""
+    existed = path.exists() or path.is_symlink()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return  # opening a pipe would be heard at its other end
+    with path.open("ab"):
+        pass
+    if not existed:
+        path.unlink()
 
 
 def _value(result: Any) -> Any:

@@ -1,6 +1,7 @@
 """Compiles a sort's phases and runs them, in any split of their tasks."""
 
 import ctypes
+import itertools
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Program:
         table = (ctypes.c_void_p * len(pointers))(*pointers)
         for function, tasks in self.phases:
             cuts = [tasks * i // parts for i in range(parts + 1)]
-            for begin, end in reversed(list(zip(cuts, cuts[1:], strict=False))):
+            for begin, end in reversed(list(itertools.pairwise(cuts))):
                 if begin < end:
                     function(table, begin, end)
 

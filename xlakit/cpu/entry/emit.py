@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
+from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
 
 ENTRY = "xlakit_entry"
+_THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
 # Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
 SMALL_BYTES = 64
 _MOST_SMALL = 512
@@ -28,7 +30,10 @@ class EntryWriter:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._fn = module.function(ENTRY, I64, [PTR, PTR, PTR], external=True)
+        # Our tasks are the threads of a product, BLAS should not have more of its own.
+        self._calls_blas = any(name.startswith(blas.PREFIX) for name in module.declared)
+        name = "program" if self._calls_blas else ENTRY
+        self._fn = module.function(name, I64, [PTR, PTR, PTR], external=not self._calls_blas)
         self._small: dict[Buffer, Value] = {}
         self._constants: Value | None = None
         for name, result, parameters in (
@@ -46,6 +51,18 @@ class EntryWriter:
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
         self._steps(steps)
         fn.ret(fn.i64(0))
+        if self._calls_blas:
+            self._write_around_blas()
+
+    def _write_around_blas(self) -> None:
+        """The entry, which sets how many threads BLAS uses while the program runs."""
+        get, set = (self._module.declare(name, I32 if i == 0 else VOID, [I32] * i) for i, name in enumerate(_THREADS))
+        fn = self._module.function(ENTRY, I64, [PTR, PTR, PTR], external=True)
+        before = fn.call(get, I32)
+        fn.call(set, VOID, fn.i32(1))
+        status = fn.call(self._fn, I64, *fn.parameters)
+        fn.call(set, VOID, before)
+        fn.ret(status)
 
     # -- addresses -------------------------------------------------------------------------------
 

@@ -43,7 +43,31 @@ def address(routine: str) -> int:
 
 def resolve(symbol: str) -> int | None:
     """The address of a symbol that machine code imports, where it is one of ours."""
-    return address(symbol.removeprefix(PREFIX)) if symbol.startswith(PREFIX) else None
+    if not symbol.startswith(PREFIX):
+        return None
+    routine = symbol.removeprefix(PREFIX)
+    if routine in _THREADS:
+        return _address_of(_library(_THREADS[routine]), routine)
+    return address(routine)
+
+
+# The library's own threads, asked for and set by machine code.
+_THREADS = {"get_threads": _GETTERS, "set_threads": _SETTERS}
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def _one_thread() -> int:
+    return 1
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _no_setter(count: int) -> None:
+    """For a library that does not tell."""
+
+
+def _address_of(function: Callable[..., Any] | None, routine: str) -> int:
+    found: Any = function or (_one_thread if routine == "get_threads" else _no_setter)
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
 def declare(module: Module, routine: str, arguments: int) -> str:

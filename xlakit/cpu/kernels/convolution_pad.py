@@ -134,9 +134,8 @@ def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Valu
             index = index - padded.low[d]
             step = padded.holes[d] + 1
             if step > 1:
-                inside = inside & index.integer("urem", step).eq(0)
+                inside = inside & (index >= 0) & index.integer("urem", step).eq(0)
                 index = index.integer("sdiv", step)
-                # What is negative and no multiple rounds to 0, and is out already.
             inside = inside & index.compare("ult", padded.sizes[d])
         offset = offset + index * scale
         scale *= padded.sizes[d]

@@ -51,7 +51,7 @@ class DotPlan:
 
 
 # A dimension: its size, and its stride in each array that has it.
-_Dims = list[tuple[int, tuple[int, ...]]]
+Dims = list[tuple[int, tuple[int, ...]]]
 
 
 def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
@@ -74,28 +74,28 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> Produ
     out = strides_of(result)
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
-    batch: _Dims = []
+    batch: Dims = []
     for place, (a, b) in enumerate(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)):
         batch.append((lhs.dimensions[a], (left[a], right[b], out[place])))
     done = len(batch)
-    rows: _Dims = [(lhs.dimensions[d], (left[d], out[done + n])) for n, d in enumerate(lhs_free)]
+    rows: Dims = [(lhs.dimensions[d], (left[d], out[done + n])) for n, d in enumerate(lhs_free)]
     done += len(rows)
-    columns: _Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
+    columns: Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
     pairs = zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)
-    along: _Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
+    along: Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
     # The order of a sum is ours to choose: what runs fastest should lie side by side.
     along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
     return make_product(
-        (lhs.element_type, rhs.element_type, result.element_type), _merged(batch), _merged(rows), _merged(columns), _merged(along)
+        (lhs.element_type, rhs.element_type, result.element_type), merged(batch), merged(rows), merged(columns), merged(along)
     )
 
 
 def make_product(
-    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: _Dims, rows: _Dims, columns: _Dims, along: _Dims
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
 ) -> Product:
     """A product from its dimensions, with strides in (lhs, rhs, result), (lhs, result), (rhs, result) and (lhs, rhs)."""
 
-    def steps(dims: _Dims, place: int) -> Steps:
+    def steps(dims: Dims, place: int) -> Steps:
         return Steps(tuple((size, strides[place]) for size, strides in dims))
 
     return Product(
@@ -120,9 +120,9 @@ def _real(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...
     return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
 
 
-def _merged(dims: _Dims) -> _Dims:
+def merged(dims: Dims) -> Dims:
     """Dimensions that lie evenly in all arrays made one; those of size 1 left out."""
-    found: _Dims = []
+    found: Dims = []
     for size, strides in dims:
         if size == 1:
             continue

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from xlakit.cpu.kernels.fingerprint import fingerprint
+from xlakit.cpu.kernels.makers import MAKERS
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.fusion import emit_fusion
 from xlakit.cpu.loops.kernel import Phase
@@ -57,17 +57,13 @@ class KernelLibrary:
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
         maker = MAKERS.get(instruction.opcode)
         if maker is not None:
-            return maker(self.module, instruction)
+            return Kernel(*maker(self.module, instruction))
         if is_traced(instruction.opcode) and not instruction.shape.is_tuple or instruction.opcode in (
             "reduce",
             "reduce-window",
         ):
             return Kernel(*emit_fusion(self.module, alone(instruction), _symbol(instruction)))
         return None
-
-
-# Kernels that are not loop nests, by opcode.
-MAKERS: dict[str, Callable[[Module, Instruction], Kernel | None]] = {}
 
 
 def alone(instruction: Instruction) -> Computation:

@@ -28,7 +28,9 @@ __all__ = ["Less", "SortPlan", "emit_sort", "iota_operands", "plan_sort", "sort_
 def sort_kernel(module: Module, instruction: Instruction, iotas: Collection[int] = ()) -> Emitted:
     """The phases of a sort instruction, no updates, and the bytes of scratch memory.
 
-    ``iotas`` are operands that need not be read, as ``iota_operands`` tells. Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
+    ``iotas`` are operands that need not be read, as ``iota_operands`` tells.
+
+    Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
     """
     op = instruction.op_as(Sort)
     plan = plan_sort(op, [o.shape for o in instruction.operands], iotas)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Union
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -191,7 +191,7 @@ class _Symbol(NamedTuple):
     own: bool
 
 
-_Known = Union[_Symbol, bool, None]
+_Known: TypeAlias = _Symbol | bool | None
 
 _ELEMENT: Final = _Symbol("other", False, True)
 _NANS: Final = (_Symbol("nan", True, True), _Symbol("nan", False, True))
@@ -215,12 +215,13 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     nan, zeros_equal = NanPlace.BITS, False
     kind = element.real_part
     if kind.is_floating:
-        place = _nan_place([_follow(nodes, symbol) for symbol in _NANS], negated)
+        one_nan = _has_one_nan(kind)
+        place = _nan_place([_follow(nodes, symbol) for symbol in _NANS], negated, one_nan)
         zeros = [_follow(nodes, symbol) for symbol in _ZEROS]
         if place is None or not all(isinstance(z, _Symbol) and z.sort == "zero" for z in zeros):
             return None
         signs = [z.negative is not negated for z in zeros if isinstance(z, _Symbol)]
-        if signs == [False, True]:
+        if signs == [False, True] or (negated and kind is PrimitiveType.F8E8M0FNU):
             return None
         nan, zeros_equal = place, signs[0] is signs[1]
     part = Part(parts.pop()) if parts else Part.WHOLE
@@ -228,11 +229,18 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     return _ParameterFunction(number, _Form(kind, part, negated, nan, zeros_equal))
 
 
-def _nan_place(results: list[_Known], negated: bool) -> NanPlace | None:
+def _has_one_nan(kind: PrimitiveType) -> bool:
+    """Whether there is one NaN only: it has the bits that are -0 elsewhere, so it is negative and stays so."""
+    return kind.name.endswith("FNUZ")
+
+
+def _nan_place(results: list[_Known], negated: bool, one_nan: bool) -> NanPlace | None:
     """Where a function puts the two NaN that give ``results``."""
     first, second = results
     if not isinstance(first, _Symbol) or not isinstance(second, _Symbol) or not first.sort == second.sort == "nan":
         return None
+    if one_nan:
+        return NanPlace.LOW
     if first.own and second.own:
         return NanPlace.BITS if (first.negative, second.negative) == (not negated, negated) else None
     if first.own or second.own or first.negative is not second.negative:
@@ -290,8 +298,7 @@ def _constant(op: Constant, kind: PrimitiveType) -> _Known:
         return bool(op.literal.array)
     number = float(op.literal.array)
     if np.isnan(number):
-        # The one NaN of the FNUZ types has the sign of -0.
-        negative = kind.name.endswith("FNUZ") or bool(np.signbit(op.literal.array.astype(np.float64)))
+        negative = _has_one_nan(kind) or bool(np.signbit(op.literal.array.astype(np.float64)))
         return _Symbol("nan", negative, False)
     return _Symbol("zero", bool(np.signbit(number)), False) if number == 0 else None
 

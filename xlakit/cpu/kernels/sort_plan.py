@@ -224,11 +224,11 @@ def plan_rows(
     """How to sort ``outer * inner`` rows of elements that are ``inner`` apart, by ``order`` or else by comparing."""
     rows = outer * inner
     widest = max(raw_type(k).bytes for k in kinds)
-    columns = min(inner, CACHE_LINE // min(widest, CACHE_LINE))
+    columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
     method = _method(rows, length, order)
-    rounds = () if order is None else _rounds(order, kinds, length, iotas)
-    in_place = tuple(True for _ in kinds)
-    if method in (Method.RADIX, Method.PARALLEL_RADIX):
+    rounds = _rounds(order, kinds, length, iotas)
+    in_place = (True,) * len(kinds)
+    if rounds and method in (Method.RADIX, Method.PARALLEL_RADIX):
         in_place = tuple(_carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
     if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
         chunks = max(2, min(MOST_TASKS // rows, -(-length // CHUNK)))
@@ -295,8 +295,12 @@ def _carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     return record.field(operand) is not None
 
 
-def _rounds(order: KeyOrder, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]) -> tuple[Record, ...]:
+def _rounds(
+    order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]
+) -> tuple[Record, ...]:
     """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""
+    if order is None:
+        return ()
     groups: list[list[SortKey]] = [[]]
     for key in order:
         widths = {(k.operand, k.part): 8 * k.kind.byte_width for k in (*groups[-1], key)}

@@ -49,6 +49,11 @@ class Module:
             self._declarations[name] = f"declare {result.name} @{name}({types}) {attributes}".rstrip()
         return name
 
+    @property
+    def declared(self) -> list[str]:
+        """The names of what comes from outside, intrinsics among them."""
+        return list(self._declarations)
+
     def constant_data(self, name: str, data: bytes, align: int = 64) -> str:
         """Put read-only bytes into the module; gives the name of the global."""
         found = self.unique(name)

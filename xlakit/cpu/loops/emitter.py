@@ -36,6 +36,8 @@ from xlakit.ir.instruction import Computation
 
 # Nested reductions of at most so many turns are written out, so that the loop around them can be vectorised.
 _UNROLLED = 16
+# A reduction waits for its last step; with four of them under way the processor does not.
+INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
@@ -237,7 +239,8 @@ class Emitter:
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
-        with self.fn.loop(0, group.extent, carried=carried, independent=not inner) as loop, self.scope():
+        hints = () if inner else INTERLEAVED
+        with self.fn.loop(0, group.extent, carried=carried, independent=not inner, hints=hints) as loop, self.scope():
             self.bind_group(group, loop.index)
             known = known | set(group.variables)
             if not bounds:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost, is_expensive
-from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of
 from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.nodes import Load, Node
@@ -252,7 +252,8 @@ def pass_over(
     shapes = [len(parts(r)) for r in running]
     carried = [v for r in running for v in parts(r)]
     fn = emitter.fn
-    with fn.loop(level.begin, level.end, carried=carried, independent=not rest) as loop, emitter.scope():
+    hints = INTERLEAVED if carried and not rest else ()
+    with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop, emitter.scope():
         emitter.bind_group(level.group, loop.index)
         known = known | set(level.group.variables)
         if rest:
