@@ -32,6 +32,12 @@ MAKERS = {
     "Layout.major_to_minor": xla.Layout.major_to_minor,
     "Tile": xla.Tile,
     "dimension": MATRIX.dimension,
+    "compatible": MATRIX.compatible,
+    "same_dimensions": MATRIX.same_dimensions,
+    "ProgramShape parameters": lambda odd: xla.ProgramShape(odd, MATRIX),
+    "ProgramShape result": lambda odd: xla.ProgramShape((), odd),
+    "ProgramShape names": lambda odd: xla.ProgramShape((), MATRIX, odd),
+    "ProgramShape.compatible": lambda odd: xla.ProgramShape((MATRIX,), MATRIX).compatible(odd),
     "at": MATRIX.at,
     "with_layout": MATRIX.with_layout,
     "with_dimensions": MATRIX.with_dimensions,
@@ -100,3 +106,27 @@ def test_numpy_integers_and_lists_become_ints_and_tuples():
 def test_a_sharding_is_of_a_known_kind():
     with pytest.raises(xla.ShapeError, match="REPLICATED"):
         xla.Sharding("abc")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (xla.Shape, "missing a required argument: 'element_type'"),
+        (xla.Layout, "missing a required argument: 'minor_to_major'"),
+        (xla.Tile, "missing a required argument: 'dimensions'"),
+        (xla.ProgramShape, "missing a required argument: 'parameters'"),
+        (xla.Literal, "missing a required argument: 'shape'"),
+        (lambda: xla.Shape(xla.F32, sizes=(2,)), "unexpected keyword argument 'sizes'"),
+        (MATRIX.compatible, "missing a required argument: 'other'"),
+        (MATRIX.with_layout, "missing a required argument: 'layout'"),
+        (MATRIX.with_dimensions, "missing a required argument: 'dimensions'"),
+        (lambda: MATRIX.to_string(True), "too many positional arguments"),
+        (xla.Layout.default, "missing a required argument: 'rank'"),
+        (xla.Literal.from_value(1).with_layout, "missing a required argument: 'layout'"),
+    ],
+)
+def test_a_call_with_other_arguments_lists_them(call, said):
+    with pytest.raises(xla.ArgumentError, match=said) as caught:
+        call()
+    assert caught.value.hint.startswith("the parameters are (")
+    assert "self" not in caught.value.hint

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlakit.arguments import all_of, constructing, converting, settle
+from xlakit.arguments import all_of, constructing, converting, explaining, settle
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 
@@ -114,6 +114,7 @@ class Layout:
             settle(self, dynamic_shape_metadata_prefix_bytes=int)
 
     @staticmethod
+    @explaining
     def default(rank: int) -> Layout:
         """Major to minor: the layout of every new shape (row-major for rank 2)."""
         known = _DEFAULTS.get(rank) if type(rank) is int else None

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from xlakit.arguments import constructing, converting
+from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.index_util import padded_sizes
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
@@ -184,6 +184,7 @@ class Literal:
             array = wide
         return np.ascontiguousarray(array.transpose(order)).reshape(-1)
 
+    @explaining
     def with_layout(self, layout: Layout) -> Literal:
         """The same value laid out otherwise."""
         return Literal(self.shape.with_layout(layout), self.array)

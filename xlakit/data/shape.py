@@ -274,6 +274,7 @@ class Shape:
         """Whether both are arrays of the same sizes, whatever their element types and dynamic marks."""
         return self.is_array and other.is_array and self.dimensions == other.dimensions
 
+    @explaining
     def to_string(self, *, with_layout: bool = True) -> str:
         """HLO text: ``f32[2,<=3]{1,0}``, ``(f32[], token[])``."""
         if self.element_type is PrimitiveType.TUPLE:
@@ -342,6 +343,17 @@ class ProgramShape:
     result: Shape
     parameter_names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not all_of(Shape, self.parameters) or not all_of(str, self.parameter_names):
+            settle(self, parameters=tuple[Shape, ...], parameter_names=tuple[str, ...])
+        if type(self.result) is not Shape:
+            settle(self, result=Shape)
+        if self.parameter_names and len(self.parameter_names) != len(self.parameters):
+            raise ShapeError(
+                f"{len(self.parameter_names)} parameter_names for {len(self.parameters)} parameters",
+                hint="give one name for each parameter, or none",
+            )
+
     @explaining
     def compatible(self, other: ProgramShape) -> bool:
         """Equality without layouts and names."""
@@ -351,6 +363,7 @@ class ProgramShape:
             and self.result.compatible(other.result)
         )
 
+    @explaining
     def to_string(self, *, with_layout: bool = True) -> str:
         """HLO text: ``(x: f32[2]) -> f32[]``."""
         names = self.parameter_names or ("",) * len(self.parameters)

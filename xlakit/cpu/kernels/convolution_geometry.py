@@ -143,7 +143,7 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
             outputs=-(-(outputs - phase) // period),
             taps=len(met),
             stride=d.stride // common,
-            dilation=step * d.window_dilation // d.base_dilation,
+            dilation=step * d.window_dilation // d.base_dilation if len(met) > 1 else 1,
             shift=(start + first * d.window_dilation) // d.base_dilation,
             size=size,
             input=of_input,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Columns, Rows, Sums, flatten, multiply, shaped, zeros
-from xlakit.cpu.kernels.gemm_pack import Block, Matrix, Packer, Steps, pack_rows, pack_sliver, times
+from xlakit.cpu.kernels.gemm_pack import Block, Matrix, Packer, Steps, pack_rows, pack_slivers, times
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
@@ -155,7 +155,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     lhs, rhs = product.lhs, product.rhs
     plain = engine.group == 1
     left = plain and lhs.load is None and stored_as_packed(engine, lhs.kind)
-    if left and not lhs.in_place and columns > 2 * engine.columns:
+    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES if near else _SLIVER_BYTES)
     return not left, not _is_read_in_place(engine, product)
@@ -310,14 +310,13 @@ class _Emitter:
         fn, engine = self.fn, self.engine
         block = self._block(number)
         if not isinstance(self.whole, int) or self.whole > 0:
-            with fn.loop(0, self.whole, hints=NO_UNROLL) as sliver:
-                place = self._packed_sliver(number, sliver.index)
-                pack_sliver(self.rhs, place, self.column + sliver.index * engine.columns, engine.columns, block)
+            place = self._packed_sliver(number, fn.i64(0))
+            pack_slivers(self.rhs, place, self.sliver, self.column, self.whole, engine.columns, block)
 
         def tail() -> None:
             whole = self._whole
             place = self._packed_sliver(number, whole)
-            pack_sliver(self.rhs, place, self.column + whole * engine.columns, self.tail, block)
+            pack_slivers(self.rhs, place, self.sliver, self.column + whole * engine.columns, 1, self.tail, block)
 
         self._for_tail(tail)
 

@@ -10,11 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.llvm import I16, I32, I64, Function, Value, vector
+from xlakit.cpu.llvm import I16, I32, I64, Function, Loop, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+
+# Distances of so many runs of k are looked up at most.
+_LONGEST_TABLE = 4096
 
 # Emits the loading of an element: row or column, and step of k. Gives it as it is stored (parts of a complex one).
 Load = Callable[[Function, Value, Value], "tuple[Value, ...]"]
@@ -82,6 +87,14 @@ class Block:
     steps: Value | int
 
 
+def _table(module: Module, steps: Steps) -> str:
+    """The distances along a direction as constants of the module; gives their name."""
+    offsets = np.zeros(1, dtype=np.int64)
+    for size, stride in steps.dims:
+        offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
+    return module.shared_data("offsets", offsets.tobytes())
+
+
 def joined(steps: Steps) -> Steps:
     """The same direction with neighbouring dimensions made one where they lie evenly."""
     dims: list[tuple[int, int]] = []
@@ -143,7 +156,12 @@ class Packer:
 
     def runs(self, run: Value) -> Value:
         """How far a run of k is from the first."""
-        return self.matrix.along.outer.offset(self.fn, run)
+        outer = joined(self.matrix.along.outer)
+        if len(outer.dims) > 1 and outer.size <= _LONGEST_TABLE and run.constant is None:
+            # Looked up: divisions would take as long as short runs do.
+            fn = self.fn
+            return fn.load(I64, fn.at(fn.address(_table(fn.module, outer)), I64, run), invariant=True)
+        return outer.offset(self.fn, run)
 
     @property
     def along_is_contiguous(self) -> bool:
@@ -234,48 +252,63 @@ def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, 
 # -- the right operand ---------------------------------------------------------------------------
 
 
-def pack_sliver(packer: Packer, target: Value, first: Value, width: int, block: Block) -> None:
-    """Pack ``width`` columns from ``first`` on (at most a tile's) into a sliver."""
+def pack_slivers(
+    packer: Packer, target: Value, distance: int, first: Value, slivers: Value | int, width: int, block: Block
+) -> None:
+    """Pack columns from ``first`` on into slivers of ``width`` columns (at most a tile's), ``distance`` elements apart."""
+    fn = packer.fn
     along = joined(packer.matrix.along)
     if packer.matrix.load is None and len(along.dims) <= 1 < len(packer.matrix.along.dims):
         # Runs of k that follow on one another in this operand are one run.
         run = packer.matrix.along.run
         packer = replace(packer, matrix=replace(packer.matrix, along=along))
-        fn = packer.fn
         block = Block(fn.i64(0), 1, block.run * run + block.step, times(fn, block.runs, block.steps))
     if packer.across_is_contiguous(packer.engine.columns):
-        _pack_across(packer, target, first, width, block)
-    elif packer.along_is_contiguous and packer.engine.parts == 1 and len(packer.matrix.across.dims) <= 1:
-        _pack_along(packer, target, first, width, block)
-    else:
-        _pack_singly(packer, target, first, width, block)
+        _pack_across(packer, target, distance, first, slivers, width, block)
+        return
+    with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+        own = fn.at(target, packer.engine.packed, sliver.index * distance)
+        column = first + sliver.index * packer.engine.columns
+        if packer.along_is_contiguous and packer.engine.parts == 1 and len(packer.matrix.across.dims) <= 1:
+            _pack_along(packer, own, column, width, block)
+        else:
+            _pack_singly(packer, own, column, width, block)
 
 
-def _pack_across(packer: Packer, target: Value, first: Value, width: int, block: Block) -> None:
+def _pack_across(
+    packer: Packer, target: Value, distance: int, first: Value, slivers: Value | int, width: int, block: Block
+) -> None:
+    """Rows of k one after another, each for all slivers, as they lie in memory."""
     fn, engine = packer.fn, packer.engine
-    columns, group = engine.columns, engine.group
+    columns, group, parts = engine.columns, engine.group, engine.parts
     stride = packer.matrix.along.stride
     steps = fn.i64(block.steps) if isinstance(block.steps, int) else block.steps
-    base = packer.across(first) + block.step * stride
+
+    def rows(run: Loop, begin: Value | int, end: Value | int, *, odd: bool = False) -> None:
+        base = packer.runs(block.run + run.index) + block.step * stride
+        with fn.loop(begin, end, hints=NO_UNROLL) as step, fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+            start = packer.across(first + sliver.index * columns) + base
+
+            def row(number: Value) -> list[Value]:
+                return [_widened(fn, v, columns) for v in packer.elements(start + number * stride, width)]
+
+            own = fn.at(target, engine.packed, sliver.index * distance + run.index * steps * (columns * parts))
+            if group == 2:
+                low = row(step.index * 2)[0]
+                high = fn.constant(low.type, 0) if odd else row(step.index * 2 + 1)[0]
+                _store_pairs(fn, own, step.index, (low, high))
+                return
+            for part, value in enumerate(row(step.index)):
+                place = (step.index * parts + part) * columns
+                fn.store(value, fn.at(own, engine.packed, place), align=engine.packed.bytes)
+
     with fn.loop(0, block.runs, hints=NO_UNROLL) as run:
-        start = base + packer.runs(block.run + run.index)
-        own = fn.at(target, engine.packed, run.index * steps * (columns * engine.parts))
-
-        def row(step: Value) -> list[Value]:
-            return [_widened(fn, v, columns) for v in packer.elements(start + step * stride, width)]
-
         if group == 1:
-            with fn.loop(0, steps, hints=NO_UNROLL) as step:
-                for part, value in enumerate(row(step.index)):
-                    place = (step.index * engine.parts + part) * columns
-                    fn.store(value, fn.at(own, engine.packed, place), align=engine.packed.bytes)
-        else:
-            with fn.loop(0, steps >> 1, hints=NO_UNROLL) as pair:
-                _store_pairs(fn, own, pair.index, (row(pair.index * 2)[0], row(pair.index * 2 + 1)[0]))
-            if not (isinstance(block.steps, int) and block.steps % 2 == 0):
-                with fn.if_((steps & 1).ne(0)):
-                    last = row(steps - 1)[0]
-                    _store_pairs(fn, own, steps >> 1, (last, fn.constant(last.type, 0)))
+            rows(run, 0, steps)
+            return
+        rows(run, 0, steps >> 1)
+        if not (isinstance(block.steps, int) and block.steps % 2 == 0):
+            rows(run, steps >> 1, (steps + 1) >> 1, odd=True)
 
 
 def _store_pairs(fn: Function, target: Value, pair: Value, both: tuple[Value, Value]) -> None:

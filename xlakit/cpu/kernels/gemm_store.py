@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm_pack import Steps
-from xlakit.cpu.llvm import Function, Value
-from xlakit.cpu.scalars.memory import memory_type
+from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 
 # Emits what follows the product: row, first column, and the sums (parts of complex ones) of as many columns from it on
@@ -37,6 +37,13 @@ def store_tile(
     fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value | None, width: int
 ) -> None:
     """Store a tile that starts at ``row`` and ``column``: ``count`` of its rows (None: all), ``width`` columns."""
+    plain = not is_narrow(output.kind) and output.is_contiguous(engine.columns)
+    if not plain:
+        # Row by row in a loop: it takes little time besides the product, and much code otherwise.
+        number = fn.i64(len(sums))
+        rows = number if count is None else fn.intrinsic("llvm.smin", I64, count, number)
+        _store_some(fn, engine, output, sums, row, column, rows, width)
+        return
     if count is None:
         _store_registers(fn, engine, output, sums, row, column, width)
         return
@@ -83,17 +90,30 @@ def _store_row(
 ) -> None:
     start = output.rows.offset(fn, row)
     contiguous = output.is_contiguous(engine.columns)
+    if contiguous:
+        start = start + output.columns.offset(fn, column)
     for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):
         sums = tuple(_cut(fn, part, lanes) for part in register)
         if output.epilogue is not None:
             sums = output.epilogue(fn, row, column + first, sums)
         values = to_result(fn, output.kind, sums)
         if contiguous:
-            store_elements(fn, output, values, start + output.columns.offset(fn, column) + first)
-            continue
-        for lane in range(lanes):
-            offset = start + output.columns.offset(fn, column + (first + lane))
-            store_elements(fn, output, [fn.lane(v, lane) if lanes > 1 else v for v in values], offset)
+            store_elements(fn, output, values, start + first)
+        elif lanes == 1:
+            store_elements(fn, output, values, start + output.columns.offset(fn, column + first))
+        else:
+            _scatter(fn, output, values, start, column + first)
+
+
+def _scatter(fn: Function, output: Output, values: Sequence[Value], start: Value, column: Value) -> None:
+    """Store lanes one by one."""
+    lanes, element = values[0].type.lanes, values[0].type.element
+    places = [fn.alloca(value.type, align=64) for value in values]
+    for value, place in zip(values, places, strict=True):
+        fn.store(value, place)
+    with fn.loop(0, lanes, hints=NO_UNROLL) as lane:
+        single = [fn.load(element, fn.at(place, element, lane.index)) for place in places]
+        store_elements(fn, output, single, start + output.columns.offset(fn, column + lane.index))
 
 
 def store_elements(fn: Function, output: Output, values: Sequence[Value], offset: Value) -> None:

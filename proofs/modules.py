@@ -1,0 +1,84 @@
+"""``python -m proofs.modules``: generated modules of many operations, compiled and interpreted, must agree.
+
+Integers and PRED must be equal. Floats may differ by what rounding makes of a few dozen operations: so many units of
+the type's epsilon, times the largest number in the array.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from proofs.programs.draft import Program
+from proofs.programs.modules import module
+from xlakit import compile as compile_program
+from xlakit.ir.instruction import HloModule
+from xlakit.tools.inputs import flatten
+
+# Sums of hundreds of terms go through functions of slope 1 at most, a few times over.
+_UNITS = 600.0
+
+
+def difference(actual: Any, expected: Any) -> str:
+    """What is wrong with an array, in words; empty where nothing is."""
+    a, b = np.asarray(actual), np.asarray(expected)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+    if a.dtype.kind in "biu" or a.dtype.name.startswith(("int", "uint")):
+        wrong = a != b
+    else:
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        finite = np.abs(wide_b[np.isfinite(wide_b)])
+        allowed = _UNITS * float(ml_dtypes.finfo(b.dtype).eps) * max(1.0, float(finite.max(initial=0.0)))
+        with np.errstate(all="ignore"):
+            same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
+            wrong = ~(same | (np.abs(wide_a - wide_b) <= allowed))
+    if not wrong.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
+
+
+def judge(program: Program) -> str:
+    """What is wrong with a module's compiled code; empty where nothing is."""
+    parsed = HloModule.from_text(program.text)
+    expected = flatten(compile_program(parsed, backend="interpreter")(*program.arguments[0]))
+    try:
+        actual = flatten(compile_program(parsed, backend="cpu")(*program.arguments[0]))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    faults = (f"result {name}: {difference(actual[name], expected[name])}" for name in expected)
+    return next((fault for fault in faults if not fault.endswith(": ")), "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m proofs.modules", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--count", type=int, default=5000, help="how many modules (5000)")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--number", type=int, help="one module, by its number, with its text")
+    options = parser.parse_args(arguments)
+    numbers = range(options.count) if options.number is None else [options.number]
+    failures, start = 0, time.monotonic()
+    for done, number in enumerate(numbers):
+        program = module(options.seed, number)
+        if options.number is not None:
+            print(program.text)
+        fault = judge(program)
+        if fault:
+            failures += 1
+            print(f"FAILED python -m proofs.modules --seed {options.seed} --number {number}: {fault}", flush=True)
+        if done % 100 == 99:
+            print(f"{done + 1} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{len(numbers)} modules, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Complex numbers: magnitude, quotient, roots, order."""
+
+from __future__ import annotations
+
+from xlakit.cpu.llvm import I64, Value
+from xlakit.cpu.math.arithmetic import (
+    absolute,
+    bits_of,
+    constant,
+    exact_product,
+    float_of,
+    fma,
+    square_root,
+    where,
+    with_sign_of,
+)
+
+Complex = tuple[Value, Value]
+
+INFINITY = float("inf")
+# Numbers of magnitudes between these two have squares that neither overflow nor lose bits.
+LARGE, SMALL = 2.0**500, 2.0**-450
+# What numbers outside are multiplied with.
+_STEP = 600
+
+
+def choose(condition: Value, yes: Complex, no: Complex) -> Complex:
+    """One of two complex numbers."""
+    return where(condition, yes[0], no[0]), where(condition, yes[1], no[1])
+
+
+def conjugate(a: Complex) -> Complex:
+    """The number with the other sign of the imaginary part."""
+    return a[0], -a[1]
+
+
+def is_infinite(a: Value) -> Value:
+    """Whether a real number is one of the infinities."""
+    return absolute(a).eq(INFINITY)
+
+
+def has_infinity(a: Complex) -> Value:
+    """Whether a part is infinite."""
+    return is_infinite(a[0]) | is_infinite(a[1])
+
+
+def is_finite(a: Complex) -> Value:
+    """Whether both parts are neither infinite nor NaN."""
+    return (absolute(a[0]) < INFINITY) & (absolute(a[1]) < INFINITY)
+
+
+def multiply(a: Complex, b: Complex) -> Complex:
+    """The product; each part is right but for a rounding or two, also where it is a small difference."""
+    return _sum_of_products(a[0], b[0], -a[1], b[1]), _sum_of_products(a[0], b[1], a[1], b[0])
+
+
+def _sum_of_products(a: Value, b: Value, c: Value, d: Value) -> Value:
+    """``a * b + c * d`` without cancellation (Kahan)."""
+    product, lost = exact_product(c, d)
+    return fma(a, b, product) + lost
+
+
+# -- magnitude -----------------------------------------------------------------------------------
+
+
+def larger_part(a: Complex) -> Value:
+    """The larger of the magnitudes of the parts; NaN if one is NaN."""
+    x, y = absolute(a[0]), absolute(a[1])
+    return x.function.intrinsic("llvm.maximum", x.type, x, y)
+
+
+def scaled(a: Complex) -> tuple[Complex, Value, Value]:
+    """The number times a power of two, such that squares are safe; how often the power was 2^600; its inverse.
+
+    The count is 1, 0 or -1 and a float.
+    """
+    size = larger_part(a)
+    big, small = size > LARGE, size < SMALL
+    count = where(big, -1.0, where(small, constant(size, 1.0), 0.0))
+    factor = where(big, 2.0**-_STEP, where(small, constant(size, 2.0**_STEP), 1.0))
+    inverse = where(big, 2.0**_STEP, where(small, constant(size, 2.0**-_STEP), 1.0))
+    return (a[0] * factor, a[1] * factor), count, inverse
+
+
+def square_size(a: Complex) -> tuple[Value, Value]:
+    """``x^2 + y^2`` of a number that is scaled, and what rounding took from it."""
+    x, y = absolute(a[0]), absolute(a[1])
+    low, high = where(x < y, x, y), where(x < y, y, x)
+    big, big_lost = exact_product(high, high)
+    little, little_lost = exact_product(low, low)
+    total = big + little
+    return total, (little - (total - big)) + (big_lost + little_lost)
+
+
+def magnitude(a: Complex) -> Value:
+    """The length; infinite if one of the parts is, whatever the other one is."""
+    number, _, inverse = scaled(a)
+    size = square_root(fma(number[0], number[0], number[1] * number[1])) * inverse
+    return where(has_infinity(a), INFINITY, size)
+
+
+def sign(a: Complex) -> Complex:
+    """The direction z / |z|, and 0 of 0."""
+    number, _, _ = scaled(a)
+    size = square_root(fma(number[0], number[0], number[1] * number[1]))
+    size = where(size.eq(0.0), 1.0, where(has_infinity(a), INFINITY, size))
+    return number[0] / size, number[1] / size
+
+
+# -- quotient ------------------------------------------------------------------------------------
+
+
+def divide(a: Complex, b: Complex) -> Complex:
+    """The quotient, with what XLA makes of zero denominators and infinite operands."""
+    top, top_exponent = _normalised(a)
+    bottom, bottom_exponent = _normalised(b)
+    size = fma(bottom[0], bottom[0], bottom[1] * bottom[1])
+    product = multiply(top, conjugate(bottom))
+    # 2^exponent may be beyond the range although the result is not.
+    exponent = top_exponent - bottom_exponent
+    half = exponent.integer("ashr", 1)
+    first, second = _power_of_two(half), _power_of_two(exponent - half)
+    found = product[0] / size * first * second, product[1] / size * first * second
+
+    zero = b[0].eq(0.0) & b[1].eq(0.0)
+    pole = with_sign_of(constant(b[0], INFINITY), b[0])
+    found = choose(zero, (pole * a[0], pole * a[1]), found)
+    lost = found[0].is_nan() & found[1].is_nan() & ~zero
+    towards = _plain_product(_direction(a), conjugate(b))
+    far = towards[0] * INFINITY, towards[1] * INFINITY
+    found = choose(lost & has_infinity(a) & is_finite(b), far, found)
+    towards = _plain_product(a, conjugate(_direction(b)))
+    near = towards[0] * 0.0, towards[1] * 0.0
+    return choose(lost & is_finite(a) & has_infinity(b), near, found)
+
+
+def _normalised(a: Complex) -> tuple[Complex, Value]:
+    """The number with its larger part between 1 and 4, and the power of two that was taken away."""
+    # Subnormal numbers have their exponent in the fraction.
+    size = larger_part(a)
+    tiny = size < 2.0**-1000
+    lift = where(tiny, 2.0**_STEP, constant(size, 1.0))
+    exponent = ((bits_of(size * lift) >> 52) & 0x7FF) - 1023
+    # Zero and what is not finite stay what they are.
+    ordinary = (exponent > -1023) & (exponent < 1024)
+    fn = exponent.function
+    # 2^-1023 is not a normal number.
+    exponent = where(ordinary, fn.intrinsic("llvm.smin", I64, exponent, fn.i64(1022)), fn.i64(0))
+    factor = _power_of_two(-exponent)
+    lifted = where(tiny, exponent - _STEP, exponent)
+    return (a[0] * lift * factor, a[1] * lift * factor), lifted
+
+
+def _power_of_two(exponent: Value) -> Value:
+    """2^exponent, for exponents of normal numbers and a bit below, which give 0."""
+    fn = exponent.function
+    bounded = fn.intrinsic("llvm.smax", I64, fn.intrinsic("llvm.smin", I64, exponent, fn.i64(1024)), fn.i64(-1023))
+    return float_of((bounded + 1023) << 52)
+
+
+def _plain_product(a: Complex, b: Complex) -> Complex:
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _direction(a: Complex) -> Complex:
+    """1 for infinite parts and 0 for the others, with their signs."""
+    one, zero = constant(a[0], 1.0), constant(a[0], 0.0)
+    x, y = (with_sign_of(where(is_infinite(part), one, zero), part) for part in a)
+    return x, y
+
+
+# -- roots ---------------------------------------------------------------------------------------
+
+
+def _scaled_root(a: Complex) -> tuple[Complex, Value, Value]:
+    """The root of the number made safe, what it is to be multiplied with, and the inverse of that."""
+    number, _, inverse = scaled(a)
+    x, y = number
+    length = square_root(fma(x, x, y * y))
+    t = square_root((absolute(x) + length) * 0.5)
+    other = absolute(y) / where(t.eq(0.0), 1.0, t + t)
+    left = x < 0.0
+    root = where(left, other, t), with_sign_of(where(left, t, other), y)
+    half = _STEP // 2
+    back = where(inverse > 1.0, 2.0**half, where(inverse < 1.0, constant(x, 2.0**-half), 1.0))
+    forth = where(inverse > 1.0, 2.0**-half, where(inverse < 1.0, constant(x, 2.0**half), 1.0))
+    return root, back, forth
+
+
+def sqrt(a: Complex) -> Complex:
+    """The square root whose real part is not negative; the branch cut is the negative real axis."""
+    x, y = a
+    root, back, _ = _scaled_root(a)
+    found = root[0] * back, root[1] * back
+    infinity, zero = constant(x, INFINITY), constant(x, 0.0)
+    # Along the real axis the other part is 0; but nobody knows the sign of NaN.
+    right = infinity, where(y.is_nan(), y, with_sign_of(zero, y))
+    left = where(y.is_nan(), y, zero), with_sign_of(infinity, y)
+    found = choose(is_infinite(x), choose(x > 0.0, right, left), found)
+    return choose(is_infinite(y), (infinity, y), found)
+
+
+def rsqrt(a: Complex) -> Complex:
+    """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
+    x, y = a
+    (u, v), _, forth = _scaled_root(a)
+    size = fma(u, u, v * v)
+    found = u / size * forth, -v / size * forth
+    found = choose(has_infinity(a), (constant(x, 0.0), with_sign_of(constant(x, 0.0), -y)), found)
+    nan = constant(x, float("nan"))
+    return choose(x.eq(0.0) & y.eq(0.0), (constant(x, INFINITY), nan), found)
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def maximum(a: Complex, b: Complex) -> Complex:
+    """The greater by the real, then by the imaginary part; the first one that has a NaN."""
+    first = (a[0] > b[0]) | (a[0].eq(b[0]) & (a[1] >= b[1]))
+    return _unless_nan(a, b, first)
+
+
+def minimum(a: Complex, b: Complex) -> Complex:
+    """The lesser by the real, then by the imaginary part; the first one that has a NaN."""
+    first = (a[0] < b[0]) | (a[0].eq(b[0]) & (a[1] <= b[1]))
+    return _unless_nan(a, b, first)
+
+
+def _unless_nan(a: Complex, b: Complex, first: Value) -> Complex:
+    lost = b[0].is_nan() | b[1].is_nan()
+    return choose(a[0].is_nan() | a[1].is_nan() | (first & ~lost), a, b)

@@ -1,0 +1,127 @@
+"""Complex exponentials, logarithms and powers."""
+
+from __future__ import annotations
+
+import math
+
+from xlakit.cpu.llvm import Value
+from xlakit.cpu.math import math_function
+from xlakit.cpu.math.arithmetic import absolute, at_least, at_most, constant, fma, square_root, where
+from xlakit.cpu.scalars.complex_arithmetic import (
+    INFINITY,
+    Complex,
+    choose,
+    has_infinity,
+    is_infinite,
+    magnitude,
+    scaled,
+    square_size,
+)
+
+_LOG_OF_STEP = 600 * math.log(2)
+# exp of what is greater may overflow; the sine and the cosine that it is multiplied with may bring it back.
+_GREAT = 700.0
+_TAKEN = 512.0
+
+
+def function(name: str, *arguments: Value) -> Value:
+    """A real elementary function."""
+    return math_function(arguments[0].function, name, *arguments)
+
+
+def reduced(x: Value) -> tuple[Value, Value]:
+    """A number whose exponential is finite, and what that is to be multiplied with at last."""
+    great = x > _GREAT
+    return where(great, x - _TAKEN, x), where(great, constant(x, math.exp(_TAKEN)), 1.0)
+
+
+def exp(a: Complex) -> Complex:
+    """e^z."""
+    x, y = a
+    less, factor = reduced(x)
+    size = function("exp", less)
+    found = size * function("cos", y) * factor, size * function("sin", y) * factor
+    # No direction is left of an infinite angle, but 0 has none, and infinity keeps its size.
+    odd = is_infinite(x) & ~(absolute(y) < INFINITY)
+    ends = where(x < 0.0, 0.0, x), where(x < 0.0, 0.0, constant(y, math.nan))
+    found = choose(odd, ends, found)
+    return found[0], where(y.eq(0.0), y, found[1])
+
+
+def expm1(a: Complex) -> Complex:
+    """e^z - 1, accurate near 0."""
+    x, y = a
+    far = exp(a)
+    half = function("sin", y * 0.5)
+    near = fma(function("expm1", x), function("cos", y), half * half * -2.0)
+    return where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
+
+
+def log_of_size(a: Complex) -> Value:
+    """log |z|, accurate also where |z| is near 1."""
+    number, count, _ = scaled(a)
+    total, lost = square_size(number)
+    # log(total + lost) is log(total) + lost / total but for terms beyond the last bit.
+    rest = where((total > 0.0) & (total < INFINITY), lost / total, 0.0)
+    found = fma(count, -_LOG_OF_STEP, (function("log", total) + rest) * 0.5)
+    return where(has_infinity(a), INFINITY, found)
+
+
+def log(a: Complex) -> Complex:
+    """The logarithm with an imaginary part between -pi and pi."""
+    return log_of_size(a), function("atan2", a[1], a[0])
+
+
+def log1p(a: Complex) -> Complex:
+    """log(1 + z), accurate near 0."""
+    x, y = a
+    near = magnitude(a) < 0.5
+    excess = fma(x, x + 2.0, y * y)
+    close = function("log1p", where(near, excess, 0.0)) * 0.5
+    return where(near, close, log_of_size((x + 1.0, y))), function("atan2", y, x + 1.0)
+
+
+def logistic(a: Complex) -> Complex:
+    """1 / (1 + e^-z), accurate also near its poles, the odd multiples of i*pi."""
+    x, y = a
+    inner = at_most(at_least(x, -50.0), 50.0)
+    growth = function("expm1", inner)
+    sine, cosine, half = function("sin", y), function("cos", y), function("cos", y * 0.5)
+    square = half * half
+    small = function("exp", -absolute(x))
+    # 4 sinh(x/2)^2 + 4 cos(y/2)^2, which is |1 + e^-z|^2 e^x
+    size = growth * growth / where(x < 0.0, at_least(small, 1e-30), growth + 1.0) + square * 4.0
+    found = fma(square, 2.0, growth) / size, sine / size
+    # Far out one of the two terms of the denominator is all of it.
+    gone = small.eq(0.0)
+    along, across = where(gone, small, small * cosine), where(gone, small, small * sine)
+    found = choose(x > 50.0, (1.0 - along, across), found)
+    return choose(x < -50.0, (along, across), found)
+
+
+def power(a: Complex, b: Complex) -> Complex:
+    """a^b, which is 1 wherever b is 0 or a is 1."""
+    (x, y), (c, d) = a, b
+    number, _, inverse = scaled(a)
+    total, lost = square_size(number)
+    root = square_root(total)
+    # What the root and the squares have lost of |a|, relative to it.
+    rest = fma(-root, root, total) + lost
+    rest = where((total > 0.0) & (total < INFINITY), rest / (total + total), 0.0)
+    size = where(has_infinity(a), INFINITY, root * inverse)
+    angle = function("atan2", y, x)
+    spread = function("exp", -d * angle) * fma(c, rest, 1.0)
+    turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
+    radius = function("pow", size, c) * spread
+    # Nothing has no direction.
+    turn = where(radius.eq(0.0), 0.0, turn)
+    found = radius * function("cos", turn), radius * function("sin", turn)
+
+    real = d.eq(0.0)
+    zero, one, infinite = constant(x, 0.0), constant(x, 1.0), constant(x, INFINITY)
+    found = choose(x.eq(0.0) & y.eq(0.0) & real & (c > 0.0), (zero, zero), found)
+    pole = x.eq(INFINITY) & y.eq(0.0) & real
+    found = choose(pole & (c > 0.0), (infinite, zero), found)
+    found = choose(pole & (c < 0.0), (zero, zero), found)
+    unit = (c.eq(0.0) & real) | (x.eq(1.0) & y.eq(0.0))
+    return choose(unit, (one, zero), found)
