@@ -1,7 +1,59 @@
-"""Options of the tests."""
+"""Options of the tests, and the backend that their programs run on."""
+
+import os
+import shutil
+import tempfile
+import zlib
+
+import evaluating
+import pytest
+
+# Where tests say what operations mean, whatever runs them.
+_MEANINGS = ("tests/ops/", "tests/documents/")
+# What the world sees of a program is the same on all backends.
+_ON_BOTH = ("tests/interpreter/", *(f"tests/ops/test_{name}.py" for name in ("collectives", "custom_call", "transfer")))
+# Without --backend, so many of those tests run on the compiled backend, too: one in this number.
+_SHARE = 6
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write what the passes give into the golden files of tests/passes"
     )
+    parser.addoption(
+        "--backend",
+        choices=("cpu", "interpreter"),
+        help="what runs the programs of tests that do not choose; default: the interpreter, and for some cpu as well",
+    )
+
+
+def pytest_configure(config):
+    # Nothing that an earlier run has left behind; the processes of one run share it.
+    if "XLAKIT_CACHE_DIR" not in os.environ:
+        os.environ["XLAKIT_CACHE_DIR"] = config.own_cache = tempfile.mkdtemp(prefix="xlakit-tests-")
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "own_cache"):
+        shutil.rmtree(config.own_cache, ignore_errors=True)
+
+
+def pytest_generate_tests(metafunc):
+    name = metafunc.definition.nodeid
+    if metafunc.definition.get_closest_marker("reference"):
+        return
+    if metafunc.config.getoption("--backend") is not None or "backend" not in metafunc.fixturenames:
+        return
+    chosen = name.startswith(_MEANINGS) and zlib.crc32(name.encode()) % _SHARE == 0
+    if chosen or name.startswith(_ON_BOTH):
+        metafunc.parametrize("backend", ["interpreter", "cpu"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def backend(request, monkeypatch):
+    """What runs the test's programs, where the test does not say it."""
+    if request.node.get_closest_marker("reference"):
+        return "interpreter"
+    chosen = getattr(request, "param", None) or request.config.getoption("--backend") or "interpreter"
+    monkeypatch.setattr(evaluating, "BACKEND", chosen)
+    return chosen

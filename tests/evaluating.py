@@ -1,5 +1,6 @@
 """What tests share: build, infer and run a function of handles, and compare what comes out."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -56,10 +57,41 @@ def shape_of(value):
     return xla.make_shape(array.dtype, array.shape)
 
 
+# What runs the programs of the tests; conftest.py sets it for each.
+BACKEND = "interpreter"
+
+
+def compiled(program, **options):
+    """An executable of a program on the backend that is tested."""
+    try:
+        return xla.compile(program, backend=BACKEND, **options)
+    except xla.UnsupportedError as error:
+        if BACKEND == "cpu" and "dynamic dimensions" in error.rule:
+            pytest.skip(error.rule)
+        raise
+
+
 def evaluate(function, *arguments, seed=0):
-    """The result of ``function`` on these values, through the interpreter."""
-    computation = build(function, *(shape_of(a) for a in arguments))
-    return xla.compile(computation, backend="interpreter", seed=seed)(*arguments)
+    """The result of ``function`` on these values."""
+    return compiled(build(function, *(shape_of(a) for a in arguments)), seed=seed)(*arguments)
+
+
+def _agree(actual, expected, kind):
+    """Equal where the interpreter computes; machine code may be off by some units in the last place."""
+    if BACKEND == "interpreter":
+        np.testing.assert_array_equal(actual, expected)
+        return
+    ulps = 2.0 if kind.bit_width < 32 else 16.0
+    with np.errstate(all="ignore"):
+        largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0.0)
+        close = np.abs(actual - expected) <= ulps * kind_epsilon(kind) * np.maximum(np.abs(expected), largest / 16)
+    same_value = (actual == expected) | (np.isnan(actual) & np.isnan(expected)) | close
+    assert same_value.all(), f"{actual[~same_value]} instead of {expected[~same_value]}"
+
+
+def kind_epsilon(kind):
+    """The distance from 1 to the next larger number of a type."""
+    return float(ml_dtypes.finfo(kind.dtype).eps)
 
 
 def same(actual, expected, *, signs=True):
@@ -80,8 +112,8 @@ def same(actual, expected, *, signs=True):
         same(actual.real, expected.real, signs=signs)
         same(actual.imag, expected.imag, signs=signs)
     elif kind.is_floating:
-        left, right = to_double(actual), to_double(expected)
-        np.testing.assert_array_equal(left, right)
+        left, right = np.asarray(to_double(actual)), np.asarray(to_double(expected))
+        _agree(left, right, kind)
         signed = ~np.isnan(left) & signs
         np.testing.assert_array_equal(np.signbit(left) & signed, np.signbit(right) & signed)
     else:

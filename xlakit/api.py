@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from xlakit.errors import ArgumentError, UnsupportedError
@@ -10,7 +11,7 @@ from xlakit.ir.instruction import HloModule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlakit.interpreter.executable import InterpreterExecutable
+    from xlakit.interpreter.executable import Executable
     from xlakit.interpreter.world import World
 
 
@@ -34,15 +35,17 @@ def compile(
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
     world: World | None = None,
+    cache: bool = True,
 ) -> Executable:
     """An executable of a module or an XlaComputation.
 
     program: an HloModule, or what XlaBuilder.build gave.
-    backend: ``"interpreter"``, the reference, is the one that there is.
+    backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy.
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions.
     custom_calls: functions for custom calls, by name: Python's, or ctypes' C functions.
     world: the feeds and channels that several executables share; by default each has its own.
+    cache: whether machine code is taken from the compile cache on disk, and kept there; see ``xlakit cache --help``.
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks.
@@ -59,9 +62,10 @@ def compile(
         raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
     if backend == "cpu":
         from xlakit.cpu.executable import compile_module as chosen
+
+        chosen = partial(chosen, cache=cache)
     else:
         from xlakit.interpreter.executable import compile_module as chosen
-
     return chosen(
         module,
         num_replicas=num_replicas,

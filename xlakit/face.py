@@ -7,6 +7,7 @@
 
 from xlakit.api import compile
 from xlakit.builder import XlaBuilder, XlaComputation
+from xlakit.cpu.threads import thread_count, threads
 from xlakit.data.index_util import linear_index_to_multidimensional_index, multidimensional_index_to_linear_index
 from xlakit.data.layout import Layout, SplitConfig, Tile
 from xlakit.data.literal import Literal
@@ -34,7 +35,7 @@ from xlakit.errors import (
     XlakitError,
 )
 from xlakit.interpreter.custom_calls import register_c_custom_call, register_custom_call
-from xlakit.interpreter.executable import run_together
+from xlakit.interpreter.executable import Executable, run_together
 from xlakit.interpreter.world import World
 from xlakit.ir.attributes import (
     AxisRef,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluating import build, evaluate, f32, floats, ints, s32, same, shape, shape_of
+from evaluating import build, compiled, evaluate, f32, floats, ints, s32, same, shape, shape_of
 
 import xlakit as xla
 
@@ -35,7 +35,7 @@ def infer(function, *shapes):
 def replicated(function, per_replica, **options):
     """Each replica's result; ``per_replica`` has one list of arguments for each."""
     computation = build(function, *(shape_of(a) for a in per_replica[0]))
-    executable = xla.compile(computation, backend="interpreter", num_replicas=len(per_replica), **options)
+    executable = compiled(computation, num_replicas=len(per_replica), **options)
     return executable.execute_replicated(per_replica)
 
 

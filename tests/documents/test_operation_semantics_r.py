@@ -359,6 +359,7 @@ def test_rng_bit_generator_has_rules():
 # -- the numbers stay close -----------------------------------------------------------------------
 
 
+@pytest.mark.reference
 def test_sums_of_many_floats_are_rounded_once():
     many = np.full(100_000, 0.1, np.float32)
     close(evaluate(add_over(0), many), np.float64(np.float32(0.1)) * 100_000, rtol=1e-7)

@@ -2,6 +2,7 @@
 
 import ctypes
 
+import evaluating
 import numpy as np
 import pytest
 from helpers import build, evaluate, f32, floats, infer, ints, refused, s32, same
@@ -10,7 +11,7 @@ import xlakit as xla
 
 
 def compiled(function, *shapes, **options):
-    return xla.compile(build(function, *shapes), backend="interpreter", **options)
+    return evaluating.compiled(build(function, *shapes), **options)
 
 
 # -- Infeed ---------------------------------------------------------------------------------------

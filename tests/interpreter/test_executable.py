@@ -1,5 +1,6 @@
 """Compiling for the interpreter: arguments, results, limits."""
 
+import evaluating
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ def compiled(function, *shapes, **options):
     builder = xla.XlaBuilder("program")
     operands = [xla.parameter(builder, i, shape, f"arg{i}") for i, shape in enumerate(shapes)]
     result = function(*operands)
-    return xla.compile(builder.build(xla.tuple_(builder, *result) if isinstance(result, tuple) else result), **options)
+    return evaluating.compiled(builder.build(xla.tuple_(builder, *result) if isinstance(result, tuple) else result), **options)
 
 
 F2 = xla.make_shape(xla.F32, (2,))
@@ -128,7 +129,7 @@ def test_random_numbers_depend_on_seed_device_and_call():
         builder = xla.XlaBuilder("draw")
         zero, one = (xla.constant(builder, float(v)) for v in (0, 1))
         result = xla.rng_uniform(zero, one, xla.make_shape(xla.F32, (4,)))
-        return xla.compile(builder.build(result), seed=b, **options)
+        return evaluating.compiled(builder.build(result), seed=b, **options)
 
     first = draw(1)
     values = first()

@@ -1,5 +1,6 @@
 """Collectives on several replicas and partitions."""
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import build, f32, floats, ints, refused, s32, same
@@ -22,7 +23,7 @@ def replicated(function, *arguments, replicas=None, partitions=1):
     count = len(arguments[0])
     shapes = [xla.make_shape(a[0].dtype, a[0].shape) for a in map(np.asarray, arguments)]
     replicas = count // partitions if replicas is None else replicas
-    executable = xla.compile(build(function, *shapes), num_replicas=replicas, num_partitions=partitions)
+    executable = evaluating.compiled(build(function, *shapes), num_replicas=replicas, num_partitions=partitions)
     return executable.execute_replicated([[a[i] for a in arguments] for i in range(count)])
 
 
@@ -122,12 +123,12 @@ def test_groups_must_be_valid():
 def test_groups_for_other_numbers_of_replicas_are_errors():
     built = build(lambda x: xla.all_reduce(x, xla.add, [[0, 1], [2, 3]]), f32())
     with pytest.raises(xla.ExecutionError, match=r"name 2, the program runs with ids 0 \.\. 1"):
-        xla.compile(built, num_replicas=2)(1.0)
+        evaluating.compiled(built, num_replicas=2)(1.0)
     with pytest.raises(xla.ExecutionError, match="in no replica group"):
-        xla.compile(built, num_replicas=5)(1.0)
+        evaluating.compiled(built, num_replicas=5)(1.0)
     gathered = build(lambda x: xla.all_gather(x, 0, 4), f32(1))
     with pytest.raises(xla.ExecutionError, match="2 devices gathered"):
-        xla.compile(gathered, num_replicas=2)(floats([1]))
+        evaluating.compiled(gathered, num_replicas=2)(floats([1]))
 
 
 # -- one by one ------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def test_collective_permute_checks_its_pairs():
     refused("negative", lambda x: xla.collective_permute(x, [(-1, 1)]), f32())
     built = build(lambda x: xla.collective_permute(x, [(0, 5)]), f32())
     with pytest.raises(xla.ExecutionError, match="name 5"):
-        xla.compile(built, num_replicas=2)(1.0)
+        evaluating.compiled(built, num_replicas=2)(1.0)
 
 
 def test_collective_permute_in_place_writes_slices():
@@ -251,6 +252,15 @@ def test_collective_permute_in_place_can_send_twice():
     results = replicated(move, ints([[1, 2], [3, 4]]), np.zeros((2, 2), np.int32))
     same(results[0], ints([3, 2]))
     same(results[1], ints([1, 4]))
+
+
+def test_collective_permute_in_place_wants_a_slice_size_for_each_dimension():
+    def move(x, out):
+        at = xla.tuple_(xla.constant(x.builder, 0), xla.constant(x.builder, 0))
+        return xla.collective_permute_in_place(x, out, at, at, [(0, 1), (1, 0)], slice_sizes=[[1]])
+
+    with pytest.raises(xla.ExecutionError, match="rank 2"):
+        replicated(move, np.zeros((2, 2, 2), np.int32), np.zeros((2, 2, 2), np.int32))
 
 
 def test_collective_broadcast_sends_from_the_first_of_each_group():

@@ -1,5 +1,6 @@
 """Call, While, Conditional, Fusion, Scan and asynchronous operations."""
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import build, evaluate, f32, floats, infer, ints, refused, s32, same
@@ -32,7 +33,7 @@ def test_a_composite_keeps_its_name_attributes_and_version():
         "composite.attributes": "{}",
         "composite.version": "3",
     }
-    same(xla.compile(built)(floats([1, 2])), floats([2, 3]))
+    same(evaluating.compiled(built)(floats([1, 2])), floats([2, 3]))
     with pytest.raises(xla.ArgumentError, match="needs a name"):
         build(lambda x: xla.composite_call(x.builder, lambda y: y, [x], ""), f32())
 
@@ -88,7 +89,7 @@ def test_a_loop_has_the_effects_of_its_body():
     effect = build(lambda x: (xla.outfeed(x), x)[1], s32())
     assert effect.computation.has_side_effect
     looped = build(lambda x: (xla.while_(lambda v: v < 3, lambda v: (xla.outfeed(v), v + 1)[1], x), x)[1], s32())
-    executable = xla.compile(looped)
+    executable = evaluating.compiled(looped)
     executable(ints(1))
     assert [int(executable.world.outfeed(0)) for _ in range(2)] == [1, 2]
 
@@ -133,7 +134,7 @@ def test_conditional_runs_only_the_branch_that_is_chosen():
         return xla.conditional(p, x, branch("yes"), x, branch("no"))
 
     functions = {name: lambda x, name=name: (seen.append(name), x)[1] for name in ("yes", "no")}
-    xla.compile(build(choose, xla.make_shape(xla.PRED), f32()), custom_calls=functions)(False, 1.0)
+    evaluating.compiled(build(choose, xla.make_shape(xla.PRED), f32()), custom_calls=functions)(False, 1.0)
     assert seen == ["no"]
 
 
@@ -218,7 +219,7 @@ ENTRY main {
   ROOT z = f32[] fusion(x, y), kind=kLoop, calls=f
 }
 """
-    same(xla.compile(xla.HloModule.from_text(text))(floats(3), floats([1, 2, 3, 4])), floats(-3))
+    same(evaluating.compiled(xla.HloModule.from_text(text))(floats(3), floats([1, 2, 3, 4])), floats(-3))
 
 
 # -- asynchronous ----------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ ENTRY main {
   ROOT d = (f32[], f32[]) async-done(u)
 }
 """
-    first, second = xla.compile(xla.HloModule.from_text(text))(floats(3))
+    first, second = evaluating.compiled(xla.HloModule.from_text(text))(floats(3))
     same(first, floats(3))
     same(second, floats(3))
     with pytest.raises(xla.ShapeError, match="cannot become"):

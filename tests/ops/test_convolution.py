@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
+from evaluating import compiled, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
@@ -154,7 +154,7 @@ def in_text(attributes, result, *arguments):
     parameters = "".join(f"  p{i} = {s} parameter({i})\n" for i, s in enumerate(shapes))
     names = ", ".join(f"p{i}" for i in range(len(shapes)))
     text = f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {result} convolution({names}), {attributes}\n}}"
-    return xla.compile(xla.HloModule.from_text(text), backend="interpreter")(*arguments)
+    return compiled(xla.HloModule.from_text(text))(*arguments)
 
 
 def test_gradients_are_forward_convolutions():

@@ -3,6 +3,7 @@
 import ctypes
 import traceback
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import build, f32, floats, ints, s32, same
@@ -14,7 +15,7 @@ from xlakit.ir.enums import CustomCallApiVersion
 
 def compiled(target, shapes, result, custom_calls=None, **options):
     """An executable that calls ``target`` on its parameters."""
-    return xla.compile(
+    return evaluating.compiled(
         build(lambda *xs: xla.custom_call(xs[0].builder, target, xs, result, **options), *shapes),
         custom_calls=custom_calls,
     )
@@ -35,7 +36,7 @@ def test_tuples_and_tokens_go_in_and_out():
         shape = xla.make_tuple_shape([s32(), f32(2)])
         return xla.custom_call(x.builder, "swap", [pair, xla.create_token(x.builder)], shape)
 
-    second, first = xla.compile(build(run, f32(2), s32()), custom_calls={"swap": swap})(floats([1, 2]), 3)
+    second, first = evaluating.compiled(build(run, f32(2), s32()), custom_calls={"swap": swap})(floats([1, 2]), 3)
     same(first, floats([1, 2]))
     same(second, ints(3))
 
@@ -61,7 +62,7 @@ def test_with_the_context_the_function_sees_its_instruction():
         return np.full(context.shape.dimensions, float(config), np.float32) + x
 
     xla.register_custom_call("test.tell", tell, with_context=True)
-    executable = xla.compile(build(lambda x: xla.custom_call(x.builder, "test.tell", [x], f32(2), "1.5"), f32()))
+    executable = evaluating.compiled(build(lambda x: xla.custom_call(x.builder, "test.tell", [x], f32(2), "1.5"), f32()))
     same(executable(floats(1)), floats([2.5, 2.5]))
 
 
@@ -99,7 +100,7 @@ def test_calls_with_effects_run_even_if_unused():
         return x
 
     functions = {name: lambda x, name=name: (seen.append(name), x)[1] for name in ("kept", "dropped")}
-    xla.compile(build(run, f32()), custom_calls=functions)(1.0)
+    evaluating.compiled(build(run, f32()), custom_calls=functions)(1.0)
     assert seen == ["kept"]
 
 
@@ -171,7 +172,7 @@ def test_shards_of_one_partition_are_the_whole():
     executable = compiled("SPMDFullToShardShape", [f32(2)], f32(2))
     same(executable(floats([1, 2])), floats([1, 2]))
     with pytest.raises(xla.UnsupportedError, match="partition the program"):
-        xla.compile(
+        evaluating.compiled(
             build(lambda x: xla.custom_call(x.builder, "SPMDFullToShardShape", [x], f32(1)), f32(2)), num_partitions=2
         )(floats([1, 2]))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from evaluating import build, evaluate, f32, floats, infer, ints, refused, s32, same
+from evaluating import build, compiled, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.operation import OPERATIONS
@@ -115,6 +115,25 @@ def test_dynamic_reshape():
     assert build(pairs, f32(6), s32()).program_shape.result.to_string(with_layout=False) == "f32[<=3,2]"
     with pytest.raises(xla.ExecutionError, match="3 elements"):
         evaluate(pairs, floats(range(6)), ints(3))
+
+
+def test_reshape_of_nothing():
+    # Of the sizes only a 1 is dynamic, and it has become 0.
+    def flat(x, n):
+        return xla.reshape(xla.set_dimension_size(x, n, 0), [6])
+
+    text = """HloModule m
+ENTRY e {
+  p = f32[1,2,3] parameter(0)
+  n = s32[] parameter(1)
+  short = f32[<=1,2,3] set-dimension-size(p, n), dimensions={0}
+  ROOT r = f32[<=6] reshape(short)
+}"""
+    run = compiled(xla.HloModule.from_text(text))
+    whole = floats(range(6)).reshape(1, 2, 3)
+    same(run(whole, ints(0)), floats([]))
+    same(run(whole, ints(1)), floats(range(6)))
+    assert infer(flat, f32(1, 2, 3), s32()) == "f32[<=6]"
 
 
 def test_dynamic_reshape_refuses():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from evaluating import floats, ints, same
+from evaluating import compiled, floats, ints, same
 
 import xlakit as xla
 
@@ -19,7 +19,7 @@ def module(body, *others):
 
 
 def run(found, *arguments, **options):
-    return xla.compile(found, backend="interpreter", **options)(*arguments)
+    return compiled(found, **options)(*arguments)
 
 
 def refused(match, body, *others):
@@ -62,7 +62,7 @@ i = s32[] parameter(1)
 ROOT r = (f32[2], s32[]) all-reduce(x, i), replica_groups={}, to_apply=add"""
     large = 2**24 + 1
     for kind in ("f64", "s8"):
-        executable = xla.compile(module(body, add_of(kind)), backend="interpreter", num_replicas=2)
+        executable = compiled(module(body, add_of(kind)), num_replicas=2)
         results = executable.execute_replicated([[floats([0.5, 1]), ints(large)], [floats([0.25, 2]), ints(large)]])
         for result in results:
             same(result, (floats([0.75, 3]), ints(2 * large)))
@@ -71,7 +71,7 @@ ROOT r = (f32[2], s32[]) all-reduce(x, i), replica_groups={}, to_apply=add"""
 def test_a_computation_of_another_type_does_one_thing():
     both = "both {\na = s32[] parameter(0)\nb = s32[] parameter(1)\nc = s32[] add(a, b)\nROOT d = s32[] negate(c)\n}"
     body = "x = f32[2] parameter(0)\nROOT r = f32[2] all-reduce(x), replica_groups={}, to_apply=both"
-    executable = xla.compile(module(body, both), backend="interpreter", num_replicas=2)
+    executable = compiled(module(body, both), num_replicas=2)
     with pytest.raises(xla.UnsupportedError, match="more than one operation"):
         executable.execute_replicated([[floats([0, 1])], [floats([2, 3])]])
     refused("must combine two scalars", body, "both {\nROOT a = f32[] parameter(0)\n}")
@@ -83,7 +83,7 @@ y = f32[] parameter(1)
 s = (((f32[2], s32[]), f32[]), ((f32[2], s32[]), f32[])) collective-permute-start({operands}),
   source_target_pairs={{0,1}}
 ROOT d = ((f32[2], s32[]), f32[]) collective-permute-done(s)"""
-    executable = xla.compile(module(body.replace("{operands}", "x, y")), backend="interpreter", num_replicas=2)
+    executable = compiled(module(body.replace("{operands}", "x, y")), num_replicas=2)
     one = [(floats([1, 2]), ints(3)), floats(4)]
     first, second = executable.execute_replicated([one, one])
     same(first, ((floats([0, 0]), ints(0)), floats(0)))

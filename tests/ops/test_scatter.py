@@ -36,6 +36,33 @@ def test_a_window_that_reaches_outside_is_dropped_whole(kind, starts):
     same(result, np.array([0, 1, 1, 1, 0, 0], np.float32))
 
 
+@pytest.mark.parametrize(("update", "least"), [(xla.max, False), (xla.min, True)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_extremes_of_many_updates(update, least, kind, columns):
+    rng = np.random.default_rng(columns)
+    choices = np.array([-1, -0.0, 0.0, 1, np.nan]) * (-1 if least else 1)
+    operand = rng.choice(choices, (8, columns), p=[0.3, 0.4, 0.2, 0.05, 0.05]).astype(kind)
+    updates = rng.choice(choices, (60, columns), p=[0.6, 0.32, 0.04, 0.02, 0.02]).astype(kind)
+    places = rng.integers(-1, 9, 60).astype(np.int32)
+    expected = operand.astype(np.float64)
+    for place, row in zip(places, updates.astype(np.float64), strict=True):
+        if 0 <= place < 8:
+            best = np.minimum(expected[place], row) if least else np.maximum(expected[place], row)
+            negative = (np.logical_or if least else np.logical_and)(np.signbit(expected[place]), np.signbit(row))
+            expected[place] = np.where(best == 0, np.where(negative, -0.0, 0.0), best)
+    numbers = {"update_window_dims": [1], **ELEMENTS}
+    same(evaluate(scatter(update, **numbers), operand, places, updates), expected.astype(kind))
+
+
+def test_many_updates_of_one_place():
+    updates = np.random.default_rng(0).standard_normal(300_000).astype(np.float32)
+    same(
+        evaluate(scatter(xla.max, **ELEMENTS), np.zeros(2, np.float32), np.zeros(updates.shape, np.int32), updates),
+        np.array([updates.max(), 0], np.float32),
+    )
+
+
 def test_updates_of_one_element_are_applied_in_the_order_of_the_indices():
     indices = np.array([0, 1, 0, 2], np.int32)
     updates = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
@@ -71,6 +98,7 @@ def test_sums_and_products_of_every_type(kind, update, combined):
     same(evaluate(scatter(update, **ELEMENTS), operand, indices, updates), np.array(combined).astype(kind))
 
 
+@pytest.mark.reference
 def test_sums_of_small_floats_are_rounded_once():
     updates = np.full(1000, 1, ml_dtypes.bfloat16)
     result = evaluate(scatter(xla.add, **ELEMENTS), np.zeros(1, ml_dtypes.bfloat16), np.zeros(1000, np.int32), updates)

@@ -1,5 +1,6 @@
 """Shuffle: rotations and permutations."""
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import evaluate, f32, ints, refused, same
@@ -36,8 +37,8 @@ ENTRY main {
     again = xla.HloModule.from_text(module.to_text())
     matrix = np.arange(6, dtype=np.float32).reshape(3, 2)
     expected = np.roll(matrix, (-1, 1), (0, 1))[[2, 0, 1]]
-    same(xla.compile(module)(matrix), expected)
-    same(xla.compile(again)(matrix), expected)
+    same(evaluating.compiled(module)(matrix), expected)
+    same(evaluating.compiled(again)(matrix), expected)
 
 
 def test_shuffle_has_no_proto_yet():

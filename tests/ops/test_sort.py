@@ -97,6 +97,25 @@ def test_rules_of_sort():
     refused("4 are needed", lambda a, b: xla.sort([a, b], comparator), vector, vector)
 
 
+def by_bits(a, b, *_):
+    """The comparator of framework code: floats by their bits, which order them as integers but for the sign."""
+
+    def key(x):
+        bits = xla.bitcast_convert_type(x, xla.S32)
+        negative = xla.lt(bits, 0)
+        turned = xla.sub(np.uint32(2**31 - 1), xla.bitcast_convert_type(x, xla.U32))
+        return xla.select(negative, xla.bitcast_convert_type(turned, xla.S32), bits)
+
+    return xla.gt(key(a), key(b))
+
+
+def test_a_comparator_of_bits_runs_on_whole_arrays():
+    assert trace(by_bits, [shape(xla.F32), shape(xla.F32)]).is_pointwise
+    same(evaluate(lambda o: xla.sort(o, by_bits), ODD), IN_ORDER[::-1])
+    values = np.random.default_rng(0).standard_normal(200_000).astype(np.float32)
+    same(evaluate(lambda o: xla.sort(o, by_bits), values), np.sort(values)[::-1])
+
+
 # -- TopK -----------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import threading
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import build, evaluate, f32, floats, ints, refused, s32, same
@@ -14,7 +15,7 @@ def program(function, *shapes, **options):
     """An executable of a function of the builder and handles."""
     builder = xla.XlaBuilder("program")
     operands = [xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)]
-    return xla.compile(builder.build(function(builder, *operands)), **options)
+    return evaluating.compiled(builder.build(function(builder, *operands)), **options)
 
 
 def test_infeeds_are_read_in_the_order_of_the_program():
@@ -91,7 +92,7 @@ def test_outfeed_gives_arrays_and_tuples_in_order():
         xla.outfeed_with_token(xla.tuple_(x, x), token)
         return x
 
-    executable = xla.compile(build(feed, s32(2)))
+    executable = evaluating.compiled(build(feed, s32(2)))
     executable(ints([1, 2]))
     same(executable.world.outfeed(0), ints([1, 2]))
     first, second = executable.world.outfeed(0)
@@ -143,7 +144,7 @@ def test_replicas_send_to_each_other_by_branches():
             lambda v: xla.recv(v.builder, v.shape, 1),
         )
 
-    executable = xla.compile(build(either, s32()), num_replicas=2)
+    executable = evaluating.compiled(build(either, s32()), num_replicas=2)
     assert [int(r) for r in executable.execute_replicated([[5], [6]])] == [5, 5]
 
 

@@ -10,6 +10,7 @@ from xlakit.cpu.entry.lowering import Lowered, Lowering
 from xlakit.cpu.entry.steps import number_uses, used_in
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.llvm import Module, engine
+from xlakit.cpu.program import Program
 from xlakit.ir.instruction import HloModule
 
 __all__ = ["Code", "byte_size", "generate"]
@@ -27,6 +28,19 @@ class Code:
     entry: str = ENTRY
     imports: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+
+    def program(self) -> Program:
+        """What running it takes."""
+        hosts = tuple(self.lowered.host_instructions)
+        return Program(
+            self.object_data,
+            self.entry,
+            tuple(self.imports),
+            self.arena_bytes,
+            tuple(self.lowered.constants),
+            hosts,
+            self.module if hosts else None,
+        )
 
 
 def generate(module: HloModule) -> Code:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.cpu.compile import Code, generate, make_object
-from xlakit.cpu.kernels import blas
+from xlakit.cpu import cache as compile_cache
+from xlakit.cpu.cache_key import compiler_has_changed, program_key
+from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.llvm import engine
-from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
+from xlakit.cpu.program import Program
+from xlakit.cpu.runtime import CONTEXT, Context, Status, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
-from xlakit.cpu.runtime.host import register_host
-from xlakit.data.shape import Shape
+from xlakit.cpu.runtime.host import register_host, release_host
+from xlakit.errors import FormatError, UnsupportedError
 from xlakit.interpreter.device import Device
-from xlakit.interpreter.evaluate import Context as EvaluationContext
 from xlakit.interpreter.executable import InterpreterExecutable
 from xlakit.interpreter.executable import compile_module as interpret
-from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
-from xlakit.passes.framework import PassContext
-from xlakit.passes.fusion import Fuse
-from xlakit.passes.pipeline import run_pipeline
 
-_count = 0
+if TYPE_CHECKING:
+    from xlakit.cpu.compile import Code
+
+_numbers = itertools.count(1)
 
 
 def compile_module(
@@ -39,8 +42,11 @@ def compile_module(
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
     world: World | None = None,
+    cache: bool = True,
 ) -> CpuExecutable:
     """An executable of a module in machine code; see :func:`xlakit.compile`."""
+    key = _key(module, num_replicas, num_partitions) if cache else None
+    program = None if key is None else _kept(key, module)
     reference = interpret(
         module,
         num_replicas=num_replicas,
@@ -48,37 +54,94 @@ def compile_module(
         seed=seed,
         custom_calls=custom_calls,
         world=world,
+        # Only what is well formed is ever kept.
+        verified=program is not None,
     )
-    code = generate(Fuse().run(run_pipeline(module), PassContext()))
+    if program is not None:
+        return CpuExecutable(reference, program)
+    code = _compiled(module)
+    program = code.program()
+    if key is not None and not compiler_has_changed():
+        _keep(key, program, module)
+    return CpuExecutable(reference, program, code)
+
+
+def _key(module: HloModule, num_replicas: int | None, num_partitions: int | None) -> str | None:
+    # Who wants to see the passes wants them to run.
+    if not compile_cache.is_enabled() or os.environ.get("XLAKIT_DEBUG"):
+        return None
+    replicas = module.replica_count if num_replicas is None else num_replicas
+    partitions = module.num_partitions if num_partitions is None else num_partitions
+    return program_key(module, replicas, partitions)
+
+
+def _kept(key: str, module: HloModule) -> Program | None:
+    entry = compile_cache.load(key)
+    if entry is None:
+        return None
+    try:
+        return Program.from_entry(entry, module)
+    except FormatError as error:
+        compile_cache.discard(key, error.rule)
+        return None
+
+
+def _keep(key: str, program: Program, module: HloModule) -> None:
+    try:
+        entry = program.to_entry(module)
+    except (FormatError, UnsupportedError):
+        # Protos lack what Python is to do for it: such a program is compiled each time.
+        return
+    compile_cache.save(key, entry)
+
+
+def _compiled(module: HloModule) -> Code:
+    # Most of the compiler is not needed for a program that is kept.
+    from xlakit.cpu.compile import generate, make_object
+    from xlakit.passes.pipeline import run_pipeline
+
+    code = generate(run_pipeline(module))
     make_object(code)
-    return CpuExecutable(reference, code)
+    return code
 
 
 class CpuExecutable:
-    """A program in machine code. Call it with one value for each parameter."""
+    """A program in machine code. Call it with one value for each parameter; see :class:`xlakit.Executable`."""
 
-    def __init__(self, reference: InterpreterExecutable, code: Code) -> None:
-        global _count
-        _count += 1
-        self.module = reference.module
+    def __init__(self, reference: InterpreterExecutable, program: Program, code: Code | None = None) -> None:
         self._reference = reference
+        self._program = program
         self._code = code
-        self._library = engine.Library(f"program{_count}", code.object_data, [code.entry], program_symbols(code.imports))
-        self._context = Context(self._library.address(code.entry), arena_bytes=code.arena_bytes)
-        self._constants = [np.ascontiguousarray(c) for c in code.lowered.constants]
+        symbols = program_symbols(program.imports)
+        self._library = engine.Library(f"program{next(_numbers)}", program.object_data, [program.entry], symbols)
+        self._constants = [np.require(c, requirements="CA") for c in program.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
             *[c.ctypes.data for c in self._constants]
         )
-        word = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(self._context.address)
-        word[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
+        self._host_key = 0
         self._running = threading.local()
-        if code.lowered.host_instructions:
-            word[CONTEXT.index("host")] = register_host(self._host_step)
-        parameters = [p.shape for p in self.module.entry.parameters]
+        if program.host_instructions:
+            self._host_key = _register(self)
         self._result = self.module.entry.root.shape
+        self._context = self._new_context()
+        parameters = [p.shape for p in self.module.entry.parameters]
         self._call: Callable[..., Any] = self._slow_call
-        if self.num_devices == 1 and not code.lowered.host_instructions and all(s.is_array for s in parameters):
+        if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
             self._call = make_caller(self._context, parameters, self._result, self._slow_call)
+
+    def _new_context(self, ordinal: int = 0) -> Context:
+        entry = self._library.address(self._program.entry)
+        context = Context(entry, arena_bytes=self._program.arena_bytes, host=self._host_key, ordinal=ordinal)
+        words = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(context.address)
+        words[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
+        return context
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def module(self) -> HloModule:
+        """The program, as it was given."""
+        return self._reference.module
 
     @property
     def num_devices(self) -> int:
@@ -100,71 +163,72 @@ class CpuExecutable:
         """The infeeds, outfeeds and channels of its devices."""
         return self._reference.world
 
+    @property
+    def host_instructions(self) -> tuple[Instruction, ...]:
+        """The instructions of the optimised program that Python does."""
+        return self._program.host_instructions
+
+    # -- running ---------------------------------------------------------------------------------
+
     def __call__(self, *arguments: object) -> Any:
-        """Run the program with one argument for each parameter; see InterpreterExecutable."""
+        """Run the program with one argument for each parameter; see :class:`xlakit.Executable`."""
         return self._call(*arguments)
 
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
-        """Run the program on all devices at once, with arguments for each."""
+        """Run the program on all devices at once, with arguments for each; see :class:`xlakit.Executable`."""
         return self._reference.execute_with(self._run_device, arguments)
 
     def _slow_call(self, *arguments: object) -> Any:
         return self._reference.call_with(self._run_device, arguments)
 
     def _run_device(self, device: Device, arguments: Sequence[Value]) -> Any:
-        leaves = [np.ascontiguousarray(a) for value in arguments for a in _leaves(value)]
+        leaves = [np.require(a, requirements="CA") for value in arguments for a in _leaves(value)]
         results = result_arrays(self._result)
-        self._running.device = device
-        status = execute(self._context, leaves, results)
+        context = self._context if self.num_devices == 1 else self._context_of(device)
+        before = getattr(self._running, "run", None)
+        self._running.run = HostRun(device)
+        try:
+            status = execute(context, leaves, results)
+        finally:
+            # A custom call may have called this very program.
+            self._running.run = before
         if status:
+            device.run.check()
             raise_status(status)
         return nest(self._result, results)
 
-    # -- steps that Python does ------------------------------------------------------------------
+    def _context_of(self, device: Device) -> Context:
+        """A context for one device in one run, whose loops end when another device fails."""
+        context = self._new_context(device.index)
 
-    def _host_step(self, number: int, address: int) -> None:
-        instruction = self._code.lowered.host_instructions[number]
-        device: Device = self._running.device
-        pointers = _Pointers(address)
-        operands = [pointers.value(o.shape, read_only=True) for o in instruction.operands]
-        value = _evaluate(device, instruction, operands)
-        pointers.write(value, instruction.shape)
+        def stop() -> None:
+            context.interrupt = True
+
+        device.run.when_failed(stop)
+        device.run.check()
+        return context
+
+    def run_host_step(self, number: int, address: int) -> None:
+        """Do what machine code asks of Python on this thread."""
+        self._running.run.step(self._program.host_instructions[number], address)
+
+    def __repr__(self) -> str:
+        devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
+        return f"<CpuExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
 
 
-def _evaluate(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
-    context = EvaluationContext(device, instruction)
-    return instruction.op.evaluate(context, *operands)
+def _register(executable: CpuExecutable) -> int:
+    """Have host calls answered by an executable, as long as it lives; machine code runs only while it does."""
+    reference = weakref.ref(executable)
 
+    def answer(number: int, address: int) -> None:
+        alive = reference()
+        if alive is not None:
+            alive.run_host_step(number, address)
 
-class _Pointers:
-    """Reads the buffers of a host step one after the other."""
-
-    def __init__(self, address: int) -> None:
-        self._next = address
-
-    def _array(self, shape: Shape) -> Array:
-        pointer = ctypes.c_void_p.from_address(self._next).value or 0
-        self._next += ctypes.sizeof(ctypes.c_void_p)
-        dtype = shape.element_type.dtype
-        size = shape.num_elements * dtype.itemsize
-        if not size:
-            return np.empty(shape.dimensions, dtype)
-        memory = (ctypes.c_char * size).from_address(pointer)
-        return np.frombuffer(memory, dtype).reshape(shape.dimensions)
-
-    def value(self, shape: Shape, *, read_only: bool) -> Value:
-        """The value that the next buffers hold."""
-        if shape.is_tuple:
-            return tuple(self.value(s, read_only=read_only) for s in shape.tuple_shapes)
-        return self._array(shape) if shape.is_array else TOKEN
-
-    def write(self, value: Value, shape: Shape) -> None:
-        """Put a value into the next buffers."""
-        if shape.is_tuple:
-            for part, inner in zip(value, shape.tuple_shapes, strict=True):
-                self.write(part, inner)
-        elif shape.is_array:
-            self._array(shape)[...] = to_device(value, shape, "the result")
+    key = register_host(answer)
+    weakref.finalize(executable, release_host, key)
+    return key
 
 
 def _leaves(value: Value) -> list[Array]:
@@ -176,8 +240,12 @@ def _leaves(value: Value) -> list[Array]:
 def program_symbols(imports: Sequence[str]) -> dict[str, int]:
     """The addresses of what a program imports."""
     symbols = runtime_symbols()
-    for name in imports:
-        found = blas.resolve(name)
-        if found is not None:
-            symbols[name] = found
+    missing = [name for name in imports if name.startswith("xlakit_") and name not in symbols]
+    if missing:
+        from xlakit.cpu.kernels import blas
+
+        for name in missing:
+            found = blas.resolve(name)
+            if found is not None:
+                symbols[name] = found
     return symbols

@@ -7,7 +7,7 @@ been there, so that a collective in a loop meets itself only in the same iterati
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ class Run:
         self.world = world
         self.shares_world = shares_world
         self.failure: BaseException | None = None
+        self._stops: list[Callable[[], None]] = []
         self.boxes: dict[Any, _Box] = {}
 
     def fail(self, error: BaseException) -> None:
@@ -78,6 +79,15 @@ class Run:
         with self.world.changing():
             if self.failure is None:
                 self.failure = error
+            for stop in self._stops:
+                stop()
+
+    def when_failed(self, stop: Callable[[], None]) -> None:
+        """Call ``stop`` as soon as a device has failed, on whichever thread that happens."""
+        with self.world.condition:
+            self._stops.append(stop)
+            if self.failure is not None:
+                stop()
 
     def check(self) -> None:
         """Raise Stopped where a device has failed."""

@@ -16,6 +16,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Value
+from xlakit.ops.data import Constant, Parameter, literal_value
 
 if TYPE_CHECKING:
     from xlakit.interpreter.device import Device
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """One instruction: which slots hold its operands, and which are not needed after it."""
+    """One instruction: which slots hold its operands and take its result, and which are not needed after it."""
 
     instruction: Instruction
     evaluate: Callable[..., Value]
     operands: tuple[int, ...]
+    slot: int
     release: tuple[int, ...]
-    parameter: int  # -1 for anything but a parameter
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A computation ready to run."""
+    """A computation ready to run: what is in the slots before, the parameters with their slots, and what to do."""
 
+    initial: tuple[Value, ...]
+    parameters: tuple[tuple[int, int], ...]
     steps: tuple[Step, ...]
     root: int
     is_pointwise: bool
@@ -65,12 +68,15 @@ def make_plan(computation: Computation) -> Plan:
             instruction,
             _evaluator(instruction),
             tuple(slots[o] for o in instruction.operands),
+            slot,
             tuple(releases[slot]),
-            instruction.op.number if instruction.opcode == "parameter" else -1,  # pyright: ignore
         )
         for slot, instruction in enumerate(order)
+        if not isinstance(instruction.op, (Parameter, Constant))
     )
-    return Plan(steps, root, all(i.is_pointwise for i in order))
+    initial = tuple(literal_value(i.op.literal) if isinstance(i.op, Constant) else None for i in order)
+    parameters = tuple((slots[i], i.op.number) for i in order if isinstance(i.op, Parameter))
+    return Plan(initial, parameters, steps, root, all(i.is_pointwise for i in order))
 
 
 def _evaluator(instruction: Instruction) -> Callable[..., Value]:
@@ -220,30 +226,37 @@ def run(device: Device, computation: Computation, arguments: Sequence[Value]) ->
 
 def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
     """The result of a plan; an error says which instruction it came from."""
-    values: list[Any] = [None] * len(plan.steps)
-    context = Context(device, plan.steps[plan.root].instruction)
-    slot = 0
+    values: list[Any] = list(plan.initial)
+    for slot, number in plan.parameters:
+        values[slot] = arguments[number]
+    if not plan.steps:
+        return values[plan.root]
+    context = Context(device, plan.steps[0].instruction)
     try:
-        for slot, (instruction, evaluate, operands, release, parameter) in enumerate(plan.steps):
-            if parameter >= 0:
-                values[slot] = arguments[parameter]
-                continue
+        for instruction, evaluate, operands, slot, release in plan.steps:
             context.instruction = instruction
             values[slot] = evaluate(context, *[values[i] for i in operands])
             for dead in release:
                 values[dead] = None
-    except XlakitError as error:
-        raise _placed(error, device, plan.steps[slot].instruction) from error.__cause__
-    except MemoryError:
-        error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
-        raise _placed(error, device, plan.steps[slot].instruction) from None
-    except RecursionError:
-        error = ExecutionError("computations call each other too deeply", hint="inline the calls, or loop with while")
-        raise _placed(error, device, plan.steps[slot].instruction) from None
+    except (XlakitError, MemoryError, RecursionError) as error:
+        raise _placed(error, device, context.instruction) from error.__cause__
     return values[plan.root]
 
 
-def _placed(error: XlakitError, device: Device, instruction: Instruction) -> XlakitError:
+def run_instruction(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
+    """The result of one instruction on a device, as in :func:`run`."""
+    device.run.check()
+    try:
+        return _evaluator(instruction)(Context(device, instruction), *operands)
+    except (XlakitError, MemoryError, RecursionError) as error:
+        raise _placed(error, device, instruction) from error.__cause__
+
+
+def _placed(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
+    if isinstance(error, MemoryError):
+        error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
+    elif not isinstance(error, XlakitError):
+        error = ExecutionError("computations call each other too deeply", hint="inline the calls, or loop with while")
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],

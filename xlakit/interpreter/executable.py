@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from xlakit.arguments import converting
+from xlakit.arguments import converting, name_type
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
 from xlakit.interpreter.custom_calls import CustomCalls
@@ -30,6 +31,60 @@ Runner = Callable[[Device, Sequence[Value]], Any]
 _MAX_DEVICES = 4096
 
 
+@runtime_checkable
+class Executable(Protocol):
+    """A program ready to run, as every backend makes it. Call it with one value for each parameter."""
+
+    @property
+    def module(self) -> HloModule:
+        """The program."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """The infeeds, outfeeds and channels of its devices."""
+        ...
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas run the program."""
+        ...
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions run the program."""
+        ...
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices run the program: replicas times partitions; device ``replica * num_partitions + partition``."""
+        ...
+
+    def __call__(self, *arguments: object) -> Any:
+        """Run the program with one argument for each parameter.
+
+        Arguments are NumPy arrays of just the parameter's type and dimensions (any size up to the bound for a bounded
+        dynamic dimension), Python numbers and lists that fit the type, Literals, tuples for tuple parameters.
+
+        Gives fresh arrays, tuples of them for tuples, None for tokens. Where several devices run the program all get
+        these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
+        Raises ArgumentError, and what the program raises.
+        """
+        ...
+
+    def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
+        """Run the program on all devices at once, each on its own thread, with arguments for each.
+
+        arguments: for each device, ``replica * num_partitions + partition``, a sequence of its arguments.
+
+        Gives the list of their results. An error on one device stops all, and is raised here.
+        """
+        ...
+
+
+name_type(Executable, "an executable", "executables", "make one with xlakit.compile")
+
+
 @converting
 def compile_module(
     module: HloModule,
@@ -39,6 +94,7 @@ def compile_module(
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
     world: World | None = None,
+    verified: bool = False,
 ) -> InterpreterExecutable:
     """An executable of a module on the interpreter.
 
@@ -46,12 +102,14 @@ def compile_module(
     seed: of the random numbers of rng instructions; a device's numbers go on from call to call.
     custom_calls: functions by name (Python's, or ctypes' C functions), before those that are registered for all.
     world: feeds and channels that several executables share; by default the executable has its own.
+    verified: whether the module is known to be well formed.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
     ResourceError where a value needs more memory than the environment variable ``XLAKIT_MEMORY_LIMIT`` allows (in
     bytes; by default what the machine has).
     """
-    module.verify()
+    if not verified:
+        module.verify()
     replicas = module.replica_count if num_replicas is None else num_replicas
     partitions = module.num_partitions if num_partitions is None else num_partitions
     if replicas < 1 or partitions < 1:
@@ -101,7 +159,7 @@ def _bytes_of(shape: Shape) -> int:
     if shape.is_array:
         # Sizes that are not known now count as one.
         sizes = [max(size, 1) if size < 0 else size for size in shape.dimensions]
-        return int(np.prod([shape.element_type.byte_width, *sizes], dtype=object))
+        return shape.element_type.byte_width * math.prod(sizes)
     return sum(_bytes_of(s) for s in shape.tuple_shapes)
 
 
@@ -154,15 +212,7 @@ class InterpreterExecutable:
         return self.num_replicas * self.num_partitions
 
     def __call__(self, *arguments: object) -> Any:
-        """Run the program with one argument for each parameter.
-
-        Arguments are NumPy arrays of just the parameter's type and dimensions (any size up to the bound for a bounded
-        dynamic dimension), Python numbers and lists that fit the type, Literals, tuples for tuple parameters.
-
-        Gives fresh arrays, tuples of them for tuples, None for tokens. Where several devices run the program all get
-        these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
-        Raises ArgumentError, and what the program raises.
-        """
+        """Run the program with one argument for each parameter; see :class:`Executable`."""
         return self.call_with(self._interpret, arguments)
 
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
@@ -176,12 +226,7 @@ class InterpreterExecutable:
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
-        """Run the program on all devices at once, each on its own thread, with arguments for each.
-
-        arguments: for each device, ``replica * num_partitions + partition``, a sequence of its arguments.
-
-        Gives the list of their results. An error on one device stops all, and is raised here.
-        """
+        """Run the program on all devices at once, with arguments for each; see :class:`Executable`."""
         return self.execute_with(self._interpret, arguments)
 
     def execute_with(self, runner: Runner, arguments: Sequence[Sequence[object]]) -> list[Any]:
@@ -252,7 +297,7 @@ def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
 
 
 @converting
-def run_together(*calls: tuple[InterpreterExecutable, Sequence[object]]) -> list[Any]:
+def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
     """Run several executables at once, each on its own thread: those that talk over channels of a shared world.
 
     calls: pairs of an executable and its arguments.

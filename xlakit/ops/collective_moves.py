@@ -339,6 +339,11 @@ class Permuting(Op):
             found: list[tuple[slice, ...]] = []
             for number, array in enumerate(arrays):
                 sizes = self.slice_sizes[number * times + slot]
+                if len(sizes) != array.ndim:
+                    raise ExecutionError(
+                        f"slice_sizes {list(sizes)} are given for an array of rank {array.ndim}",
+                        hint="give a size for each dimension",
+                    )
                 starts = _offset_values(offsets, number, is_tuple=is_tuple)[slot]
                 clamped = [min(max(int(s), 0), n - w) for s, n, w in zip(starts, array.shape, sizes, strict=True)]
                 found.append(tuple(slice(s, s + w) for s, w in zip(clamped, sizes, strict=True)))

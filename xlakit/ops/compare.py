@@ -56,11 +56,11 @@ class Compare(Binary):
             )
         kind = operands[1].element_type
         usual = _default_type(kind)
-        known = (None, usual, ComparisonType.TOTALORDER) if kind.is_floating else (None, usual)
-        if self.type not in known:
+        known = (usual, ComparisonType.TOTALORDER) if kind.is_floating else (usual,)
+        if self.type is not None and self.type not in known:
             raise ShapeError(
                 f"type {self.type.text} is not one that {kind.hlo_name} is compared by",
-                hint=f"leave the type out, or give {' or '.join(t.text for t in known if t is not None)}",
+                hint=f"leave the type out, or give {' or '.join(t.text for t in known)}",
             )
         return result
 

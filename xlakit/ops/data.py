@@ -100,6 +100,9 @@ class Iota(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         shape = context.shape
+        if 0 in shape.dimensions:
+            # Along the other dimensions an empty array may be longer than memory.
+            return np.empty(shape.dimensions, shape.element_type.dtype)
         steps = np.arange(shape.dimensions[self.iota_dimension])
         with np.errstate(all="ignore"):
             steps = steps.astype(shape.element_type.dtype)

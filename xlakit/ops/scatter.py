@@ -227,7 +227,10 @@ def _combine(
         else:
             fold = folder(context, computation)
             sources = fold.widen([u[order] for u in updates])
-            combine = _combine_in_rounds if fold.ufunc is None or fold.blurs_zeros else _combine_runs
+            if fold.ufunc is None:
+                combine = _combine_in_rounds
+            else:
+                combine = _combine_extremes if fold.blurs_zeros else _combine_runs
             combine(fold, flat, targets[order], sources, firsts)
     return tuple(f.reshape(a.shape) for f, a in zip(flat, arrays, strict=True))
 
@@ -241,6 +244,23 @@ def _combine_runs(fold: Folder, flat: Sequence[Array], targets: Array, updates: 
     with np.errstate(all="ignore"):
         ufunc.at(totals, run_of, updates[0])
     _store(flat[0], where, fold.finish([totals])[0])
+
+
+def _combine_extremes(
+    fold: Folder, flat: Sequence[Array], targets: Array, updates: Sequence[Array], firsts: Array
+) -> None:
+    """Maximum or minimum of floats: each run by itself, since the order does not matter, then with what was there."""
+    where, (values,) = targets[firsts], updates
+    ufunc: Any = fold.ufunc
+    with np.errstate(all="ignore"):
+        extremes = ufunc.reduceat(values, firsts, axis=0)
+    if not extremes.all():
+        # To NumPy 0 and -0 are equal: the greater, or lesser, of the two counts where a run has it.
+        least = ufunc is np.minimum
+        wins = np.logical_or.reduceat((values == 0) & (np.signbit(values) == least), firsts, axis=0)
+        zeros = np.where(wins == least, -0.0, 0.0)
+        extremes = np.where(extremes == 0, zeros, extremes)
+    _store(flat[0], where, fold.finish(fold.combine(*fold.widen([flat[0][where]]), extremes))[0])
 
 
 def _combine_in_rounds(

@@ -10,7 +10,7 @@ from xlakit.ops.data import Constant
 from xlakit.passes.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
 
 # Each of these has a value of its own, or marks a place, though it has no effect.
-_SINGULAR = frozenset(
+SINGULAR = frozenset(
     {
         "add-dependency",
         "after-all",
@@ -24,7 +24,7 @@ _SINGULAR = frozenset(
         "parameter",
     }
 )
-_COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
 
 # The bits of constants of more bytes than this are not compared.
 _LARGE_CONSTANT = 1 << 20
@@ -67,7 +67,7 @@ class CommonSubexpressions(ComputationPass):
         def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
             nonlocal merged
             current = with_operands(instruction, operands)
-            if instruction.op.opcode in _SINGULAR or is_fixed(instruction):
+            if instruction.op.opcode in SINGULAR or is_fixed(instruction):
                 return current
             known = first.setdefault(_key(current), current)
             if known is not current and context.spend("equal-instruction"):
@@ -82,16 +82,17 @@ class CommonSubexpressions(ComputationPass):
 def _key(x: Instruction) -> object:
     """What an instruction does, as something to look up."""
     operands = x.operands
-    if x.op.opcode in _COMMUTATIVE and id(operands[0]) > id(operands[1]):
+    if x.op.opcode in COMMUTATIVE and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
     annotations = x.annotations
     told: object = None
     if annotations is not NO_ANNOTATIONS:
         told = (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
-    return (x.op.opcode, _op_key(x), operands, x.shape, told)
+    return (x.op.opcode, operation_key(x), operands, x.shape, told)
 
 
-def _op_key(x: Instruction) -> Any:
+def operation_key(x: Instruction) -> Any:
+    """What an instruction does to its operands; equal for equal operations."""
     if isinstance(x.op, Constant) and x.shape.is_array and x.shape.byte_size > _LARGE_CONSTANT:
         return id(x.op.literal.array)
     return x.op
@@ -103,7 +104,7 @@ def _signature(computation: Computation) -> object:
     steps = tuple(
         (
             i.op.opcode,
-            _op_key(i),
+            operation_key(i),
             tuple([numbers[o] for o in i.operands]),
             tuple([numbers[p] for p in i.control_predecessors]),
             i.shape,

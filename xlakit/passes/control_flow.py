@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional, While
-from xlakit.ops.data import GetTupleElement
+from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.passes.matching import as_integer, uniform
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
@@ -77,6 +81,61 @@ def conditional_of_untouched(x: Instruction, make: Rewriter) -> Instruction | No
     if any(b.root.op.opcode != "parameter" for b in branches) or any(o is not x.operands[1] for o in x.operands[1:]):
         return None
     return x.operands[1]
+
+
+# Both of two branches run where they take so few steps, on arrays of so few elements: choosing would cost more.
+_FEW_BRANCHES = 4
+_FEW_INSTRUCTIONS = 24
+_FEW_ELEMENTS = 1024
+_QUICK = frozenset({"broadcast", "iota", "reshape", "slice", "transpose"})
+
+
+@_rule("conditional")
+def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction | None:
+    """conditional(p, x, f, y, g) -> select(p, f(x), g(y)), where f and g are a few operations on small arrays."""
+    branches = x.op_as(Conditional).branch_computations
+    shapes = x.shape.tuple_shapes if x.shape.is_tuple else (x.shape,)
+    if len(branches) > _FEW_BRANCHES or not all(s.is_array for s in shapes) or not all(map(_is_quick, branches)):
+        return None
+    chooser = x.operands[0]
+    results = [make.make(Call(to_apply=b), o) for b, o in zip(branches, x.operands[1:], strict=True)]
+    if any(r.shape != x.shape.without_layout() for r in results):
+        return None
+    if chooser.shape.element_type is PrimitiveType.PRED:
+        tests = [chooser]
+    else:
+        # A number out of range means the last branch.
+        numbers = [make.scalar(n, chooser.shape.element_type) for n in range(len(branches) - 1)]
+        tests = [make.make(Compare(direction=ComparisonDirection.EQ), chooser, n) for n in numbers]
+    if not x.shape.is_tuple:
+        return _chosen(tests, results, make)
+    elements = [
+        _chosen(tests, [make.make(GetTupleElement(index=i), r) for r in results], make) for i in range(len(shapes))
+    ]
+    return make.make(Tuple(), *elements)
+
+
+def _is_quick(branch: Computation) -> bool:
+    """Whether a branch is a few operations on few elements; what it only passes on may be large in a tuple."""
+    if len(branch.instructions) > _FEW_INSTRUCTIONS or branch.has_side_effect:
+        return False
+    for instruction in branch.instructions:
+        if instruction.op.opcode in ("parameter", "get-tuple-element"):
+            continue
+        if not (instruction.op.pointwise or instruction.op.opcode in _QUICK) or instruction.control_predecessors:
+            return False
+    results = branch.root.operands if branch.root.op.opcode == "tuple" else (branch.root,)
+    computed = [i for i in branch.instructions if i.op.opcode not in ("parameter", "get-tuple-element", "tuple")]
+    return all(i.shape.is_array and i.shape.num_elements <= _FEW_ELEMENTS for i in (*computed, *results))
+
+
+def _chosen(tests: Sequence[Instruction], results: Sequence[Instruction], make: Rewriter) -> Instruction:
+    """The first result whose test holds, or the last one."""
+    *others, chosen = results
+    for test, result in reversed(list(zip(tests, others, strict=True))):
+        spread = make.spread(test, result.shape.with_element_type(PrimitiveType.PRED))
+        chosen = make.apply("select", spread, result, chosen)
+    return chosen
 
 
 # -- loops -----------------------------------------------------------------------------------------

@@ -49,10 +49,11 @@ def _renumbered(permutation: Sequence[int], *groups: Sequence[int]) -> tuple[tup
 def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps what stays of x and of y.
 
-    Products commute, so each element is the sum of the same products.
+    Where it does more, but the dimension of x that becomes the last one was the last of x, it gives
+    transpose(dot(y, x)): then whole rows move. Products commute, so each element is the sum of the same products.
     """
     (inner,) = x.operands
-    if inner.op.opcode != "dot" or make.uses(inner) > 1:
+    if inner.op.opcode != "dot" or make.uses(inner) > 1 or not one_type(x):
         return None
     op = inner.op_as(Dot)
     left, right = inner.operands
@@ -64,7 +65,10 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
         *range(batch + of_left, batch + of_left + of_right),
         *range(batch, batch + of_left),
     )
-    if x.op_as(Transpose).dimensions != swapped or len(op.operand_precision) not in (0, 2):
+    permutation = x.op_as(Transpose).dimensions
+    if permutation != swapped and not (of_left and of_right and permutation[-1] == batch + of_left - 1):
+        return None
+    if len(op.operand_precision) not in (0, 2):
         return None
     turned = dataclasses.replace(
         op,
@@ -74,4 +78,6 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
         rhs_contracting_dims=op.lhs_contracting_dims,
         operand_precision=tuple(reversed(op.operand_precision)),
     )
-    return make.make(turned, right, left, shape=x.shape)
+    product = inner.shape.without_layout().with_dimensions(tuple(inner.shape.dimensions[d] for d in swapped))
+    made = make.make(turned, right, left, shape=product)
+    return make.transpose(made, [swapped.index(d) for d in permutation])

@@ -35,6 +35,8 @@ class PassContext:
         self.fold_limit = fold_limit
         # For each pass that has run, in order, how often each of its rules has rewritten something.
         self.statistics: list[tuple[str, Counter[str]]] = []
+        # The names that computations have, for passes that make new ones.
+        self.computation_names: set[str] = set()
         self._current = Counter[str]()
         self._names = 0
 
@@ -61,6 +63,15 @@ class PassContext:
         """A number for a new name, another one each time."""
         self._names += 1
         return self._names
+
+    def computation_name(self, name: str) -> str:
+        """A name for a computation made from the one called ``name``; none in ``computation_names`` is the same."""
+        stem, _, number = name.rpartition(".")
+        base = stem if stem and number.isdigit() else name
+        while (new := f"{base}.{self.number()}") in self.computation_names:
+            pass
+        self.computation_names.add(new)
+        return new
 
 
 class Pass:
@@ -189,9 +200,9 @@ def _place(annotations: Annotations) -> Annotations:
 
 
 class Names:
-    """New names for the instructions of a computation."""
+    """New names for the instructions of a computation; of a new one where that is None."""
 
-    def __init__(self, computation: Computation, context: PassContext) -> None:
+    def __init__(self, computation: Computation | None, context: PassContext) -> None:
         self._computation = computation
         self._context = context
         self._taken: set[str] | None = None
@@ -200,7 +211,7 @@ class Names:
     def taken(self) -> set[str]:
         """The names that are in use."""
         if self._taken is None:
-            self._taken = {i.name for i in self._computation.instructions}
+            self._taken = set() if self._computation is None else {i.name for i in self._computation.instructions}
         return self._taken
 
     def new(self, base: str) -> str:

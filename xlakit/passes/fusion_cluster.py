@@ -14,6 +14,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Constant
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
 
 ELEMENTARY = frozenset(
     {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
@@ -57,6 +58,8 @@ def is_fusible(instruction: Instruction) -> bool:
         return False
     if instruction.control_predecessors or instruction.op.has_side_effect:
         return False
+    if isinstance(instruction.op, ReduceWindow) and _window_elements(instruction.op) > SMALL_REDUCTION:
+        return False
     shape = instruction.shape
     if shape.is_tuple:
         return instruction.opcode == "reduce" and not any(s.is_dynamic for s in shape.tuple_shapes)
@@ -81,6 +84,10 @@ def is_large_reduction(instruction: Instruction) -> bool:
 def _reduced(instruction: Instruction) -> int:
     sizes = instruction.operands[0].shape.dimensions
     return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)
+
+
+def _window_elements(op: ReduceWindow) -> int:
+    return math.prod(d.size for d in op.window.dimensions)
 
 
 def is_free(instruction: Instruction) -> bool:
@@ -164,8 +171,9 @@ class Cluster:
         return True
 
     def _may_feed_update(self, instruction: Instruction) -> bool:
+        """Whether it does not need the array that is updated, which may be changed by then."""
         target = self.roots[0].operands[0]
-        return instruction is not target and target not in instruction.operands and not is_large_reduction(instruction)
+        return not is_large_reduction(instruction) and not _needs(instruction, target)
 
     def _repetition(self, instruction: Instruction, user: Instruction) -> int:
         """How many operations below are computed again and again, from this user on; 0 where none is."""
@@ -247,6 +255,20 @@ class Cluster:
         self.roots = [*other.roots, *self.roots]
         self._repeated.update(other._repeated)
         self.operands = (self.operands | other.operands) - set(self.members)
+
+
+def _needs(instruction: Instruction, source: Instruction) -> bool:
+    """Whether an instruction could be computed from another one within a fusion."""
+    stack, seen = [instruction], {instruction}
+    while stack:
+        node = stack.pop()
+        if node is source or len(seen) > _MOST_MEMBERS:
+            return True
+        if is_fusible(node):
+            fresh = [o for o in node.operands if o not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+    return False
 
 
 def _is_trailing(over: frozenset[int], rank: int) -> bool:

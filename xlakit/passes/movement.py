@@ -70,6 +70,23 @@ def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.broadcast(narrow, [now[dimensions[d]] for d in kept], x.shape.dimensions)
 
 
+@_rule("reshape")
+def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reshape(transpose(x)) -> transpose(reshape(x)), where it only takes dimensions of size 1 away.
+
+    So transposes come to stand next to what can take them in.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "transpose" or 1 in x.shape.dimensions:
+        return None
+    (source,) = inner.operands
+    if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
+        return None
+    kept = _proper(source.shape.dimensions)
+    permutation = [kept.index(d) for d in inner.op_as(Transpose).dimensions if d in kept]
+    return make.transpose(make.reshape(source, _proper_sizes(source.shape.dimensions)), permutation)
+
+
 # -- transpose -------------------------------------------------------------------------------------
 
 
@@ -186,6 +203,36 @@ def reverse_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) -> Instruction:
     return make.make(Reverse(dimensions=tuple(dimensions)), operand) if dimensions else operand
+
+
+# -- reshapes after operations on elements ---------------------------------------------------------
+
+
+@_rule(*_POINTWISE)
+def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
+    """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: dimensions of size 1 come as late as they can.
+
+    So what is reduced, and spread out again later, keeps the dimensions that it has in between. Broadcast scalars go
+    with any.
+    """
+    wide = x.shape.dimensions
+    if 1 not in wide:
+        return None
+    sizes = _proper_sizes(wide)
+    reshapes = 0
+    for operand in x.operands:
+        if operand.shape.dimensions != wide:
+            return None
+        if operand.op.opcode == "reshape" and operand.operands[0].shape.dimensions == sizes:
+            reshapes += 1
+        elif operand.op.opcode != "broadcast" or operand.operands[0].shape.dimensions:
+            return None
+    if not reshapes:
+        return None
+    narrow = [
+        o.operands[0] if o.op.opcode == "reshape" else make.broadcast(o.operands[0], (), sizes) for o in x.operands
+    ]
+    return make.reshape(make.on(x, *narrow), wide)
 
 
 # -- broadcasts after operations on elements -------------------------------------------------------

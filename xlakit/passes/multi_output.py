@@ -11,8 +11,10 @@ _MOST_MEMBERS = 100
 _MOST_ROOTS = 8
 # An array that is read by more clusters than this is not what joins them.
 _MOST_READERS = 12
+# With how many of those that follow it a reader of an array is compared.
+_NEIGHBOURS = 4
 # How many instructions the search for a path between two clusters may visit.
-_MOST_VISITED = 400
+_MOST_VISITED = 64
 
 
 # What computes something: a cluster, or an instruction of its own.
@@ -56,7 +58,7 @@ class Merging:
 
     def _merge_all(self, members: Sequence[Cluster]) -> None:
         for place, first in enumerate(members):
-            for second in members[place + 1 :]:
+            for second in members[place + 1 : place + 1 + _NEIGHBOURS]:
                 a, b = self._now(first), self._now(second)
                 if a is b or not isinstance(a, Cluster) or not isinstance(b, Cluster):
                     continue

@@ -12,14 +12,18 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.arithmetic import ARITHMETIC
 from xlakit.passes.common_subexpressions import CommonSubexpressions
+from xlakit.passes.conditional_elements import ConditionalElements
 from xlakit.passes.control_flow import CONTROL_FLOW
 from xlakit.passes.conversions import CONVERSIONS
 from xlakit.passes.dead_code import DeadCode
 from xlakit.passes.dots import DOTS
 from xlakit.passes.dynamic_slices import DYNAMIC_SLICES
 from xlakit.passes.empty_arrays import EMPTY_ARRAYS
+from xlakit.passes.expand import Expand
 from xlakit.passes.fold_constants import CONSTANTS
 from xlakit.passes.framework import Pass, PassContext
+from xlakit.passes.fusion import Fuse
+from xlakit.passes.indexing import INDEXING
 from xlakit.passes.inline_calls import InlineCalls
 from xlakit.passes.logic import LOGIC
 from xlakit.passes.movement import MOVEMENT
@@ -27,6 +31,10 @@ from xlakit.passes.normalise_layouts import NormaliseLayouts
 from xlakit.passes.reductions import REDUCTIONS
 from xlakit.passes.rules import Rule, RulePass, Rules
 from xlakit.passes.slices import SLICES
+from xlakit.passes.unroll_loops import UnrollLoops
+from xlakit.passes.while_elements import WhileElements
+from xlakit.passes.while_invariants import WhileInvariants
+from xlakit.passes.while_ranges import WhileRanges
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
@@ -37,6 +45,7 @@ TABLES: tuple[Rules, ...] = (
     CONVERSIONS,
     SLICES,
     DYNAMIC_SLICES,
+    INDEXING,
     REDUCTIONS,
     DOTS,
     MOVEMENT,
@@ -50,15 +59,22 @@ _SIMPLIFY = RulePass(
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
     NormaliseLayouts(),
+    Expand(),
     InlineCalls(),
     DeadCode(),
     CommonSubexpressions(),
     _SIMPLIFY,
-    # What was simplified may be equal now, and branches that are known have become calls.
+    ConditionalElements(),
+    WhileInvariants(),
+    WhileElements(),
+    UnrollLoops(),
+    WhileRanges(),
+    # What was simplified may be equal now; branches that are known and rounds of loops have become calls.
     InlineCalls(),
     CommonSubexpressions(),
     _SIMPLIFY,
     DeadCode(),
+    Fuse(),
 )
 
 # The passes by name; each table is one of its own, too, for tests and for a look at what it does.

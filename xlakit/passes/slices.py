@@ -88,9 +88,12 @@ def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("slice")
 def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(transpose(x)) -> transpose(slice(x)), where nobody else needs the transpose: fewer elements move."""
+    """slice(transpose(x)) -> transpose(slice(x)), where as many such slices have no more elements than x has."""
     (inner,) = x.operands
-    if inner.op.opcode != "transpose" or make.uses(inner) > 1:
+    if inner.op.opcode != "transpose":
+        return None
+    uses = make.uses(inner)
+    if uses > 1 and uses * x.shape.num_elements > inner.shape.num_elements:
         return None
     permutation = inner.op_as(Transpose).dimensions
     now = permutation_inverse(permutation)

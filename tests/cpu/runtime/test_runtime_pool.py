@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from native_programs import run_job
 
-from xlakit.cpu.runtime import thread_count, threads
 from xlakit.cpu.runtime.processors import container_quota, default_threads, processor_count
+from xlakit.cpu.threads import thread_count, threads
 from xlakit.errors import ArgumentError
 
 
@@ -122,7 +122,7 @@ def test_fork():
     code = """
 import os, numpy as np
 from native_programs import run_job
-from xlakit.cpu.runtime import threads
+from xlakit.cpu.threads import threads
 def job():
     counters = np.zeros(101, np.int64)
     run_job("counts", counters, 100, 1, 50)
@@ -146,7 +146,7 @@ def test_exit_with_workers_and_with_a_thread_that_still_calls():
     code = """
 import threading, numpy as np
 from native_programs import run_job
-from xlakit.cpu.runtime import threads
+from xlakit.cpu.threads import threads
 counters = np.zeros(101, np.int64)
 def forever():
     with threads(3):

@@ -21,6 +21,9 @@ _PARALLEL_NANOSECONDS = 30_000.0
 _GRAIN_NANOSECONDS = 10_000.0
 # A kernel that costs more than this is not worth copying into its caller.
 _CALLED_NANOSECONDS = 2_000.0
+_MOST_ARRAYS = 128
+# In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
+_MOST_INLINED = 48
 # How many turns of a loop pass between two looks at the clock, in nanoseconds of estimated work.
 _POLL_NANOSECONDS = 1_000_000.0
 
@@ -36,6 +39,8 @@ class EntryWriter:
         self._fn = module.function(name, I64, [PTR, PTR, PTR], external=not self._calls_blas)
         self._small: dict[Buffer, Value] = {}
         self._constants: Value | None = None
+        self._inlines = True
+        self._shared_table: Value | None = None
         for name, result, parameters in (
             ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
             ("xlakit_host_call", I64, [PTR, I64, PTR]),
@@ -49,6 +54,7 @@ class EntryWriter:
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
+        self._inlines = _count(steps) <= _MOST_INLINED
         self._steps(steps)
         fn.ret(fn.i64(0))
         if self._calls_blas:
@@ -85,7 +91,13 @@ class EntryWriter:
     def _table(self, buffers: Sequence[Buffer]) -> Value:
         fn = self._fn
         addresses = [self._address(b) for b in buffers]
-        table = fn.alloca(PTR, max(1, len(buffers)))
+        if self._inlines:
+            table = fn.alloca(PTR, max(1, len(buffers)))
+        else:
+            # Steps run one after the other, so one table serves all: thousands would not fit on the stack.
+            table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS)
+            if len(buffers) > _MOST_ARRAYS:
+                table = fn.alloca(PTR, len(buffers))
         for number, address in enumerate(addresses):
             fn.store(address, fn.at(table, PTR, number))
         return table
@@ -111,7 +123,7 @@ class EntryWriter:
         for phase in step.phases:
             if not phase.tasks:
                 continue
-            if phase.cost > _CALLED_NANOSECONDS:
+            if phase.cost > _CALLED_NANOSECONDS or not self._inlines:
                 _add(self._module.functions[phase.function].attributes, "noinline")
             if phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS:
                 grain = _grain(phase)
@@ -176,6 +188,19 @@ class EntryWriter:
             return ()
 
         self._fn.if_else(chosen < first + middle, low, high)
+
+
+def _count(steps: Sequence[Step]) -> int:
+    """How many kernels are called in how many places."""
+    total = 0
+    for step in steps:
+        if isinstance(step, WhileStep):
+            total += _count(step.condition) + _count(step.body)
+        elif isinstance(step, ConditionalStep):
+            total += sum(map(_count, step.branches))
+        else:
+            total += 1
+    return total
 
 
 def _grain(phase: Phase) -> int:

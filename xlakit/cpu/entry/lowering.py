@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xlakit.cpu.entry.buffers import Buffer, Tree, byte_size, leaves, new_tree
+from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
 from xlakit.cpu.entry.uses import Uses
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array
-from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement
 from xlakit.ops.data import Parameter as ParameterOp
 
@@ -37,6 +38,13 @@ class Lowering:
         self._constants: list[Array] = []
         self._constant_buffers: dict[Instruction, Buffer] = {}
         self._host: list[Instruction] = []
+        # The state of the loops that are being lowered, and for results the operands that they could lie in.
+        self._homes: set[Buffer] = set()
+        # Buffers that later values were put into.
+        self._reused: set[Buffer] = set()
+        # What branches and calls are given: the caller may need it again.
+        self._lent: set[Buffer] = set()
+        self._may_share: dict[Buffer, set[Buffer]] = {}
 
     def lower(self) -> Lowered:
         """The steps of the entry computation."""
@@ -84,6 +92,19 @@ class Lowering:
                 ) from error.__cause__
         return values[computation.root]
 
+    def _called(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
+        """As :meth:`_computation`, for one that must leave its arguments as they are."""
+        lent = {b.resolved() for tree in arguments for b in leaves(tree)} - self._lent
+        self._lent |= lent
+        result = self._computation(computation, arguments, steps)
+        # What is given back as it came has two names now, so that nobody can tell when it is free.
+        self._lent -= lent - {b.resolved() for b in leaves(result)}
+        return result
+
+    def _may_write(self, buffer: Buffer) -> bool:
+        own = buffer.resolved()
+        return own.place == "temporary" and own not in self._lent
+
     def _instruction(
         self,
         instruction: Instruction,
@@ -111,12 +132,14 @@ class Lowering:
         if op.opcode == "after-all":
             return None
         if isinstance(op, Call):
-            return self._computation(op.to_apply, operands, steps)
+            return self._called(op.to_apply, operands, steps)
         if isinstance(op, While):
             return self._while(instruction, op, operands[0], uses, steps)
         if isinstance(op, Conditional):
             return self._conditional(instruction, op, operands, steps)
         kernel = self._kernels.kernel(instruction)
+        if kernel is None and isinstance(op, Fusion):
+            return self._called(op.calls, operands, steps)
         if kernel is None:
             return self._host_step(instruction, operands, steps)
         return self._kernel_step(instruction, kernel, operands, uses, steps)
@@ -145,15 +168,35 @@ class Lowering:
         for result, operand in kernel.updates.items():
             buffer = given[operand]
             own = _nth_operand(instruction, operand)
-            if buffer.is_temporary and uses.ends_at(own, instruction) and buffer.resolved() not in [
+            if self._may_write(buffer) and uses.ends_at(own, instruction) and buffer.resolved() not in [
                 b.resolved() for i, b in enumerate(given) if i != operand
             ]:
+                self._reused.add(buffer.resolved())
                 made[result].merge_into(buffer)
             else:
                 steps.append(CopyStep(buffer, made[result]))
+        self._share(instruction, kernel, given, made, uses)
         scratch = [Buffer(kernel.scratch_bytes, name=instruction.name + ".scratch")] if kernel.scratch_bytes else []
         steps.append(KernelStep(instruction, kernel.phases, (*given, *made, *scratch)))
         return tree
+
+    def _share(
+        self, instruction: Instruction, kernel: Kernel, given: Sequence[Buffer], made: Sequence[Buffer], uses: Uses
+    ) -> None:
+        """Put results where operands are that nobody reads any more; note what could be put so."""
+        if len(kernel.phases) != 1 or kernel.scratch_bytes:
+            return
+        taken: set[Buffer] = set()
+        for result, operand in sorted(in_place_pairs(instruction)):
+            buffer = given[operand].resolved()
+            if [b.resolved() for b in given].count(buffer) > 1:
+                continue
+            self._may_share.setdefault(made[result], set()).add(buffer)
+            own = _nth_operand(instruction, operand)
+            free = self._may_write(buffer) and buffer not in self._homes and uses.ends_at(own, instruction)
+            if free and buffer not in taken and made[result].resolved() is made[result]:
+                taken.add(buffer)
+                made[result].merge_into(buffer)
 
     def _host_step(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> Tree:
         tree = new_tree(instruction.shape, instruction.name)
@@ -168,17 +211,21 @@ class Lowering:
         carried = new_tree(instruction.shape, instruction.name)
         taken: set[Buffer] = set()
         for path, own, first in _paired(carried, initial):
-            free = first.is_temporary and uses.ends_at((instruction.operands[0], path), instruction)
+            free = self._may_write(first) and uses.ends_at((instruction.operands[0], path), instruction)
             if free and first.resolved() not in taken:
                 taken.add(first.resolved())
+                self._reused.add(first.resolved())
                 own.merge_into(first)
             else:
                 steps.append(CopyStep(first, own))
+        self._homes.update(b.resolved() for b in leaves(carried))
+        before, self._reused = self._reused, set()
         condition: list[Step] = []
         predicate = leaves(self._computation(op.condition, [carried], condition))[0]
         body: list[Step] = []
         result = self._computation(op.body, [carried], body)
         self._carry(op.body, carried, result, body)
+        self._reused |= before
         steps.append(WhileStep(instruction, condition, predicate, body, tuple(leaves(carried))))
         return carried
 
@@ -198,7 +245,10 @@ class Lowering:
             last_read = uses.last_use((parameter, path))
             maker = uses.defined_at((body.root, path))
             fresh = given.place == "temporary" and given not in homes and given_count[given] == 1
-            if fresh and last_read < maker:
+            # Where something else was computed in this state's place, it may be needed until the end.
+            fresh = fresh and own not in self._reused and own not in given_count
+            last = own in self._may_share.get(given, ())
+            if fresh and (last_read < maker or (last_read == maker and last)):
                 given.merge_into(own)
             else:
                 copies.append((given, own))
@@ -219,14 +269,26 @@ class Lowering:
         branches: list[list[Step]] = []
         for computation, argument in zip(op.branch_computations, arguments, strict=True):
             branch: list[Step] = []
-            given = self._computation(computation, [argument], branch)
-            branch.extend(CopyStep(source, target) for _, target, source in _paired(results, given))
+            given = self._called(computation, [argument], branch)
+            self._give(results, given, argument, branch)
             branches.append(branch)
         is_predicate = instruction.operands[0].shape.element_type.name == "PRED"
         steps.append(
             ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, tuple(leaves(results)))
         )
         return results
+
+
+    def _give(self, results: Tree, given: Tree, argument: Tree, branch: list[Step]) -> None:
+        """Bring what a branch gives to where all branches leave it; where it can, it is computed there at once."""
+        outside = {b.resolved() for b in leaves(argument)} | self._homes
+        for _, target, source in _paired(results, given):
+            own = source.resolved()
+            if own.place == "temporary" and own not in outside and own is not target.resolved():
+                outside.add(target)
+                own.merge_into(target)
+            else:
+                branch.append(CopyStep(source, target))
 
 
 def _paired(a: Tree, b: Tree, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Buffer, Buffer]]:

@@ -7,7 +7,7 @@ by address, column-major matrices, 32-bit integers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -97,7 +97,7 @@ def set_threads(count: int) -> bool:
 
 
 @contextmanager
-def limited(count: int) -> Iterator[None]:
+def limited(count: int) -> Generator[None, None, None]:
     """BLAS with so many threads, for a while."""
     before = threads()
     set_threads(count)

@@ -24,10 +24,11 @@ _MOST_PHASES = 16
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One spatial dimension in one phase: output ``o`` and tap ``t`` meet element ``o * stride + t * dilation + shift``.
+    """One spatial dimension in one phase.
 
-    The input has ``size`` elements, and zeros around; it steps by ``input``. ``output`` and ``kernel`` are the steps of
-    result and kernel, which begin at ``first_output`` and ``first_kernel`` (in elements of the arrays).
+    Output ``o`` and tap ``t`` meet element ``o * stride + t * dilation + shift`` of the input. That has ``size``
+    elements, steps by ``input``, and has zeros around. ``output`` and ``kernel`` are the steps of result and kernel,
+    which begin at ``first_output`` and ``first_kernel`` (in elements of the arrays).
     """
 
     outputs: int

@@ -18,9 +18,10 @@ _TASK_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """An array of ``sizes`` and what it becomes: ``low`` and ``high`` zeros around, ``holes`` between, of type ``kind``.
+    """An array of ``sizes`` and what it becomes: of type ``kind``, with ``low`` and ``high`` zeros around.
 
-    ``engine`` converts where the type changes; ``result`` is what the convolution gives.
+    ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
+    convolution gives.
     """
 
     source: PrimitiveType

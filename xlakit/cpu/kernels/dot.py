@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm_blas import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm_engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm_few_rows import MOST_ROWS, emit_few_rows, stretch
 from xlakit.cpu.kernels.gemm_pack import Matrix, Steps
 from xlakit.cpu.kernels.gemm_store import Epilogue
 from xlakit.cpu.kernels.gemm_vector import emit_matrix_vector
-from xlakit.cpu.llvm import Function, Module
+from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
@@ -20,9 +21,12 @@ from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 
 # From so many products on, BLAS is called where it can be; a task has at least as many of them.
-_BLAS_PRODUCTS = 1 << 20
+_BLAS_PRODUCTS = 1 << 21
 _BLAS_TASK = 1 << 24
-_MOST_TASKS = 64
+# Rectangles are packed apart, so that there should not be many more than processors.
+_MOST_TASKS = 4 * (os.cpu_count() or 1)
+# A matrix of at least so many elements is read in streams by a few rows.
+_STREAMED = 1 << 16
 # Elements of the matrix in one task of a product with a vector.
 _VECTOR_TASK = 1 << 17
 
@@ -31,8 +35,8 @@ _VECTOR_TASK = 1 << 17
 class DotPlan:
     """Who computes a dot, and how it is cut.
 
-    kind: "blas", "gemm" or "vector". tasks: the size of the task space; 0 where there is no result. cost:
-    multiplications. unit and split: rows and columns of a task, where it is not ``blocking`` that tells.
+    kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
+    no result. cost: multiplications. unit and split: rows and columns of a task, where ``blocking`` does not tell.
     """
 
     kind: str
@@ -86,14 +90,21 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> Produ
     # The order of a sum is ours to choose: what runs fastest should lie side by side.
     along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
     return make_product(
-        (lhs.element_type, rhs.element_type, result.element_type), merged(batch), merged(rows), merged(columns), merged(along)
+        (lhs.element_type, rhs.element_type, result.element_type),
+        merged(batch),
+        merged(rows),
+        merged(columns),
+        merged(along),
     )
 
 
 def make_product(
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
 ) -> Product:
-    """A product from its dimensions, with strides in (lhs, rhs, result), (lhs, result), (rhs, result) and (lhs, rhs)."""
+    """A product from its dimensions.
+
+    Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
+    """
 
     def steps(dims: Dims, place: int) -> Steps:
         return Steps(tuple((size, strides[place]) for size, strides in dims))
@@ -145,13 +156,36 @@ def plan_product(product: Product) -> DotPlan:
             engine = _vector_engine(product)
             size, deep = max(rows, columns), max(1, depth)
             unit = min(size, max(8, -(-_VECTOR_TASK // deep // 8) * 8))
-            return DotPlan("vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1))
-    if min(rows, columns, depth) >= 16 and rows * columns * depth >= _BLAS_PRODUCTS and fits_blas(product):
+            return DotPlan(
+                "vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1)
+            )
+    if _is_streamed(product):
+        engine = _vector_engine(product)
+        tasks = product.batch * -(-columns // stretch(engine, rows, columns))
+        return DotPlan("few_rows", product, tasks, cost, None, engine)
+    # Our own complex products are no match for a library's; others are, but take longer to compile.
+    least = 1 << 14 if product.result.is_complex else _BLAS_PRODUCTS
+    narrow = min(rows, columns, depth) < 16
+    if not narrow and rows * columns * depth >= least and fits_blas(product):
         unit, split = cut_for_blas(product, _BLAS_TASK, _MOST_TASKS)
         tasks = product.batch * -(-rows // unit) * -(-columns // split)
         return DotPlan("blas", product, tasks, cost, None, None, unit, split)
     blocking = plan_gemm(product)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
+
+
+def _is_streamed(product: Product) -> bool:
+    """Whether a few rows meet a large matrix that lies row after row."""
+    rows, columns, depth = product.sizes
+    across = product.rhs.across
+    return (
+        rows <= MOST_ROWS
+        and depth >= 16
+        and columns * depth >= _STREAMED
+        and len(across.dims) == 1
+        and across.stride == 1
+        and choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 1
+    )
 
 
 def _vector_engine(product: Product) -> Engine:
@@ -161,7 +195,7 @@ def _vector_engine(product: Product) -> Engine:
 
 def _with_vector_last(product: Product) -> Product | None:
     """A product of a matrix whose rows lie side by side with a vector, the matrix on the left; None for others."""
-    rows, columns, depth = product.sizes
+    _, columns, depth = product.sizes
     if choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 2 or depth < 2:
         return None
     matrix, other = (product.lhs, product.rhs) if columns == 1 else (product.rhs, product.lhs)
@@ -173,9 +207,7 @@ def _with_vector_last(product: Product) -> Product | None:
     return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))
 
 
-def emit_dot(
-    module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None
-) -> Function:
+def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None) -> Function:
     """The task function of a plan: its table is lhs, rhs, result.
 
     ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.emit_gemm`; plans by BLAS take none, see
@@ -200,13 +232,15 @@ def emit_dot(
             name=name,
             epilogue=_turned(epilogue) if epilogue is not None and not plan.split else epilogue,
         )
+    if plan.kind == "few_rows" and plan.engine is not None:
+        return emit_few_rows(module, plan.engine, plan.product, name=name, epilogue=epilogue)
     return emit_gemm(module, plan.product, plan.blocking, name=name, epilogue=epilogue)
 
 
 def _turned(epilogue: Epilogue) -> Epilogue:
     """An epilogue of a column for what is computed as a row: lane by lane, as rows differ."""
 
-    def apply(fn, row, column, sums):  # noqa: ANN001, ANN202 - as Epilogue
+    def apply(fn: Function, row: Value, column: Value, sums: tuple[Value, ...]) -> tuple[Value, ...]:
         lanes = sums[0].type.lanes
         if lanes == 1:
             return epilogue(fn, column, row, sums)

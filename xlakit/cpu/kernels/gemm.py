@@ -7,7 +7,9 @@ result is summed in the same order whoever computes it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, choose_engine, stored_as_packed
@@ -15,18 +17,21 @@ from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Columns, Rows, Sums, flatte
 from xlakit.cpu.kernels.gemm_pack import Block, Matrix, Packer, Steps, pack_rows, pack_slivers, times
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.scratch import acquire, release
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Loop, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
-# A sliver of the right operand stays in the first cache, a block of the left one in the second, all slivers in the third.
+# A sliver of the right operand stays in the first cache, a block of the left one in the second, all slivers in the
+# third; where they are too many for that, they are packed again for each block of rows, which is larger then.
 _SLIVER_BYTES = 16 << 10
 _BLOCK_BYTES = 192 << 10
 _SLIVERS_BYTES = 4 << 20
+_MOST_SLIVERS_BYTES = 16 << 20
+_LARGE_BLOCK = 768
 _MOST_COLUMNS = 512
 # Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
 _TASK_PRODUCTS = 1 << 19
-_MOST_TASKS = 64
+_MOST_TASKS = 8 * max(2, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class Blocking:
     """How a product is cut.
 
     steps: steps of k in a block; runs: runs of k in a block (then each is whole). unit: rows of a task; split: columns
-    of a task; block: rows that are packed at a time. packs: which operands are packed.
+    of a task; block: rows that are packed at a time. packs: which operands are packed; ahead: the right one all at
+    once, before the first block of rows.
     """
 
     engine: Engine
@@ -76,6 +82,7 @@ class Blocking:
     splits: int
     block: int
     packs: tuple[bool, bool]
+    ahead: bool
 
     @property
     def depth(self) -> int:
@@ -105,18 +112,24 @@ def plan_gemm(product: Product) -> Blocking:
     splits = max(1, -(-columns // split))
     unit = max(1, rows)
     if each > splits:
-        least = min(_up(rows, engine.rows), 8 * engine.rows)
+        least = min(_up(rows, engine.rows), 16 * engine.rows)
         unit = max(least, _up(-(-rows * splits // each), engine.rows))
         units = -(-rows // unit)
+        unit = _up(-(-rows // units), engine.rows)
         if units * splits < each:
             # Few rows: columns are divided further.
             narrower = _up(-(-columns * units // each), engine.columns)
-            split = min(split, max(narrower, 4 * engine.columns))
+            split = min(split, max(narrower, 8 * engine.columns))
             splits = -(-columns // split)
     units = max(1, -(-rows // unit))
     block = _BLOCK_BYTES // max(1, runs * steps * engine.packed_bytes) // engine.rows * engine.rows
-    block = min(max(block, 4 * engine.rows), _up(max(rows, 1), engine.rows))
-    return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs)
+    every = _up(max(rows, 1), engine.rows)
+    block = min(max(block, 4 * engine.rows), every)
+    ahead = rows > block
+    slivers = min(split, _up(columns, engine.columns)) * engine.packed_bytes
+    if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES:
+        ahead, block = False, min(_up(_LARGE_BLOCK, engine.rows), every)
+    return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead)
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
@@ -152,7 +165,7 @@ def _cut_k(engine: Engine, along: Steps) -> tuple[int, int, int]:
 def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     """Whether lhs and rhs are packed: where they are not what the engine reads, or would not stay in the caches."""
     rows, columns, depth = product.sizes
-    lhs, rhs = product.lhs, product.rhs
+    lhs = product.lhs
     plain = engine.group == 1
     left = plain and lhs.load is None and stored_as_packed(engine, lhs.kind)
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
@@ -220,8 +233,7 @@ class _Emitter:
         slivers = -(-min(cut.split, self.columns) // engine.columns)
         self.sliver = cut.depth * engine.columns * engine.parts
         self.block_of_slivers = slivers * self.sliver
-        # With several blocks of rows, all of the right operand is packed before the first.
-        self.ahead = self.rows > cut.block
+        self.ahead = cut.ahead
         right = self.block_of_slivers * (cut.k_blocks if self.ahead else 1)
         left = cut.block * cut.depth * engine.parts
         sums = slivers * (cut.block // engine.rows) * tile * engine.parts if self.several else 0
@@ -285,7 +297,7 @@ class _Emitter:
         every = (width + (engine.columns - 1)).integer("udiv", engine.columns) if tail else whole
         return whole, every, tail
 
-    def _k_blocks(self):  # noqa: ANN202 - the context manager of a loop
+    def _k_blocks(self) -> AbstractContextManager[Loop]:
         return self.fn.loop(0, self.cut.k_blocks, hints=NO_UNROLL)
 
     def _block(self, number: Value) -> Block:
@@ -395,14 +407,8 @@ class _Emitter:
             steps = (steps + 1) // 2 if isinstance(steps, int) else (steps + 1) >> 1
         left = self._left(block, first, tile, last, linear=linear)
         right = self._right(number, block, sliver, linear=linear)
-        sums = self._kept_or_zero(sliver, tile, first, last, wide)
+        sums = zeros(fn, engine, engine.rows, wide)
         return multiply(fn, engine, left, right, sums, runs, steps)
-
-    def _kept_or_zero(self, sliver: Value, tile: Value, first: Value, last: Value, width: int) -> Sums:
-        if not self.several:
-            return zeros(self.fn, self.engine, self.engine.rows, width)
-        tiles = (last - first + (self.engine.rows - 1)).integer("udiv", self.engine.rows)
-        return self._kept(sliver, tile, tiles, width)
 
     def _left(self, block: Block, first: Value, tile: Value, last: Value, *, linear: bool) -> Rows:
         fn, cut, engine = self.fn, self.cut, self.engine
@@ -450,7 +456,10 @@ class _Emitter:
         fn, engine = self.fn, self.engine
         place = self._place_of(sliver, tile, tiles)
         for number, value in enumerate(flatten(sums)):
-            fn.store(value, fn.at(place, acc_vector(engine), number), align=engine.acc.bytes)
+            # The sums of each block by themselves, then added up: that loses fewer digits than one long sum.
+            own = fn.at(place, acc_vector(engine), number)
+            before = fn.load(value.type, own, align=engine.acc.bytes)
+            fn.store(before + value, own, align=engine.acc.bytes)
 
     def _kept(self, sliver: Value, tile: Value, tiles: Value, width: int) -> Sums:
         fn, engine = self.fn, self.engine

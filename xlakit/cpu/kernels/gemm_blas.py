@@ -12,6 +12,7 @@ from xlakit.cpu.kernels.gemm_pack import Steps
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
 
 _LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 _FACTORS = {"s": "<f", "d": "<d", "c": "<ff", "z": "<dd"}
@@ -27,7 +28,7 @@ class Stored:
 
 
 def as_stored(across: Steps, along: Steps) -> Stored | None:
-    """A matrix with rows ``across`` and columns ``along`` for column-major BLAS, None where it has no leading dimension.
+    """A matrix with rows ``across`` and columns ``along`` for column-major BLAS; None for what BLAS cannot read.
 
     It is ``turned`` where ``along`` has stride 1.
     """
@@ -87,7 +88,7 @@ def emit_blas(module: Module, product: Product, unit: int, split: int, name: str
     zero = arguments.data(struct.pack(scale, *(0.0, 0.0)[:parts]))
     rhs, lhs = (as_stored(m.across, m.along) for m in (product.rhs, product.lhs))
     if rhs is None or lhs is None:
-        raise ValueError("the product does not fit BLAS")
+        raise InternalError("the product does not fit BLAS")
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         rest = task.index.integer("udiv", units)
         row = task.index.integer("urem", units) * unit

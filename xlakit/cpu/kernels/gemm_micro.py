@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, vectors_of
+from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, has_feature, vectors_of
 from xlakit.cpu.llvm import I16, I32, Function, Type, Value, vector
 
 # Sums of a tile: for each row, for each register of columns, for each part.
@@ -121,9 +121,7 @@ def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
     return tuple(fn.load(engine.packed, fn.at(pointer, engine.packed, part)) for part in range(engine.parts))
 
 
-def _products(
-    fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums
-) -> Sums:
+def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums) -> Sums:
     """One step of k for the whole tile."""
     width = sum(register[0].type.lanes for register in sums[0])
     across = [
@@ -175,8 +173,12 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
     pairs = a.bits_as(b.type)
     lanes = b.type.lanes // 2
     wide = vector(I32, lanes)
-    name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd"}.get(lanes)
-    if name is not None:
+    name, feature = {
+        4: ("llvm.x86.sse2.pmadd.wd", "sse2"),
+        8: ("llvm.x86.avx2.pmadd.wd", "avx2"),
+        16: ("llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+    }.get(lanes, ("", ""))
+    if name and has_feature(feature):
         fn.module.declare(name, wide, [vector(I16, 2 * lanes)] * 2)
         return fn.call(name, wide, pairs, b)
     halves = [
@@ -186,5 +188,3 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
         for odd in (0, 1)
     ]
     return halves[0][0] * halves[0][1] + halves[1][0] * halves[1][1]
-
-

@@ -92,7 +92,8 @@ def _table(module: Module, steps: Steps) -> str:
     offsets = np.zeros(1, dtype=np.int64)
     for size, stride in steps.dims:
         offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
-    return module.shared_data("offsets", offsets.tobytes())
+    name = "_".join(["offsets", *(f"{size}x{stride}" for size, stride in steps.dims)]).replace("-", "m")
+    return module.shared_data(name, offsets.tobytes())
 
 
 def joined(steps: Steps) -> Steps:
@@ -183,7 +184,7 @@ class Packer:
 
 
 def pack_rows(packer: Packer, target: Value, length: int, first: Value, rows: Value, block: Block) -> None:
-    """Pack ``rows`` rows from ``first`` on; each takes ``length`` elements of ``target``, of which it may fill fewer."""
+    """Pack ``rows`` rows from ``first`` on; they stand ``length`` elements apart in ``target``."""
     fn, engine = packer.fn, packer.engine
     parts = engine.parts
     lanes = engine.lanes
@@ -196,7 +197,9 @@ def pack_rows(packer: Packer, target: Value, length: int, first: Value, rows: Va
             count = _steps(fn, block)
             # An odd last step is paired with nothing.
             fn.store(fn.constant(engine.packed, 0), fn.at(own, engine.packed, count))
-        base = None if packer.matrix.load else packer.across(first + row.index) + block.step * packer.matrix.along.stride
+        base = (
+            None if packer.matrix.load else packer.across(first + row.index) + block.step * packer.matrix.along.stride
+        )
         with fn.loop(0, block.runs, hints=NO_UNROLL) as run:
             start = None if base is None else base + packer.runs(block.run + run.index)
             into = run.index * block.steps
@@ -231,7 +234,9 @@ def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, 
 
             with fn.loop(0, whole_steps, lanes * group, hints=NO_UNROLL) as step:
                 if group == 2:
-                    square = [paired(fn, column(step.index + k), column(step.index + (k + 1))) for k in range(0, 2 * lanes, 2)]
+                    square = [
+                        paired(fn, column(step.index + k), column(step.index + (k + 1))) for k in range(0, 2 * lanes, 2)
+                    ]
                 else:
                     square = [column(step.index + k) for k in range(lanes)]
                 for k, value in enumerate(transposed(fn, square)):
@@ -255,7 +260,7 @@ def _pack_rows_across(packer: Packer, target: Value, length: int, first: Value, 
 def pack_slivers(
     packer: Packer, target: Value, distance: int, first: Value, slivers: Value | int, width: int, block: Block
 ) -> None:
-    """Pack columns from ``first`` on into slivers of ``width`` columns (at most a tile's), ``distance`` elements apart."""
+    """Pack columns from ``first`` on into slivers, ``distance`` elements apart, of ``width`` columns of a tile each."""
     fn = packer.fn
     along = joined(packer.matrix.along)
     if packer.matrix.load is None and len(along.dims) <= 1 < len(packer.matrix.along.dims):

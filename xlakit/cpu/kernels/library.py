@@ -14,6 +14,7 @@ from xlakit.cpu.loops.tracer import is_traced
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter
 
 
@@ -51,13 +52,15 @@ class KernelLibrary:
         return self._made[key]
 
     def _make(self, instruction: Instruction) -> Kernel | None:
-        if not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
+        acts = instruction.op.has_side_effect or isinstance(instruction.op, CustomCall)
+        if not acts and not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
             return Kernel(())
         if isinstance(instruction.op, Fusion):
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
         maker = MAKERS.get(instruction.opcode)
-        if maker is not None:
-            return Kernel(*maker(self.module, instruction))
+        made = maker(self.module, instruction) if maker is not None else None
+        if made is not None:
+            return Kernel(*made)
         if is_traced(instruction.opcode) and not instruction.shape.is_tuple or instruction.opcode in (
             "reduce",
             "reduce-window",

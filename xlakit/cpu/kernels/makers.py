@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xlakit.cpu.kernels.cholesky import emit_cholesky
 from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution
+from xlakit.cpu.kernels.cumulative import emit_cumulative, plan_cumulative
 from xlakit.cpu.kernels.dot import emit_dot, plan_dot
+from xlakit.cpu.kernels.fft import emit_fft
+from xlakit.cpu.kernels.random_bits import emit_random_bits
+from xlakit.cpu.kernels.scatter import scatter_kernel
 from xlakit.cpu.kernels.sort import sort_kernel
 from xlakit.cpu.kernels.top_k import emit_top_k, plan_top_k
+from xlakit.cpu.kernels.triangular_solve import emit_triangular_solve
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.kernel import Emitted, Phase
+from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 from xlakit.ops.sort import TopK
 
-Maker = Callable[[Module, Instruction], Emitted]
+# None where a loop nest does it as well.
+Maker = Callable[[Module, Instruction], "Emitted | None"]
 
 # Nanoseconds for a multiplication in a product of matrices, on one core.
 _PRODUCT = 0.05
@@ -29,10 +37,17 @@ def _dot(module: Module, instruction: Instruction) -> Emitted:
 
 
 def _convolution(module: Module, instruction: Instruction) -> Emitted:
+    if len(instruction.operands) != 2:
+        raise UnsupportedError("a sparse convolution", hint="the interpreter does it")
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)
     return tuple(Phase(s.function.name, s.tasks, s.cost * _PRODUCT) for s in stages), {}, plan.scratch_bytes
+
+
+def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
+    plan = plan_cumulative(instruction)
+    return None if plan is None else emit_cumulative(module, plan)
 
 
 def _sort(module: Module, instruction: Instruction) -> Emitted:
@@ -48,4 +63,15 @@ def _phases(phases: Sequence[Phase]) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-MAKERS: dict[str, Maker] = {"dot": _dot, "convolution": _convolution, "sort": _sort, "topk": _top_k}
+MAKERS: dict[str, Maker] = {
+    "cholesky": emit_cholesky,
+    "convolution": _convolution,
+    "dot": _dot,
+    "reduce-window": _reduce_window,
+    "fft": emit_fft,
+    "rng-bit-generator": emit_random_bits,
+    "scatter": scatter_kernel,
+    "sort": _sort,
+    "topk": _top_k,
+    "triangular-solve": emit_triangular_solve,
+}

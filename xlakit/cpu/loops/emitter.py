@@ -104,11 +104,13 @@ class Emitter:
         return total
 
     def _atom(self, atom: Variable | Opaque) -> Value:
-        if isinstance(atom, Opaque):
-            return as_real(self.value(atom.node))
-        found = self._find(atom)
+        return as_real(self.value(atom.node)) if isinstance(atom, Opaque) else self.variable(atom)
+
+    def variable(self, variable: Variable) -> Value:
+        """Where the loop of a variable is."""
+        found = self._find(variable)
         if found is None:
-            raise InternalError(f"the loop of {atom} is not open")
+            raise InternalError(f"the loop of {variable} is not open")
         return found
 
     def _compute(self, node: Node) -> Scalar:
@@ -306,7 +308,7 @@ class Emitter:
             if node.variables <= known and not isinstance(node, (Constant, Given, Fold)):
                 self.value(node)
             else:
-                stack.extend(_unconditional(node))
+                stack.extend(unconditional(node))
 
 
 def simple_fold(computation: Computation) -> str | None:
@@ -349,7 +351,7 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
                 stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))
 
 
-def _unconditional(node: Node) -> Sequence[Node]:
+def unconditional(node: Node) -> Sequence[Node]:
     """What is computed whenever the node is."""
     if isinstance(node, Guarded):
         return [n for n in node.operands if n is not node.inside and n is not node.outside]

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emitter import walk
 from xlakit.cpu.loops.index import Variable, linear
-from xlakit.cpu.loops.kernel import Emitted, Output, loop_kernel
+from xlakit.cpu.loops.kernel import Emitted, Output
+from xlakit.cpu.loops.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nodes import Load
+from xlakit.cpu.loops.pieces import emit_pieces
 from xlakit.cpu.loops.reduction import emit_reduction
+from xlakit.cpu.loops.regions import emit_nest
 from xlakit.cpu.loops.space import Space, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.data.shape import Shape
@@ -42,11 +45,17 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
         update = _emit_update(module, name, sources, roots[0][0])
         if update is not None:
             return update
+    pieces = emit_pieces(module, name, computation)
+    if pieces is not None:
+        return (pieces,), {}, 0
     reduction = emit_reduction(module, name, sources, computation, roots)
     if reduction is not None:
         return reduction
-    variables, outputs = with_splits(lambda space: elementwise_outputs(sources, space, roots, len(parameters)))
-    return (loop_kernel(module, name, len(parameters) + len(roots), variables, outputs),), {}, 0
+
+    def make(space: Space) -> tuple[list[Variable], list[Output]]:
+        return elementwise_outputs(sources, space, roots, len(parameters))
+
+    return (emit_nest(module, name, len(parameters) + len(roots), make),), {}, 0
 
 
 def elementwise_outputs(

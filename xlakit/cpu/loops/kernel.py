@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import Node
-from xlakit.cpu.loops.space import Group, merged
+from xlakit.cpu.loops.space import Group
 from xlakit.cpu.scalars import store
 from xlakit.data.primitive import PrimitiveType
 
@@ -62,19 +61,23 @@ def task_function(module: Module, name: str, arrays: int) -> Iterator[tuple[Func
     fn.ret()
 
 
-def loop_kernel(
-    module: Module, name: str, arrays: int, variables: Sequence[Variable], outputs: Sequence[Output]
-) -> Phase:
-    """A nest over ``variables`` that stores one element of each output in each turn."""
-    nodes = [n for o in outputs for n in o.nodes]
-    groups = merged(variables, indices_of(nodes, [o.offset for o in outputs]))
-    turn = element_cost(nodes)
-    turns = math.prod(g.extent for g in groups)
-    split = Split.of(groups, turn)
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
-        with split.tasks(fn, emitter, begin, end, nodes) as inner:
-            nest(emitter, inner, nodes, lambda: store_all(emitter, outputs))
-    return Phase(fn.name, split.count, turn * turns)
+def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
+    """Phases that do not need each other as one: its tasks are those of all of them."""
+    if len(phases) == 1:
+        return phases[0]
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    first = 0
+    for phase in phases:
+        bounds = [
+            fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(phase.tasks))
+            for b in (begin, end)
+        ]
+        with fn.if_(bounds[0] < bounds[1]):
+            fn.call(phase.function, VOID, table, *bounds)
+        first += phase.tasks
+    fn.ret()
+    return Phase(fn.name, first, sum(p.cost for p in phases))
 
 
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Variable, linear
-from xlakit.cpu.loops.kernel import TASK_NANOSECONDS, Output, Phase, loop_kernel
+from xlakit.cpu.loops.kernel import TASK_NANOSECONDS, Output, Phase
+from xlakit.cpu.loops.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nodes import Fold, Load, Node, Part
 from xlakit.cpu.loops.reduced import Folding, Reduced, part_kind, wide_kind
 from xlakit.cpu.loops.space import Space, with_splits

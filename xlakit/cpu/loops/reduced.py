@@ -77,7 +77,7 @@ class Folding:
         opcode = simple_fold(self.computation)
         if opcode is None or not isinstance(self.initial[0], Constant):
             return False
-        return _is_neutral(opcode, self.initial[0].value, self.initial[0].kind)
+        return is_neutral(opcode, self.initial[0].value, self.initial[0].kind)
 
 
 def folding(tracer: Tracer, reduce: Instruction, index: Index) -> Folding:
@@ -120,7 +120,8 @@ def _ancestors(instruction: Instruction) -> set[Instruction]:
     return seen
 
 
-def _is_neutral(opcode: str, value: Any, kind: PrimitiveType) -> bool:
+def is_neutral(opcode: str, value: Any, kind: PrimitiveType) -> bool:
+    """Whether folding ``value`` into something by an operation changes nothing."""
     if kind.is_complex:
         return bool(opcode == "add" and value == 0)
     number = value.item() if hasattr(value, "item") else value

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.columns import emit_columns
+from xlakit.cpu.loops.extreme import emit_extreme
 from xlakit.cpu.loops.kernel import Emitted
 from xlakit.cpu.loops.reduced import Reduced, Root
 from xlakit.cpu.loops.rows import emit_rows
@@ -44,6 +45,9 @@ def emit_reduction(
     reduced = Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources))
     major = max((d for d in range(len(sizes)) if sizes[d] > 1), default=0)
     if major in over:
+        extreme = emit_extreme(module, name, sources, reduced)
+        if extreme is not None:
+            return extreme
         return emit_rows(module, name, sources, reduced)
     return emit_columns(module, name, sources, reduced)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from xlakit.cpu.loops.index import ZERO, Affine, SplitVariable, Variable, of
 
 _T = TypeVar("_T")
+# Where a variable stands: the number of its axis, and its number there.
+Place = tuple[int, int]
 # How often a nest is made again with a variable split, before reshapes are computed as the program runs.
 _MAX_SPLITS = 24
 
@@ -23,13 +25,24 @@ class Axis:
 
 
 class Space:
-    """Makes the variables of a kernel. Asked the same in the same order, it makes them split as ``splits`` says."""
+    """Makes the variables of a kernel. Asked the same in the same order, it makes them split as ``splits`` says.
 
-    def __init__(self, splits: dict[int, list[int]]) -> None:
+    pieces: variables that shall run over a part of their range only, by where they stand.
+    known: variables that are not to be made but taken, by where they stand.
+    """
+
+    def __init__(
+        self,
+        splits: dict[int, list[int]],
+        pieces: Mapping[Place, range] | None = None,
+        known: Mapping[Place, Variable] | None = None,
+    ) -> None:
         self._splits = splits
+        self._pieces = pieces or {}
+        self._known = known or {}
         self._axes = 0
         self.variables: list[Variable] = []
-        self._axis_of: dict[Variable, tuple[int, int]] = {}
+        self._axis_of: dict[Variable, Place] = {}
 
     def axis(self, extent: int) -> Axis:
         """The variables of a dimension; none for a dimension of size 1."""
@@ -38,16 +51,23 @@ class Space:
         extents = self._splits.get(serial, [extent])
         index, stride = ZERO, math.prod(extents)
         made: list[Variable] = []
-        for place, size in enumerate(extents):
-            stride = stride // size if size else 0
+        for place, whole in enumerate(extents):
+            stride = stride // whole if whole else 0
+            piece = self._pieces.get((serial, place), range(whole))
+            index = index + piece.start * stride
+            size = len(piece)
             if size == 1:
                 continue
-            variable = Variable(size, len(self.variables))
+            variable = self._known.get((serial, place)) or Variable(size, len(self.variables))
             self.variables.append(variable)
             self._axis_of[variable] = (serial, place)
             made.append(variable)
             index = index + of(variable, stride)
         return Axis(index, tuple(made))
+
+    def place_of(self, variable: Variable) -> Place:
+        """Where a variable stands: the number of its axis, and its number there."""
+        return self._axis_of[variable]
 
     def split(self, request: SplitVariable) -> None:
         """Remember that a variable is to be two."""
@@ -56,9 +76,9 @@ class Space:
         extents[place : place + 1] = [request.variable.extent // request.factor, request.factor]
 
 
-def with_splits(make: Callable[[Space], _T]) -> _T:
-    """What ``make`` gives, called again and again as variables need to be split."""
-    splits: dict[int, list[int]] = {}
+def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None = None) -> _T:
+    """What ``make`` gives, called again and again as variables need to be split; ``splits`` is filled with how."""
+    splits = {} if splits is None else splits
     for _ in range(_MAX_SPLITS):
         space = Space(splits)
         try:

@@ -7,7 +7,6 @@ how a program is entered, ``host.py`` how it turns to Python, ``call.py`` and ``
 
 from xlakit.cpu.runtime.context import CONTEXT, Context, Status
 from xlakit.cpu.runtime.library import Runtime, runtime, runtime_object, runtime_symbols, runtime_text
-from xlakit.cpu.runtime.threads import thread_count, threads
 
 __all__ = [
     "CONTEXT",
@@ -18,6 +17,4 @@ __all__ = [
     "runtime_object",
     "runtime_symbols",
     "runtime_text",
-    "thread_count",
-    "threads",
 ]

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.cpu import cache
+from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Module, engine
 from xlakit.cpu.runtime.context import emit_context
 from xlakit.cpu.runtime.host import emit_host, host_symbols
@@ -156,10 +158,22 @@ def runtime_symbols() -> dict[str, int]:
     return dict(runtime().symbols)
 
 
+def _machine_code() -> bytes:
+    """The runtime's object file, from the compile cache where it is there."""
+    key = runtime_key() if cache.is_enabled() else None
+    if key is None:
+        return runtime_object(runtime_text())
+    entry = cache.load(key)
+    if entry is None:
+        entry = cache.Entry({}, {"object": runtime_object(runtime_text())})
+        cache.save(key, entry)
+    return bytes(entry.sections["object"])
+
+
 def _load() -> Runtime:
     if os.name != "posix":
         raise UnsupportedError(f"the native runtime needs POSIX threads, which {sys.platform} does not have")
-    made = Runtime(runtime_object(runtime_text()))
+    made = Runtime(_machine_code())
     os.register_at_fork(
         before=made.before_fork,
         after_in_parent=made.after_fork_in_parent,

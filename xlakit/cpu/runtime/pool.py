@@ -23,9 +23,8 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+from xlakit.cpu.threads import MAX_THREADS
 
-# More threads than this do not take part in a job.
-MAX_THREADS = 256
 
 # What ``state`` holds: how many workers are inside of the job, whether it takes more, and its number.
 _INSIDE = (1 << 16) - 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars import complex as of_complex
-from xlakit.cpu.scalars.convert import bitcast, convert
+from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
 from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, select
 from xlakit.cpu.scalars.precision import reduce_precision
 from xlakit.cpu.scalars.real import BINARY, EXACT, UNARY, is_finite, maximum, minimum, total_order_key
@@ -80,6 +80,8 @@ def _special(
         return is_finite(fn, as_real(first))
     if isinstance(op, ReducePrecision):
         return reduce_precision(fn, op, kinds[0], as_real(first))
+    if opcode == "stochastic-convert":
+        return stochastic_convert(fn, kinds[1], result, as_real(first), as_real(arguments[1]))
     raise UnsupportedError(f"no code is made for {opcode}", hint='run it on the backend "interpreter"')
 
 

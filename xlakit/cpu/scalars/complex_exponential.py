@@ -93,8 +93,8 @@ def logistic(a: Complex) -> Complex:
     size = growth * growth / where(x < 0.0, at_least(small, 1e-30), growth + 1.0) + square * 4.0
     found = fma(square, 2.0, growth) / size, sine / size
     # Far out one of the two terms of the denominator is all of it.
-    gone = small.eq(0.0)
-    along, across = where(gone, small, small * cosine), where(gone, small, small * sine)
+    ends = is_infinite(x)
+    along, across = where(ends, small, small * cosine), where(ends, small, small * sine)
     found = choose(x > 50.0, (1.0 - along, across), found)
     return choose(x < -50.0, (along, across), found)
 
@@ -110,16 +110,17 @@ def power(a: Complex, b: Complex) -> Complex:
     rest = where((total > 0.0) & (total < INFINITY), rest / (total + total), 0.0)
     size = where(has_infinity(a), INFINITY, root * inverse)
     angle = function("atan2", y, x)
-    spread = function("exp", -d * angle) * fma(c, rest, 1.0)
+    spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, rest, 1.0), 1.0)
     turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
-    radius = function("pow", size, c) * spread
-    # Nothing has no direction.
+    length = function("pow", size, c)
+    # Nothing stays nothing, and has no direction.
+    radius = where(length.eq(0.0), length, length * spread)
     turn = where(radius.eq(0.0), 0.0, turn)
     found = radius * function("cos", turn), radius * function("sin", turn)
 
     real = d.eq(0.0)
     zero, one, infinite = constant(x, 0.0), constant(x, 1.0), constant(x, INFINITY)
-    found = choose(x.eq(0.0) & y.eq(0.0) & real & (c > 0.0), (zero, zero), found)
+    found = choose(x.eq(0.0) & y.eq(0.0) & (c > 0.0), (zero, zero), found)
     pole = x.eq(INFINITY) & y.eq(0.0) & real
     found = choose(pole & (c > 0.0), (infinite, zero), found)
     found = choose(pole & (c < 0.0), (zero, zero), found)

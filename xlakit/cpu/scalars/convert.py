@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.llvm import F64, I8, Function, Type, Value, integer
+from xlakit.cpu.llvm import F64, I8, I64, Function, Type, Value, integer
 from xlakit.cpu.math.narrow import from_f64
 from xlakit.cpu.scalars.memory import (
     Scalar,
@@ -18,6 +18,7 @@ from xlakit.cpu.scalars.memory import (
 )
 from xlakit.cpu.scalars.memory import memory_type as memory_type_of
 from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
 
 
 def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
@@ -83,6 +84,28 @@ def _integer_to_integer(source: PrimitiveType, target: PrimitiveType, value: Val
     if type.bits < value.type.bits:
         value = value.cast("trunc", type)
     return wrap(target, value)
+
+
+def stochastic_convert(
+    fn: Function, random: PrimitiveType, target: PrimitiveType, value: Value, bits: Value
+) -> Scalar:
+    """A float as a signed integer, away from zero where random bits of its width are less than its fraction.
+
+    Raises UnsupportedError for unsigned targets, for which it has no meaning.
+    """
+    if not target.is_signed:
+        raise UnsupportedError(
+            f"stochastic-convert to {target.hlo_name} has no agreed meaning", hint="convert to a signed integer type"
+        )
+    wide = value.cast("fpext", F64)
+    size = fn.intrinsic("llvm.fabs", F64, wide)
+    whole = fn.intrinsic("llvm.floor", F64, size)
+    fraction = (size - whole) * 2.0**random.bit_width
+    # Infinity less infinity is NaN.
+    fraction = fn.select(fraction.is_nan(), fn.constant(F64, 0.0), fraction).cast("fptoui", I64)
+    up = bits.cast("zext", I64).compare("ult", fraction)
+    size = fn.select(up, whole + 1.0, whole)
+    return _float_to_integer(fn, target, fn.intrinsic("llvm.copysign", F64, size, wide))
 
 
 # -- bits ----------------------------------------------------------------------------------------

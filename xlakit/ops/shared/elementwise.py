@@ -138,7 +138,9 @@ class Binary(Op):
         return operands
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        lhs, rhs = alike(operands)
+        lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
+        if lhs.dtype is not rhs.dtype:
+            lhs, rhs = alike(operands)
         with np.errstate(all="ignore"):
             return convert(self.value(lhs, rhs), context.shape.element_type)
 

@@ -17,11 +17,13 @@ from xlakit.ir.operation import Array
 _NATIVE_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 # Types in which NumPy computes as IEEE 754 says, without a detour.
 _EXACT_FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))
+_ELEMENT_TYPES = {kind.dtype: kind for kind in PrimitiveType if kind.is_array}
 
 
 def element_type(x: Array) -> PrimitiveType:
     """The element type of an array."""
-    return PrimitiveType.from_dtype(x.dtype)
+    known = _ELEMENT_TYPES.get(x.dtype)
+    return PrimitiveType.from_dtype(x.dtype) if known is None else known
 
 
 # -- floating point ------------------------------------------------------------------------------
@@ -222,12 +224,14 @@ def _convert_integer(x: Array, kind: PrimitiveType) -> Array:
 
 @exactly
 def _greater_float(a: Array, b: Array) -> Array:
-    return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
+    found = np.maximum(a, b)
+    return found if found.all() else np.where((a == 0) & (b == 0), a + b, found)
 
 
 @exactly
 def _lesser_float(a: Array, b: Array) -> Array:
-    return np.where((a == 0) & (b == 0), -(-a - b), np.minimum(a, b))
+    found = np.minimum(a, b)
+    return found if found.all() else np.where((a == 0) & (b == 0), -(-a - b), found)
 
 
 _greater_integer, _lesser_integer = of_integers(np.maximum), of_integers(np.minimum)

@@ -113,21 +113,36 @@ def check_same_count(operand: Shape, sizes: Sequence[int]) -> None:
 
 
 def sizes_after_reshape(sizes: Sequence[int], bounds: Sequence[int], result: Shape) -> list[int]:
-    """The dimensions of a reshaped array that holds ``sizes`` of its ``bounds``: each group fills its dynamic one."""
+    """The dimensions of a reshaped array that holds ``sizes`` of its ``bounds``: each group fills its dynamic one.
+
+    A size of 1 that has become 0 may be a group by itself, of nothing in the result; then the whole array is one.
+    """
     current = list(result.dimensions)
     factors = (
         common_factors(bounds, result.dimensions) if UNBOUNDED not in bounds else [(0, 0), (len(bounds), result.rank)]
     )
-    for (start, first), (end, last) in itertools.pairwise(factors):
-        count = math.prod(sizes[start:end])
-        if count == math.prod(current[first:last]):
-            continue
-        dynamic = [d for d in range(first, last) if result.dynamic_dimensions[d]]
-        fixed = math.prod(current[d] for d in range(first, last) if d not in dynamic)
-        if len(dynamic) != 1 or fixed == 0 or count % fixed:
-            raise ExecutionError(
-                f"an array of current sizes {list(sizes)} cannot become {result}",
-                hint="the elements that are there must fill exactly one dynamic dimension",
-            )
-        current[dynamic[0]] = count // fixed
+    groups = [
+        (math.prod(sizes[start:end]), range(first, last))
+        for (start, first), (end, last) in itertools.pairwise(factors)
+    ]
+    if all(_fill(current, dimensions, result, count) for count, dimensions in groups):
+        return current
+    current = list(result.dimensions)
+    if not _fill(current, range(result.rank), result, math.prod(sizes)):
+        raise ExecutionError(
+            f"an array of current sizes {list(sizes)} cannot become {result}",
+            hint="the elements that are there must fill exactly one dynamic dimension",
+        )
     return current
+
+
+def _fill(current: list[int], dimensions: range, result: Shape, count: int) -> bool:
+    """Set the one dynamic size among ``dimensions`` so that they hold ``count`` elements; whether that can be."""
+    if count == math.prod(current[d] for d in dimensions):
+        return True
+    dynamic = [d for d in dimensions if result.dynamic_dimensions[d]]
+    fixed = math.prod(current[d] for d in dimensions if d not in dynamic)
+    if len(dynamic) != 1 or fixed == 0 or count % fixed:
+        return False
+    current[dynamic[0]] = count // fixed
+    return True

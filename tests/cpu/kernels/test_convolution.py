@@ -1,0 +1,192 @@
+import random
+
+import numpy as np
+import pytest
+from product_running import close, dirty, random_array, run
+
+import xlakit as xla
+from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution, takes_epilogue
+from xlakit.cpu.llvm import F32, Module
+from xlakit.errors import UnsupportedError
+from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
+from xlakit.ir.enums import ConvolutionKind
+from xlakit.ops.convolution import Convolution
+
+P = xla.PrimitiveType
+NHWC, NCHW = "b01f_01io->b01f", "bf01_oi01->bf01"
+SAME = {"padding_low": 1, "padding_high": 1}
+
+
+class Declared:
+    def __init__(self, shape):
+        self.shape = shape
+
+
+def numbers(text):
+    inputs, rest = text.split("_")
+    kernel, output = rest.split("->")
+
+    def spatial(labels):
+        return tuple(labels.index(str(d)) for d in range(len(labels) - 2))
+
+    return ConvolutionDimensionNumbers(
+        inputs.index("b"),
+        inputs.index("f"),
+        spatial(inputs),
+        kernel.index("i"),
+        kernel.index("o"),
+        spatial(kernel),
+        output.index("b"),
+        output.index("f"),
+        spatial(output),
+    )
+
+
+def convolution(labels, rhs, window=None, **attributes):
+    found = numbers(labels)
+    sizes = [rhs[d] for d in found.kernel_spatial_dimensions]
+    each = window if isinstance(window, list) else [window or {}] * len(sizes)
+    dims = tuple(WindowDimension(size=size, **d) for size, d in zip(sizes, each, strict=True))
+    return Convolution(window=Window(dims), dim_labels=found, **attributes)
+
+
+def check(labels, lhs, rhs, window=None, kinds=(P.F32,) * 3, kind=None, epilogue=None, **attributes):
+    op = convolution(labels, rhs, window, **attributes)
+    left, right = xla.make_shape(kinds[0], lhs), xla.make_shape(kinds[1], rhs)
+    result = op.result_shape([left, right], None).with_element_type(kinds[2])
+    plan = plan_convolution(op, left, right, result)
+    assert kind in (None, plan.kind)
+    a, b, out = random_array(kinds[0], lhs), random_array(kinds[1], rhs, 1), dirty(result)
+    module = Module("convolution")
+    stages = [(s.function, s.tasks) for s in emit_convolution(module, plan, epilogue=epilogue)]
+    run(module, stages, [a, b, out, np.full(plan.scratch_bytes + 1, 255, np.uint8)])
+    expected = op.evaluate(Declared(result), a, b)
+    close(out, np.maximum(expected, 0) if epilogue else expected)
+    return plan
+
+
+def test_places_or_features_are_rows():
+    check(NHWC, (2, 9, 8, 5), (3, 3, 5, 20), SAME, kind="places")
+    check(NCHW, (2, 5, 18, 20), (6, 5, 3, 3), SAME, kind="features")
+    check(NCHW, (2, 64, 7, 7), (32, 64, 3, 3), SAME, kind="places")
+    check(NHWC, (2, 9, 8, 40), (1, 1, 40, 24), kind="places")
+    check(NCHW, (2, 24, 9, 8), (10, 24, 1, 1), kind="features")
+    check("bf0_oi0->bf0", (2, 5, 40), (6, 5, 3), SAME, kind="features")
+
+
+def test_features_alone():
+    check(NHWC, (2, 12, 11, 35), (3, 3, 1, 35), SAME, feature_group_count=35, kind="lanes")
+    check(NHWC, (1, 12, 11, 16), (7, 5, 1, 16), {"padding_low": 3, "stride": 2}, feature_group_count=16, kind="lanes")
+    check(NHWC, (1, 5, 4, 16), (3, 3, 1, 16), {"base_dilation": 2, "padding_low": 2}, feature_group_count=16)
+    check(NHWC, (1, 9, 9, 9), (3, 3, 1, 9), SAME, (P.S8, P.S8, P.S32), feature_group_count=9, kind="lanes")
+    check(NCHW, (2, 6, 9, 20), (6, 1, 3, 3), SAME, feature_group_count=6, kind="features")
+    check("f01b_i01o->01bf", (8, 6, 6, 3), (8, 4, 4, 8), feature_group_count=1, batch_group_count=1)
+    check("b01f_01io->b01f", (8, 6, 6, 3), (2, 2, 3, 8), batch_group_count=8)
+
+
+def test_groups():
+    check(NHWC, (2, 7, 7, 12), (3, 3, 4, 15), SAME, feature_group_count=3)
+    check(NCHW, (2, 12, 7, 17), (15, 4, 3, 3), SAME, feature_group_count=3)
+    check(NHWC, (6, 7, 7, 4), (3, 3, 4, 15), SAME, batch_group_count=3)
+
+
+@pytest.mark.parametrize("labels", [NHWC, NCHW])
+def test_windows_of_all_kinds(labels):
+    sizes = ((2, 9, 10, 5), (4, 3, 5, 6)) if labels == NHWC else ((2, 5, 9, 10), (6, 5, 4, 3))
+    for window in (
+        {"stride": 2, **SAME},
+        {"window_dilation": 2, "padding_low": 3, "padding_high": 2},
+        {"base_dilation": 2, "padding_low": 2, "padding_high": 2},
+        {"base_dilation": 3, "stride": 2, "padding_low": 4, "padding_high": 1},
+        {"padding_low": -1, "padding_high": -2},
+        {"window_reversal": True, "padding_low": 9, "padding_high": 9},
+        {"base_dilation": 6, "window_dilation": 4, "stride": 4, "padding_low": 5, "padding_high": 5},
+    ):
+        check(labels, *sizes, window)
+
+
+def test_gradients_of_the_kernel():
+    check("f01b_i01o->01bf", (4, 12, 12, 8), (4, 12, 12, 16), SAME)
+    check("fb01_io01->fb01", (4, 8, 12, 12), (4, 16, 12, 12), SAME)
+    check("f01b_i01o->01bf", (4, 9, 9, 8), (4, 9, 9, 8), SAME, batch_group_count=8, kind="lanes")
+
+
+def test_other_ranks():
+    check("bf_io->bf", (5, 7), (7, 9))
+    check("b012f_012io->b012f", (1, 4, 5, 6, 3), (3, 3, 3, 3, 8), SAME)
+    check("bf012_oi012->bf012", (1, 3, 4, 5, 16), (8, 3, 3, 3, 3), SAME)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_empty_and_single(count):
+    check(NHWC, (count, 3, 3, 2), (2, 2, 2, 3))
+    check(NHWC, (1, 3, 3, count), (2, 2, count, 3))
+    check(NHWC, (1, 3, 3, 2), (2, 2, 2, count))
+    check(NHWC, (1, count, 3, 2), (2, 2, 2, 3), {"padding_low": 2, "padding_high": 2})
+
+
+@pytest.mark.parametrize("kind", [P.F64, P.F16, P.BF16, P.S8, P.U4, P.S32, P.S64, P.C64, P.PRED, P.F8E5M2])
+def test_element_types(kind):
+    check(NHWC, (1, 7, 7, 5), (3, 3, 5, 6), SAME, (kind,) * 3)
+    check(NCHW, (1, 5, 7, 17), (6, 5, 3, 3), SAME, (kind,) * 3)
+
+
+def test_mixed_element_types():
+    check(NHWC, (1, 7, 7, 6), (3, 3, 6, 20), SAME, (P.S8, P.S8, P.S32))
+    check(NHWC, (1, 7, 7, 6), (3, 3, 6, 20), SAME, (P.BF16, P.BF16, P.F32))
+    check(NCHW, (1, 6, 7, 20), (5, 6, 3, 3), SAME, (P.F32, P.BF16, P.F32))
+
+
+def test_the_gradient_of_the_input_turns_the_kernel():
+    check(NHWC, (1, 7, 7, 6), (3, 2, 6, 5), SAME, convolution_kind=ConvolutionKind.CONVOLUTION_KIND_DGRAD)
+
+
+def test_an_epilogue():
+    def positive(fn, _row, _column, sums):
+        value = sums[0]
+        return (fn.intrinsic("llvm.maxnum", value.type, value, fn.constant(value.type, 0)),)
+
+    plan = check(NHWC, (1, 7, 7, 6), (3, 3, 6, 20), SAME, epilogue=positive)
+    assert takes_epilogue(plan)
+    assert plan.products[0][1].engine.acc is F32
+    with pytest.raises(UnsupportedError, match="epilogue"):
+        check(NCHW, (1, 6, 7, 20), (5, 6, 3, 3), SAME, epilogue=positive)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_labels(seed):
+    choose = random.Random(seed)
+    rank = choose.choice([1, 2, 2, 3])
+
+    def labels(letters):
+        found = [*letters, *map(str, range(rank))]
+        choose.shuffle(found)
+        return "".join(found)
+
+    inputs, kernel, output = labels("bf"), labels("io"), labels("bf")
+    groups = choose.choice([1, 1, 2, 3])
+    sizes = {"b": 2, "f": 3 * groups, "i": 3, "o": 5 * groups}
+    base = [choose.choice([1, 4, 7]) for _ in range(rank)]
+    taps = [choose.choice([1, 2, 3]) for _ in range(rank)]
+    window = [
+        {
+            "stride": choose.choice([1, 2]),
+            "padding_low": choose.choice([0, 1, 3]),
+            "padding_high": choose.choice([0, 1, -1]),
+            "window_dilation": choose.choice([1, 2]),
+            "base_dilation": choose.choice([1, 1, 2, 3]),
+            "window_reversal": choose.random() < 0.3,
+        }
+        for _ in range(rank)
+    ]
+    lhs = [sizes[c] if c in sizes else base[int(c)] for c in inputs]
+    rhs = [sizes[c] if c in sizes else taps[int(c)] for c in kernel]
+    check(f"{inputs}_{kernel}->{output}", lhs, rhs, window, feature_group_count=groups)
+
+
+def test_what_is_refused():
+    op = convolution(NHWC, (3, 3, 2, 4))
+    dynamic = xla.make_shape(P.F32, (2, 5, 5, 2), dynamic_dimensions=(True, False, False, False))
+    kernel = xla.make_shape(P.F32, (3, 3, 2, 4))
+    with pytest.raises(UnsupportedError, match="dynamic"):
+        plan_convolution(op, dynamic, kernel, op.result_shape([dynamic, kernel], None))

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from product_running import close, dirty, random_array, run
+
+import xlakit as xla
+from xlakit.cpu.kernels import blas
+from xlakit.cpu.kernels.dot import emit_dot, plan_dot, without_blas
+from xlakit.cpu.llvm import Module
+from xlakit.errors import UnsupportedError
+from xlakit.ops.dot import Dot
+from xlakit.ops.shared.contraction import contract
+
+P = xla.PrimitiveType
+NN = Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))
+NT = Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(1,))
+TN = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
+TT = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(1,))
+
+
+def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None, own=False):
+    left, right = xla.make_shape(kinds[0], lhs), xla.make_shape(kinds[1], rhs)
+    result = op.result_shape([left, right], None).with_element_type(kinds[2])
+    plan = plan_dot(op, left, right, result)
+    plan = without_blas(plan) if own else plan
+    assert kind in (None, plan.kind)
+    a, b, out = random_array(kinds[0], lhs), random_array(kinds[1], rhs, 1), dirty(result)
+    module = Module("dot")
+    run(module, [(emit_dot(module, plan), plan.tasks)], [a, b, out])
+    batch = op.lhs_batch_dims, op.rhs_batch_dims
+    close(out, contract(a, b, batch, (op.lhs_contracting_dims, op.rhs_contracting_dims), kinds[2]))
+
+
+@pytest.mark.parametrize("op", [NN, NT, TN, TT])
+def test_blas_is_called_for_large_products(op):
+    lhs = (130, 200) if op in (NN, NT) else (200, 130)
+    rhs = (200, 110) if op in (NN, TN) else (110, 200)
+    check(op, lhs, rhs, kind="blas")
+    check(op, lhs, rhs, kind="gemm", own=True)
+
+
+@pytest.mark.parametrize("kind", [P.F64, P.C64, P.C128])
+def test_blas_of_other_types(kind):
+    check(NN, (130, 200), (200, 110), (kind,) * 3, kind="blas")
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 33), (13, 37, 1000), (6, 16, 0), (0, 4, 3), (4, 0, 3), (5, 1, 9)])
+def test_odd_sizes(sizes):
+    m, n, k = sizes
+    check(NN, (m, k), (k, n))
+    check(TT, (k, m), (n, k))
+
+
+def test_batches_and_several_contracting_dimensions():
+    op = Dot(lhs_batch_dims=(0, 2), rhs_batch_dims=(2, 0), lhs_contracting_dims=(1, 4), rhs_contracting_dims=(3, 1))
+    check(op, (2, 7, 3, 5, 11), (3, 11, 2, 7, 6, 4))
+    batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
+    check(batched, (50, 3, 3), (50, 3, 3))
+    check(batched, (50, 8, 8), (50, 8, 8))
+
+
+@pytest.mark.parametrize("kind", [P.F32, P.BF16, P.S8, P.S64, P.PRED])
+def test_vectors(kind):
+    kinds = (kind,) * 3
+    inner = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
+    check(inner, (1000,), (1000,), kinds, kind="vector")
+    check(NN, (37, 100), (100,), kinds, kind="vector")
+    check(NT, (1, 100), (37, 100), kinds, kind="vector")
+    check(inner, (100,), (100, 37), kinds, kind="gemm")
+    check(NN, (3, 130), (130, 1001), kinds, kind="few_rows")
+
+
+@pytest.mark.parametrize("kind", [k for k in P if k.is_array])
+def test_every_element_type(kind):
+    check(TN, (37, 13), (37, 21), (kind,) * 3)
+    check(NT, (33, 72), (40, 72), (kind,) * 3)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (P.S8, P.S8, P.S32),
+        (P.U8, P.S8, P.S32),
+        (P.U16, P.U16, P.U32),
+        (P.S32, P.S8, P.S64),
+        (P.PRED, P.PRED, P.S32),
+        (P.S4, P.U4, P.S8),
+        (P.BF16, P.BF16, P.F32),
+        (P.F32, P.BF16, P.F32),
+        (P.S8, P.F32, P.F32),
+        (P.F32, P.F32, P.S32),
+        (P.F64, P.F64, P.BF16),
+        (P.F32, P.C64, P.C64),
+        (P.C64, P.F32, P.F32),
+        (P.F8E4M3FN, P.F8E5M2, P.BF16),
+    ],
+)
+def test_mixed_element_types(kinds):
+    check(NN, (13, 700), (700, 21), kinds)
+
+
+def test_an_infinity_and_nan_pass_through():
+    a = np.array([[np.inf, 1], [np.nan, 1], [1, 2]], np.float32)
+    b = np.eye(2, dtype=np.float32)
+    out = np.zeros((3, 2), np.float32)
+    shape = xla.make_shape(P.F32, (3, 2)), xla.make_shape(P.F32, (2, 2))
+    plan = plan_dot(NN, *shape, shape[0])
+    module = Module("dot")
+    run(module, [(emit_dot(module, plan), plan.tasks)], [a, b, out])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(out, a @ b)
+
+
+def test_dynamic_shapes_are_refused():
+    dynamic = xla.make_shape(P.F32, (4, 4), dynamic_dimensions=(True, False))
+    with pytest.raises(UnsupportedError, match="dynamic"):
+        plan_dot(NN, dynamic, xla.make_shape(P.F32, (4, 4)), dynamic)
+
+
+def test_blas_tells_its_threads():
+    before = blas.threads()
+    with blas.limited(1):
+        assert blas.threads() == 1
+    assert blas.threads() == before
+    assert blas.resolve("memcpy") is None
+    with pytest.raises(UnsupportedError, match="no routine"):
+        blas.address("no_such_routine")

@@ -1,0 +1,90 @@
+import numpy as np
+from product_running import close, run
+
+from xlakit.cpu.kernels.gemm import Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm_pack import Matrix, Steps, transposed
+from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
+from xlakit.data.primitive import PrimitiveType as P
+
+
+def product(rows, columns, depth, **changes):
+    left = Matrix(P.F32, Steps(((rows, depth),)), Steps(((depth, 1),)), **changes.pop("lhs", {}))
+    right = Matrix(P.F32, Steps(((columns, 1),)), Steps(((depth, columns),)), **changes.pop("rhs", {}))
+    return Product(left, right, P.F32, Steps(((rows, columns),)), Steps(((columns, 1),)), **changes)
+
+
+def computed(what, arrays, sizes, epilogue=None):
+    module = Module("gemm")
+    cut = plan_gemm(what)
+    out = np.full(sizes, np.nan, np.float32)
+    run(module, [(emit_gemm(module, what, cut, epilogue=epilogue), task_count(what, cut))], [*arrays, out])
+    return out
+
+
+def operands(rows, columns, depth):
+    random = np.random.default_rng(0)
+    return random.standard_normal((rows, depth), np.float32), random.standard_normal((depth, columns), np.float32)
+
+
+def test_an_epilogue_sees_rows_and_columns():
+    a, b = operands(50, 37, 600)
+    bias = np.arange(37, dtype=np.float32)
+
+    def add_bias(fn, row, column, sums):
+        lanes = sums[0].type.lanes
+        table = fn.load(PTR, fn.at(fn.parameters[0], PTR, 3))
+        columns = fn.load(vector(F32, lanes), fn.at(table, F32, column))
+        value = row.cast("sitofp", F32)
+        return (sums[0] + columns + (fn.splat(value, lanes) if lanes > 1 else value),)
+
+    module = Module("gemm")
+    what = product(50, 37, 600)
+    cut = plan_gemm(what)
+    out = np.full((50, 37), np.nan, np.float32)
+    fn = emit_gemm(module, what, cut, epilogue=add_bias)
+    run(module, [(fn, task_count(what, cut))], [a, b, out, bias])
+    close(out, (a.astype(np.float64) @ b + bias + np.arange(50)[:, None]).astype(np.float32))
+
+
+def test_operands_that_are_made_while_they_are_packed():
+    a, b = operands(40, 37, 90)
+
+    def doubled(fn, row, k):
+        array = fn.load(PTR, fn.at(fn.parameters[0], PTR, 0))
+        return (fn.load(F32, fn.at(array, F32, row * 90 + k)) * 2.0,)
+
+    def negated(fn, column, k):
+        array = fn.load(PTR, fn.at(fn.parameters[0], PTR, 1))
+        return (-fn.load(F32, fn.at(array, F32, k * 37 + column)),)
+
+    what = product(40, 37, 90, lhs={"load": doubled}, rhs={"load": negated})
+    close(computed(what, [a, b], (40, 37)), (-2 * (a.astype(np.float64) @ b)).astype(np.float32))
+
+
+def test_results_do_not_depend_on_shares():
+    a, b = operands(200, 150, 700)
+    what = product(200, 150, 700)
+    cut = plan_gemm(what)
+    tasks = task_count(what, cut)
+    assert tasks > 3
+    module = Module("gemm")
+    fn = emit_gemm(module, what, cut)
+    out, other = np.zeros((200, 150), np.float32), np.zeros((200, 150), np.float32)
+    run(module, [(fn, tasks)], [a, b, out])
+    run(module, [(fn, 1), (fn, tasks)], [a, b, other])
+    np.testing.assert_array_equal(out, other)
+
+
+def test_squares_are_turned():
+    module = Module("turn")
+    fn = module.function("turn", VOID, [PTR, I64, I64])
+    square = vector(F32, 8)
+    source, target = (fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(2))
+    rows = [fn.load(square, fn.at(source, F32, 8 * i)) for i in range(8)]
+    for i, row in enumerate(transposed(fn, rows)):
+        fn.store(row, fn.at(target, F32, 8 * i))
+    fn.ret()
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+    out = np.zeros_like(a)
+    run(module, [(fn, 1)], [a, out])
+    np.testing.assert_array_equal(out, a.T)

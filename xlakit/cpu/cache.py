@@ -1,0 +1,290 @@
+"""The compile cache: machine code on disk, so that a program is compiled once for all processes of a user.
+
+An entry is a file of its own, named by the key of what it was made from. All numbers are little-endian:
+
+    bytes  0 ..  7   the magic bytes ``XLAKIT1`` and a zero
+    bytes  8 .. 39   SHA-256 of all that follows
+    bytes 40 .. 43   the length of the header
+    bytes 44 ..      the header: JSON, ``{"key": ..., "fields": {...}, "sections": [[name, offset, length], ...]}``
+    then             from the next multiple of 64 on, the sections' bytes, each at its offset from there
+
+Machine code is run as it is found, so only what the user alone could have written is read: directory and files belong
+to the user, and nobody else may write to them. Files appear under their names when they are whole, by renaming; so any
+number of processes may use one directory. Whatever goes wrong with the disk is a warning, never an error.
+
+Environment: ``XLAKIT_CACHE=off`` switches it off, ``XLAKIT_CACHE_DIR`` says where it is, ``XLAKIT_CACHE_LIMIT`` how
+large it may become (bytes, or with K, M or G; ``1G`` by default). What has not been used for longest goes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xlakit.errors import ArgumentError, FormatError
+
+_MAGIC = b"XLAKIT1\0"
+_DIGEST = 32
+_FIXED = struct.Struct(f"<8s{_DIGEST}sI")
+_ALIGNMENT = 64
+_SUFFIX = ".xlakit"
+# A file that another process has begun and not renamed after this time never will be.
+_ABANDONED_SECONDS = 3600.0
+# Entries are touched when they are used; more often than this tells nothing.
+_TOUCH_SECONDS = 60.0
+_DEFAULT_LIMIT = "1G"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class CacheWarning(UserWarning):
+    """The compile cache cannot be used, or has lost something; programs are compiled instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the cache keeps of one thing: fields that JSON can write, and named bytes."""
+
+    fields: Mapping[str, Any]
+    sections: Mapping[str, bytes | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How full the cache is."""
+
+    directory: Path
+    entries: int
+    bytes: int
+    limit: int
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def is_enabled() -> bool:
+    """Whether the environment lets programs be kept. Raises ArgumentError where it says something else than on or off."""
+    text = os.environ.get("XLAKIT_CACHE", "").lower()
+    if text in ("off", "0", "no", "false"):
+        return False
+    if text in ("", "on", "1", "yes", "true"):
+        return True
+    raise ArgumentError(f"XLAKIT_CACHE is {text!r}", hint="set it to on or off")
+
+
+def directory() -> Path | None:
+    """Where the entries are; None where the system has no place for them."""
+    chosen = os.environ.get("XLAKIT_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "xlakit"
+    with suppress(RuntimeError):
+        return Path.home() / ".cache" / "xlakit"
+    return None
+
+
+def size_limit() -> int:
+    """How many bytes all entries may have. Raises ArgumentError where XLAKIT_CACHE_LIMIT is no number of bytes."""
+    text = os.environ.get("XLAKIT_CACHE_LIMIT") or _DEFAULT_LIMIT
+    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1].upper() in _UNITS else (text, 1)
+    if not number.isdecimal():
+        raise ArgumentError(f"XLAKIT_CACHE_LIMIT is {text!r}", hint="set it to a number of bytes, such as 500M or 2G")
+    return int(number) * unit
+
+
+# -- reading and writing ---------------------------------------------------------------------------
+
+
+def load(key: str) -> Entry | None:
+    """The entry of a key; None where there is none, or none that can be trusted."""
+    folder = directory() if is_enabled() else None
+    if folder is None or not folder.is_dir() or not _is_private(folder):
+        return None
+    path = folder / (key + _SUFFIX)
+    try:
+        data = _read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _warn(f"{path} cannot be read: {error.strerror}")
+        return None
+    try:
+        return _unpack(data, key)
+    except FormatError as error:
+        _warn(f"{path} is damaged ({error.rule}); what it held is compiled again")
+        _remove(path)
+        return None
+
+
+def save(key: str, entry: Entry) -> None:
+    """Keep an entry under a key, in place of what was there; then remove what is too much."""
+    folder, limit = directory() if is_enabled() else None, size_limit()
+    if folder is None:
+        return
+    data = _pack(entry, key)
+    if len(data) > limit:
+        return
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(folder):
+            return
+        _write(folder, key + _SUFFIX, data)
+        _evict(folder, limit, keep=key + _SUFFIX)
+    except OSError as error:
+        _warn(f"nothing can be kept in {folder}: {error.strerror}")
+
+
+def discard(key: str, reason: str) -> None:
+    """Remove an entry that turned out not to be what it should; says so in a warning."""
+    folder = directory()
+    if folder is not None:
+        path = folder / (key + _SUFFIX)
+        _warn(f"{path} is damaged ({reason}); what it held is compiled again")
+        _remove(path)
+
+
+def clear() -> int:
+    """Remove all entries; gives how many there were."""
+    folder = directory()
+    removed = 0
+    for file in [] if folder is None else _files(folder):
+        removed += _remove(Path(file.path)) and file.name.endswith(_SUFFIX)
+    return removed
+
+
+def usage() -> Usage | None:
+    """How many entries there are, and how large; None where the system has no place for them."""
+    folder = directory()
+    if folder is None:
+        return None
+    sizes = [file.stat().st_size for file in _files(folder) if file.name.endswith(_SUFFIX)]
+    return Usage(folder, len(sizes), sum(sizes), size_limit())
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _is_private(folder: Path) -> bool:
+    found = folder.stat()
+    if found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    _warn(f"{folder} is not used: others than you can write to it (make it yours with mode 700)")
+    return False
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file that is ours alone; marks it as used."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(0, "others than you can write to it", str(path))
+        if time.time() - found.st_mtime > _TOUCH_SECONDS:
+            with suppress(OSError):  # a disk that cannot be written to can still be read
+                os.utime(descriptor)
+        return file.read()
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    # mkstemp makes files that only the user can read and write.
+    descriptor, temporary = tempfile.mkstemp(prefix="new-", dir=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, folder / name)
+    except BaseException:
+        _remove(Path(temporary))
+        raise
+
+
+def _evict(folder: Path, limit: int, keep: str) -> None:
+    """Remove what was used least recently until nine tenths of the limit are left, and what nobody will finish."""
+    found: list[tuple[float, int, str]] = []
+    now = time.time()
+    for file in _files(folder):
+        with suppress(FileNotFoundError):  # another process evicts too
+            status = file.stat()
+            if file.name.endswith(_SUFFIX):
+                found.append((status.st_mtime, status.st_size, file.name))
+            elif now - status.st_mtime > _ABANDONED_SECONDS:
+                _remove(folder / file.name)
+    total = sum(size for _, size, _ in found)
+    if total <= limit:
+        return
+    for _, size, name in sorted(found):
+        if total <= limit * 9 // 10:
+            break
+        if name != keep and _remove(folder / name):
+            total -= size
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Our files in a directory: entries, and those that are being written."""
+    if folder.is_dir():
+        with os.scandir(folder) as found:
+            for file in found:
+                if file.name.endswith(_SUFFIX) or file.name.startswith("new-"):
+                    yield file
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        # Another process was faster, or the directory cannot be written to.
+        return False
+    return True
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"the compile cache: {message}", CacheWarning, stacklevel=3)
+
+
+# -- the format ------------------------------------------------------------------------------------
+
+
+def _pack(entry: Entry, key: str) -> bytes:
+    sections: list[list[Any]] = []
+    offset = 0
+    for name, data in entry.sections.items():
+        sections.append([name, offset, len(data)])
+        offset += _aligned(len(data))
+    header = json.dumps({"key": key, "fields": entry.fields, "sections": sections}).encode()
+    start = _aligned(_FIXED.size + len(header))
+    parts = [struct.pack("<I", len(header)), header.ljust(start - _FIXED.size, b" ")]
+    parts += [bytes(data).ljust(_aligned(len(data)), b"\0") for data in entry.sections.values()]
+    body = b"".join(parts)
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _unpack(data: bytes, key: str) -> Entry:
+    if len(data) < _FIXED.size:
+        raise FormatError("it is cut short")
+    magic, digest, length = _FIXED.unpack_from(data)
+    if magic != _MAGIC:
+        raise FormatError("it does not begin as an entry does")
+    if hashlib.sha256(memoryview(data)[len(_MAGIC) + _DIGEST :]).digest() != digest:
+        raise FormatError("its checksum is wrong")
+    header = json.loads(data[_FIXED.size : _FIXED.size + length])
+    if header["key"] != key:
+        raise FormatError("it is the entry of another key")
+    start = _aligned(_FIXED.size + length)
+    view = memoryview(data)
+    sections = {name: view[start + at : start + at + size] for name, at, size in header["sections"]}
+    return Entry(header["fields"], sections)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

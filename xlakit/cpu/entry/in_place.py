@@ -1,0 +1,53 @@
+"""Which results of a kernel may lie where an operand does: where each turn reads just the element that it writes."""
+
+from __future__ import annotations
+
+from xlakit.cpu.kernels.library import alone
+from xlakit.cpu.scalars import is_scalar_operation
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Fusion
+
+
+def in_place_pairs(instruction: Instruction) -> set[tuple[int, int]]:
+    """Pairs of a result's and an operand's number that may share memory."""
+    if isinstance(instruction.op, Fusion):
+        return _pairs(instruction.op.calls)
+    if is_scalar_operation(instruction.opcode) and instruction.opcode != "bitcast-convert":
+        return _pairs(alone(instruction))
+    return set()
+
+
+def _pairs(computation: Computation) -> set[tuple[int, int]]:
+    root = computation.root
+    roots = list(root.operands) if root.opcode == "tuple" else [root]
+    if any(r.shape.is_tuple or r.shape.dimensions != roots[0].shape.dimensions for r in roots):
+        return set()
+    dimensions = roots[0].shape.dimensions
+    # The instructions whose element at an index is only needed for the results at that index.
+    aligned: set[Instruction] = {root} if root.opcode == "tuple" else set()
+    for instruction in reversed(computation.instructions):
+        if instruction in roots or instruction in aligned:
+            if instruction.opcode != "tuple" and not _is_elementwise(instruction, dimensions):
+                continue
+            aligned.add(instruction)
+            aligned.update(o for o in instruction.operands if o.shape.dimensions == dimensions)
+    misaligned: set[Instruction] = set()
+    for instruction in computation.instructions:
+        if instruction not in aligned or not (_is_elementwise(instruction, dimensions) or instruction is root):
+            misaligned.update(instruction.operands)
+    return {
+        (result, operand)
+        for operand, parameter in enumerate(computation.parameters)
+        if parameter in aligned and parameter not in misaligned
+        for result, r in enumerate(roots)
+        if r.shape.element_type.byte_width == parameter.shape.element_type.byte_width
+    }
+
+
+def _is_elementwise(instruction: Instruction, dimensions: tuple[int, ...]) -> bool:
+    return (
+        is_scalar_operation(instruction.opcode)
+        and instruction.opcode != "bitcast-convert"
+        and instruction.shape.is_array
+        and instruction.shape.dimensions == dimensions
+    )

@@ -1,0 +1,89 @@
+"""Butterflies: the transforms of a few points, written out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Value
+
+# The real and the imaginary parts of one point of many transforms.
+Point = tuple[Value, Value]
+
+
+def add(a: Point, b: Point) -> Point:
+    """The sum."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def subtract(a: Point, b: Point) -> Point:
+    """The difference."""
+    return a[0] - b[0], a[1] - b[1]
+
+
+def multiply(a: Point, b: Point) -> Point:
+    """The product."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _minus_i(a: Point) -> Point:
+    return a[1], -a[0]
+
+
+def butterfly(points: Sequence[Point]) -> list[Point]:
+    """The forward transform of 2, 4, 8 or an odd number of points."""
+    count = len(points)
+    if count == 2:
+        return [add(*points), subtract(*points)]
+    if count == 4:
+        return _four(points)
+    if count == 8:
+        return _eight(points)
+    return _odd(points)
+
+
+def _four(points: Sequence[Point]) -> list[Point]:
+    a, b, c, d = points
+    sum_even, rest_even, sum_odd = add(a, c), subtract(a, c), add(b, d)
+    rest_odd = subtract(b, d)
+    (r, i), (s, j) = rest_even, rest_odd
+    return [add(sum_even, sum_odd), (r + j, i - s), subtract(sum_even, sum_odd), (r - j, i + s)]
+
+
+def _eight(points: Sequence[Point]) -> list[Point]:
+    even, odd = _four(points[::2]), _four(points[1::2])
+    diagonal = math.sqrt(0.5)
+    (r, i), (s, j) = odd[1], odd[3]
+    turned = [
+        odd[0],
+        ((r + i) * diagonal, (i - r) * diagonal),
+        _minus_i(odd[2]),
+        ((j - s) * diagonal, (s + j) * -diagonal),
+    ]
+    pairs = list(zip(even, turned, strict=True))
+    return [add(a, b) for a, b in pairs] + [subtract(a, b) for a, b in pairs]
+
+
+def _odd(points: Sequence[Point]) -> list[Point]:
+    """Points that are as far from the first one on both sides share their cosines and their sines."""
+    count = len(points)
+    half = (count - 1) // 2
+    first = points[0]
+    sums = [add(points[k], points[count - k]) for k in range(1, half + 1)]
+    rests = [subtract(points[k], points[count - k]) for k in range(1, half + 1)]
+    total = first
+    for point in sums:
+        total = add(total, point)
+    result: list[Point] = [total] * count
+    for j in range(1, half + 1):
+        even, odd = first, None
+        for k in range(1, half + 1):
+            angle = 2 * math.pi * (j * k % count) / count
+            cosine, sine = math.cos(angle), math.sin(angle)
+            (r, i), (s, t) = sums[k - 1], rests[k - 1]
+            even = even[0] + r * cosine, even[1] + i * cosine
+            odd = (s * sine, t * sine) if odd is None else (odd[0] + s * sine, odd[1] + t * sine)
+        if odd is not None:
+            result[j] = even[0] + odd[1], even[1] - odd[0]
+            result[count - j] = even[0] - odd[1], even[1] + odd[0]
+    return result

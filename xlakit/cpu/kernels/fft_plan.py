@@ -1,0 +1,82 @@
+"""How a Fourier transform of a length is done: its radices, its halves, the length that takes a prime's place."""
+
+from __future__ import annotations
+
+from functools import cache
+
+# Lengths with a greater prime factor go through a convolution (Bluestein).
+LARGEST_PRIME = 31
+# Up to this length the points of a lane transform stay near the processor.
+LONGEST_LANES = 1024
+
+
+@cache
+def prime_factors(n: int) -> tuple[int, ...]:
+    """The prime factors, in order."""
+    found: list[int] = []
+    p = 2
+    while p * p <= n:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return (*found, n) if n > 1 else tuple(found)
+
+
+def is_smooth(n: int) -> bool:
+    """Whether there are butterflies for all factors."""
+    return all(p <= LARGEST_PRIME for p in prime_factors(n))
+
+
+@cache
+def radices(n: int) -> tuple[int, ...]:
+    """The sizes of the butterflies of a smooth length, in the order of the passes."""
+    odd = [p for p in prime_factors(n) if p > 2]
+    twos = prime_factors(n).count(2)
+    eights = {0: 0, 1: 1, 2: 0}[twos % 3] if twos % 2 else 0
+    if twos % 2 and twos >= 3:
+        eights = 1
+    twos -= 3 * eights
+    return (*[8] * eights, *[4] * (twos // 2), *[2] * (twos % 2), *odd)
+
+
+def work(n: int) -> float:
+    """About how many nanoseconds a transform takes for one lane of eight."""
+    if not is_smooth(n):
+        return 2.5 * work(convolution_length(n))
+    costs = {2: 0.25, 4: 0.35, 8: 0.5}
+    return 0.4 * n + sum(n * costs.get(r, 0.2 + 0.1 * r) for r in radices(n))
+
+
+@cache
+def convolution_length(n: int) -> int:
+    """A length with small factors only, at least 2n - 1, that is fast to transform."""
+    least = 2 * n - 1
+    best, candidates = 1 << (least - 1).bit_length(), [1]
+    for p in (2, 3, 5):
+        candidates = [c * p**e for c in candidates for e in range(best.bit_length()) if c * p**e <= best]
+    return min((c for c in candidates if c >= least), key=work)
+
+
+def lane_points(n: int) -> int:
+    """How many points the memory of a lane transform has."""
+    return n if is_smooth(n) else convolution_length(n)
+
+
+@cache
+def halves(n: int, lanes: int) -> tuple[int, int] | None:
+    """Two factors of a smooth length that are both at least ``lanes``, and about the same; None if there are none."""
+    pairs = [(a, n // a) for a in _divisors(n) if min(a, n // a) >= lanes]
+    return min(pairs, key=lambda pair: _pair_work(pair, lanes), default=None) if is_smooth(n) else None
+
+
+def _pair_work(pair: tuple[int, int], lanes: int) -> float:
+    a, b = pair
+    return -(-b // lanes) * lanes * work(a) + -(-a // lanes) * lanes * work(b)
+
+
+def _divisors(n: int) -> list[int]:
+    found = [1]
+    for p in set(prime_factors(n)):
+        found = [d * p**e for d in found for e in range(prime_factors(n).count(p) + 1)]
+    return sorted(found)

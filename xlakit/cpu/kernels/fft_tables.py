@@ -1,0 +1,76 @@
+"""Roots of unity and what is made of them, as bytes for the constants of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xlakit.cpu.llvm import F32, Function, Type, Value
+
+Exponents = npt.NDArray[np.int64]
+Complex = npt.NDArray[np.complexfloating[Any]]
+
+_HALF_PI = np.longdouble("1.57079632679489661923132169163975144")
+
+
+def roots(exponents: Exponents, n: int) -> Complex:
+    """exp(-2 pi i e / n) for all exponents e, from angles of at most an eighth of a turn."""
+    four = 4 * (np.asarray(exponents, np.int64) % n)
+    quarter, rest = np.divmod(four, n)
+    over = 2 * rest > n
+    quarter, rest = quarter + over, np.where(over, rest - n, rest)
+    angle = _HALF_PI * (rest.astype(np.longdouble) / n)
+    root = np.cos(angle) - 1j * np.sin(angle)
+    turns = np.array([1, -1j, -1, 1j], np.clongdouble)
+    return root * turns[quarter % 4]
+
+
+def chirp(n: int) -> Complex:
+    """exp(-pi i j^2 / n) for j below n."""
+    # In Python's integers, since squares may be great.
+    return roots(np.array([j * j % (2 * n) for j in range(n)], np.int64), 2 * n)
+
+
+def chirp_spectrum(n: int, length: int) -> Complex:
+    """The transform of the conjugate chirp around 0, over the length: what Bluestein's convolution multiplies with."""
+    import scipy.fft
+
+    back = chirp(n).conj()
+    padded = np.zeros(length, np.clongdouble)
+    padded[:n] = back
+    padded[length - n + 1 :] = back[:0:-1]
+    return np.asarray(scipy.fft.fft(padded)) / length
+
+
+class Tables:
+    """Puts tables into the module of a function, each once."""
+
+    def __init__(self, fn: Function, part: Type) -> None:
+        self._fn = fn
+        self._part = part
+        self._dtype = np.dtype(np.float32 if part is F32 else np.float64)
+
+    def pairs(self, name: str, numbers: Complex) -> Value:
+        """A table of complex numbers, real and imaginary parts side by side."""
+        return self._table(name, np.stack([numbers.real, numbers.imag], -1))
+
+    def planes(self, name: str, numbers: Complex, lanes: int) -> Value:
+        """A table of complex numbers in groups: as many real parts as there are lanes, then the imaginary ones."""
+        groups = numbers.reshape(-1, lanes)
+        return self._table(name, np.stack([groups.real, groups.imag], 1))
+
+    def _table(self, name: str, numbers: npt.NDArray[Any]) -> Value:
+        data = np.ascontiguousarray(numbers, self._dtype).tobytes()
+        return self._fn.address(self._fn.module.shared_data(f"fft.{name}.{self._part.name}", data))
+
+    def symbol(self, *parts: object) -> str:
+        """The name of a function for this type."""
+        return symbol(self._part, parts)
+
+
+def symbol(part: Type, parts: Sequence[object]) -> str:
+    """The name of a function for a type."""
+    return ".".join(["fft", *map(str, parts), part.name])

@@ -1,0 +1,59 @@
+"""The kernel of a plain loop nest: in which order its loops run, and whether it goes tile by tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.cost import element_cost
+from xlakit.cpu.loops.emitter import Emitter, indices_of, walk
+from xlakit.cpu.loops.index import Variable
+from xlakit.cpu.loops.kernel import Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.nodes import Fold, Node
+from xlakit.cpu.loops.space import Group, merged
+from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
+
+# The most nodes that a short loop, written out, may be made of.
+_MOST_WRITTEN = 200
+
+
+def loop_kernel(
+    module: Module, name: str, arrays: int, variables: Sequence[Variable], outputs: Sequence[Output]
+) -> Phase:
+    """A nest over ``variables`` that stores one element of each output in each turn."""
+    nodes = [n for o in outputs for n in o.nodes]
+    offsets = [o.offset for o in outputs]
+    groups = merged(variables, indices_of(nodes, offsets))
+    crossing = Crossing.of(groups, nodes, offsets)
+    if crossing is not None and not crossing.is_short:
+        return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
+    if crossing is not None:
+        groups = crossing.reordered()
+    turn = element_cost(nodes)
+    turns = math.prod(g.extent for g in groups)
+    short = _written_out(groups, nodes)
+    split = Split.of(groups[: len(groups) - len(short)], turn * math.prod(g.extent for g in short))
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        with split.tasks(fn, emitter, begin, end, nodes) as inner:
+            nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs))
+    return Phase(fn.name, split.count, turn * turns)
+
+
+def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
+    """The innermost loop where it is so short that the one around it should be vectorised in its place."""
+    if len(groups) < 2 or groups[-1].extent > SHORT or groups[-2].extent <= groups[-1].extent:
+        return []
+    size = sum(_MOST_WRITTEN if isinstance(n, Fold) else 1 for n in walk(nodes))
+    return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN else []
+
+
+def _turns(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
+    """One turn of a nest, with all turns of a short loop inside."""
+    if not short:
+        store_all(emitter, outputs)
+        return
+    for number in range(short[0].extent):
+        with emitter.scope():
+            emitter.bind_group(short[0], emitter.fn.i64(number))
+            store_all(emitter, outputs)

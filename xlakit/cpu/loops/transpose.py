@@ -1,0 +1,106 @@
+"""Transposing a small block of memory, in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Type, Value, integer, vector
+
+# A 128-bit lane: what registers of any width are made of.
+_LANE_BYTES = 16
+# Square blocks of so many elements, by the bytes of an element.
+_SQUARE = {1: 16, 2: 8, 4: 8, 8: 4}
+
+
+def block_transposer(module: Module, width: int) -> Function:
+    """``void(ptr source, i64 source_stride, ptr target, i64 target_stride, i64 rows, i64 columns)``.
+
+    Copies element (row, column) of the source to (column, row) of the target. Strides, those of rows in the source and
+    of columns in the target, count elements, which are of ``width`` bytes; the two may not overlap.
+    """
+    name = f"transpose_block_{8 * width}"
+    if name in module.functions:
+        return module.functions[name]
+    fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=["noinline"])
+    for number in (0, 2):
+        fn.parameter_attributes[number] = "noalias"
+    square = _SQUARE.get(width)
+    if square is None:
+        _by_elements(fn, width)
+    else:
+        rows, columns = fn.parameters[4:]
+
+        def by_squares() -> tuple[Value, ...]:
+            _by_squares(fn, width, square)
+            return ()
+
+        def by_elements() -> tuple[Value, ...]:
+            _by_elements(fn, width)
+            return ()
+
+        fn.if_else((rows >= square) & (columns >= square), by_squares, by_elements)
+    fn.ret()
+    return fn
+
+
+def _by_elements(fn: Function, width: int) -> None:
+    source, source_stride, target, target_stride, rows, columns = fn.parameters
+    type = integer(8 * width) if width <= 8 else vector(I64, width // 8)
+    with fn.loop(0, columns) as column, fn.loop(0, rows, independent=True) as row:
+        read = fn.at(source, type, row.index * source_stride + column.index)
+        written = fn.at(target, type, column.index * target_stride + row.index)
+        fn.store(fn.load(type, read), written)
+
+
+def _by_squares(fn: Function, width: int, square: int) -> None:
+    """The last squares of a row or a column reach back over those before them, where sizes are no multiples."""
+    source, source_stride, target, target_stride, rows, columns = fn.parameters
+    element = integer(8 * width)
+    row_type = vector(element, square)
+    with fn.loop(0, rows, square) as down:
+        row = fn.intrinsic("llvm.smin", I64, down.index, rows - square)
+        with fn.loop(0, columns, square) as along:
+            column = fn.intrinsic("llvm.smin", I64, along.index, columns - square)
+            read = fn.at(source, element, row * source_stride + column)
+            written = fn.at(target, element, column * target_stride + row)
+            loaded = [fn.load(row_type, fn.at(read, element, source_stride * k)) for k in range(square)]
+            for k, made in enumerate(transposed(fn, loaded)):
+                fn.store(made, fn.at(written, element, target_stride * k))
+
+
+def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square matrix that is given by its rows, each a vector of one or two 128-bit lanes."""
+    square = len(rows)
+    lane = min(square, _LANE_BYTES // rows[0].type.element.bytes)
+    groups = [_transposed_lanes(fn, rows[first : first + lane], lane) for first in range(0, square, lane)]
+    if len(groups) == 1:
+        return groups[0]
+    low, high = groups
+    halves = [list(range(start, start + lane)) for start in (0, lane)]
+    return [
+        fn.shuffle(a, b, [*half, *(square + n for n in half)])
+        for half in halves
+        for a, b in zip(low, high, strict=True)
+    ]
+
+
+def _transposed_lanes(fn: Function, rows: Sequence[Value], lane: int) -> list[Value]:
+    """Within each lane, the columns of the square that the rows have there.
+
+    Interleaving the first half of the rows with the second one turns the bits of an element's place by one: after as
+    many times as a row number has bits, rows and columns have changed places.
+    """
+    found = list(rows)
+    for _ in range(lane.bit_length() - 1):
+        half = len(found) // 2
+        pairs = list(zip(found[:half], found[half:], strict=True))
+        found = [fn.shuffle(a, b, _interleaving(a.type, lane, part)) for a, b in pairs for part in (0, 1)]
+    return found
+
+
+def _interleaving(type: Type, lane: int, part: int) -> list[int]:
+    """Elements of two vectors by turns, from the lower or the upper half of each lane."""
+    places = [
+        start + part * lane // 2 + n for start in range(0, type.lanes, lane) for n in range(lane // 2)
+    ]
+    return [place + other for place in places for other in (0, type.lanes)]

@@ -1,0 +1,228 @@
+"""Expansion: operations that are others in disguise become those: scans, halves of operations, hints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.compare import Compare
+from xlakit.ops.control import Call, Scan, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Copy, Tuple
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.sort import TopK
+from xlakit.passes.framework import ComputationPass, PassContext
+from xlakit.passes.remaking import Making, Remaking
+from xlakit.passes.rewriter import same_layouts
+
+# Makes what stands in the place of an instruction on the new operands, or None where it has to stay.
+_Expansion = Callable[[Instruction, Sequence[Instruction], Remaking, PassContext], Instruction | None]
+
+# Custom calls that say something about their operand, and give it as it is.
+_HINTS = frozenset(
+    {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
+)
+
+
+class Expand(ComputationPass):
+    """Write scans as loops and halves of operations as whole ones, and leave out hints that change nothing."""
+
+    name = "expand"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation; what nobody calls any more is left out."""
+        if not any(i.op.opcode in _EXPANSIONS for c in module.computations for i in c.instructions):
+            return module
+        context.computation_names = {c.name for c in module.computations}
+        changed = super().run(module, context)
+        return changed if changed is module else changed.replace(computations=())
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Expand the operations of one computation."""
+        if not any(i.op.opcode in _EXPANSIONS for i in computation.instructions):
+            return computation
+        ordered = {p for i in computation.instructions for p in i.control_predecessors}
+        remaking = Remaking(computation, context)
+        changed = False
+        for old in computation.instructions:
+            expansion = _EXPANSIONS.get(old.op.opcode)
+            made = None
+            if expansion and not (old.control_predecessors or old in ordered or old.shape.is_dynamic):
+                made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
+            if made is None:
+                remaking.keep(old)
+            else:
+                remaking.stands_for(old, made)
+                changed = True
+        return remaking.finished() if changed else computation
+
+
+# -- halves ----------------------------------------------------------------------------------------
+
+
+def _async(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """async-done(async-start(x, f)) -> call(x, f), where f has no effects; nobody needs the halves any more."""
+    (start,) = operands
+    while start.op.opcode == "async-update" and len(start.operands) == 1:
+        (start,) = start.operands
+    if not isinstance(start.op, AsyncStart) or start.op.has_side_effect:
+        return None
+    callee = start.op.calls
+    if len(start.operands) != len(callee.parameters) or not context.spend("async-done"):
+        return None
+    if callee.execution_thread != "main":
+        name = context.computation_name(callee.name)
+        callee = dataclasses.replace(callee, name=name, execution_thread="main")
+    return remaking.add(Call(to_apply=callee), *start.operands, like=old)
+
+
+def _copy(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """copy-done(copy-start(x)) -> copy(x)."""
+    (start,) = operands
+    if start.op.opcode != "copy-start" or not context.spend("copy-done"):
+        return None
+    return remaking.add(Copy(), *start.operands, like=old)
+
+
+# -- hints and known functions ---------------------------------------------------------------------
+
+
+def _domain(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """domain(x) -> x: it says where one part of a program ends and another begins."""
+    return operands[0] if context.spend("domain") else None
+
+
+def _custom_call(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """hint(x) -> x; TopK(x) -> topk(x)."""
+    op = old.op_as(CustomCall)
+    if len(operands) != 1 or op.has_side_effect or op.computations:
+        return None
+    (operand,) = operands
+    if op.custom_call_target in _HINTS:
+        same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
+        return operand if same and context.spend("hint") else None
+    if op.custom_call_target != "TopK" or not old.shape.is_tuple or not old.shape.tuple_shapes[0].rank:
+        return None
+    top_k = TopK(k=old.shape.tuple_shapes[0].dimensions[-1])
+    plain = old.shape.without_layout()
+    if top_k.result_shape([operand.shape], None) != plain or not same_layouts(old.shape, plain):
+        return None
+    return remaking.add(top_k, operand, like=old) if context.spend("top-k") else None
+
+
+# -- scans -----------------------------------------------------------------------------------------
+
+
+def _scan(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """scan -> while, which counts the steps, reads a slice of each input and writes one of each output.
+
+    Its state is the count, the inputs, the carries and the outputs.
+    """
+    op = old.op_as(Scan)
+    shapes = old.shape.tuple_shapes if old.shape.is_tuple else (old.shape,)
+    outputs = shapes[: len(shapes) - op.num_carries]
+    inputs = operands[: len(operands) - op.num_carries]
+    carries = operands[len(inputs) :]
+    steps = (inputs[0].shape if inputs else outputs[0]).dimensions[op.dimension]
+    if steps >= 1 << 31 or not context.spend("scan"):
+        return None
+    zeros = [_zeros(shape, old, remaking) for shape in outputs]
+    if not steps:
+        results = [*zeros, *carries]
+    else:
+        start = remaking.add(
+            Tuple(), remaking.scalar(0, PrimitiveType.S32), *inputs, *carries, *zeros, like=old
+        )
+        loop = While(
+            condition=_condition(old.name, steps, start.shape, context),
+            body=_body(op, old.name, steps, start.shape, len(inputs), context),
+        )
+        made = remaking.add(loop, start, like=old)
+        first = 1 + len(inputs)
+        places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
+        results = [remaking.element(made, place, old) for place in places]
+    return remaking.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
+
+
+def _zeros(shape: Shape, like: Instruction, making: Making) -> Instruction:
+    zero = making.scalar(0, shape.element_type)
+    return making.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
+
+
+def _condition(name: str, steps: int, state: Shape, context: PassContext) -> Computation:
+    making = Making(context)
+    count = making.element(making.parameter(0, state), 0)
+    end = making.scalar(steps, PrimitiveType.S32)
+    test = making.add(Compare(direction=ComparisonDirection.LT), count, end)
+    return making.computation(context.computation_name(f"{name}_condition"), test)
+
+
+def _body(op: Scan, name: str, steps: int, state: Shape, inputs: int, context: PassContext) -> Computation:
+    making = Making(context)
+    parameter = making.parameter(0, state)
+    elements = [making.element(parameter, i) for i in range(len(state.tuple_shapes))]
+    count = elements[0]
+    step = count
+    if op.is_reverse:
+        last = making.scalar(steps - 1, PrimitiveType.S32)
+        step = making.add(OPERATIONS["subtract"](), last, count)
+    zero = making.scalar(0, PrimitiveType.S32)
+    slices = [_slice(array, op.dimension, step, zero, making) for array in elements[1 : 1 + inputs]]
+    carried = elements[1 + inputs : 1 + inputs + op.num_carries]
+    result = making.add(Call(to_apply=op.to_apply), *slices, *carried)
+    parts = [result]
+    if result.shape.is_tuple:
+        parts = [making.element(result, i) for i in range(len(result.shape.tuple_shapes))]
+    rows = parts[: len(parts) - op.num_carries]
+    arrays = [
+        _write(array, row, op.dimension, step, zero, making)
+        for array, row in zip(elements[1 + inputs + op.num_carries :], rows, strict=True)
+    ]
+    following = making.add(OPERATIONS["add"](), count, making.scalar(1, PrimitiveType.S32))
+    root = making.add(Tuple(), following, *elements[1 : 1 + inputs], *parts[len(rows) :], *arrays)
+    return making.computation(context.computation_name(f"{name}_body"), root)
+
+
+def _slice(array: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making) -> Instruction:
+    """The elements at ``step`` along a dimension."""
+    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
+    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    part = making.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
+    without = tuple(n for d, n in enumerate(sizes) if d != dimension)
+    return making.add(Reshape(), part, shape=array.shape.without_layout().with_dimensions(without))
+
+
+def _write(
+    array: Instruction, row: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making
+) -> Instruction:
+    """The array with a row in the place of the elements at ``step`` along a dimension."""
+    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
+    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    part = making.add(Reshape(), row, shape=row.shape.without_layout().with_dimensions(sizes))
+    return making.add(DynamicUpdateSlice(), array, part, *starts)
+
+
+_EXPANSIONS: dict[str, _Expansion] = {
+    "async-done": _async,
+    "copy-done": _copy,
+    "custom-call": _custom_call,
+    "domain": _domain,
+    "scan": _scan,
+}
