@@ -42,7 +42,9 @@ def difference(actual: Any, expected: Any) -> str:
     if not wrong.any():
         return ""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
+    return (
+        f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
+    )
 
 
 def judge(program: Program) -> str:

@@ -37,6 +37,12 @@ def test_a_chain_is_built_and_forgotten_without_recursion():
     assert not builder.is_constant(x)
 
 
+def test_an_empty_array_may_be_longer_than_memory():
+    text = "HloModule m\n\nENTRY main {\n  ROOT i = f32[1000000000000,0] iota(), iota_dimension=0\n}\n"
+    result = xla.compile(xla.HloModule.from_text(text), backend="interpreter")()
+    assert result.shape == (1_000_000_000_000, 0)
+
+
 def test_huge_shapes_are_refused_before_anything_is_allocated():
     text = "HloModule m\n\nENTRY main {\n  ROOT i = s32[1073741824,1073741824] iota(), iota_dimension=0\n}\n"
     start = time.perf_counter()

@@ -176,7 +176,7 @@ def _slice(body: Body) -> None:
 
 
 def _pad(body: Body) -> None:
-    value = body.pick(lambda v: 0 < len(v.dims) and v.kind != "pred")
+    value = body.pick(lambda v: len(v.dims) > 0 and v.kind != "pred")
     if value is None:
         return
     fill = body.scalar(value.kind, 1)
@@ -260,9 +260,7 @@ def _dynamic(body: Body) -> None:
     if 0 in value.dims:
         return
     starts = ", ".join([index.name] * len(sizes))
-    part = body.add(
-        value.kind, sizes, f"dynamic-slice({value.name}, {starts}), dynamic_slice_sizes={{{join(sizes)}}}"
-    )
+    part = body.add(value.kind, sizes, f"dynamic-slice({value.name}, {starts}), dynamic_slice_sizes={{{join(sizes)}}}")
     if body.draft.chance():
         body.add(value.kind, value.dims, f"dynamic-update-slice({value.name}, {part.name}, {starts})")
 

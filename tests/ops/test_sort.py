@@ -110,7 +110,7 @@ def by_bits(a, b, *_):
 
 
 def test_a_comparator_of_bits_runs_on_whole_arrays():
-    assert trace(by_bits, [shape(xla.F32), shape(xla.F32)]).is_pointwise
+    assert trace(by_bits, [shape(xla.F32), shape(xla.F32)]).computation.is_pointwise
     same(evaluate(lambda o: xla.sort(o, by_bits), ODD), IN_ORDER[::-1])
     values = np.random.default_rng(0).standard_normal(200_000).astype(np.float32)
     same(evaluate(lambda o: xla.sort(o, by_bits), values), np.sort(values)[::-1])

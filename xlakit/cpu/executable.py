@@ -30,6 +30,7 @@ from xlakit.ir.operation import TOKEN, Array, Value
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
+    from xlakit.cpu.insight import MemoryAnalysis
 
 _numbers = itertools.count(1)
 
@@ -96,13 +97,19 @@ def _keep(key: str, program: Program, module: HloModule) -> None:
 
 
 def _compiled(module: HloModule) -> Code:
-    # Most of the compiler is not needed for a program that is kept.
-    from xlakit.cpu.compile import generate, make_object
-    from xlakit.passes.pipeline import run_pipeline
+    from xlakit.cpu.compile import make_object
 
-    code = generate(run_pipeline(module))
+    code = _generated(module)
     make_object(code)
     return code
+
+
+def _generated(module: HloModule) -> Code:
+    # Most of the compiler is not needed for a program that is kept.
+    from xlakit.cpu.compile import generate
+    from xlakit.passes.pipeline import run_pipeline
+
+    return generate(run_pipeline(module))
 
 
 class CpuExecutable:
@@ -167,6 +174,46 @@ class CpuExecutable:
     def host_instructions(self) -> tuple[Instruction, ...]:
         """The instructions of the optimised program that Python does."""
         return self._program.host_instructions
+
+    # -- what it is made of ----------------------------------------------------------------------
+
+    @property
+    def _generated_code(self) -> Code:
+        """The program before it was machine code; made again where it came from the compile cache."""
+        if self._code is None:
+            self._code = _generated(self.module)
+        return self._code
+
+    def as_text(self) -> str:
+        """The optimised program as HLO text, with its fusions."""
+        return self._generated_code.module.to_text()
+
+    def llvm_ir(self, *, optimized: bool = True) -> str:
+        """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""
+        from xlakit.cpu.insight import llvm_ir
+
+        return llvm_ir(self._generated_code, optimized=optimized)
+
+    def assembly(self) -> str:
+        """The program in the assembly of this machine."""
+        from xlakit.cpu.insight import assembly
+
+        return assembly(self._generated_code)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What one call costs: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.
+
+        A loop counts as often as it runs where that is known, and once where it is not.
+        """
+        from xlakit.passes.cost import cost_of
+
+        return cost_of(self._generated_code.module).as_dict()
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
+        from xlakit.cpu.insight import analyse_memory
+
+        return analyse_memory(self._generated_code, len(self._program.object_data), self._program.in_place)
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -97,9 +97,7 @@ def _constant_places(module: HloModule) -> dict[int, list[int]]:
     return found
 
 
-def _constant(
-    sections: Any, module: HloModule, kind: str, dimensions: list[int], place: str | list[int]
-) -> Array:
+def _constant(sections: Any, module: HloModule, kind: str, dimensions: list[int], place: str | list[int]) -> Array:
     if not isinstance(place, str):
         return _at(module, *place).op_as(Constant).literal.array
     dtype = PrimitiveType.from_name(kind).dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
@@ -38,7 +39,7 @@ class Expand(ComputationPass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; what nobody calls any more is left out."""
-        if not any(i.op.opcode in _EXPANSIONS for c in module.computations for i in c.instructions):
+        if not any(i.op.opcode in _EXPANDED for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
         changed = super().run(module, context)
@@ -46,15 +47,22 @@ class Expand(ComputationPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Expand the operations of one computation."""
-        if not any(i.op.opcode in _EXPANSIONS for i in computation.instructions):
+        if not any(i.op.opcode in _EXPANDED for i in computation.instructions):
             return computation
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
+        halves = _halves(computation, ordered, context)
+        first_halves = {half for chain in halves.values() for half in chain}
         remaking = Remaking(computation, context)
-        changed = False
+        changed = bool(halves)
         for old in computation.instructions:
+            if old in first_halves:
+                continue
+            if old in halves:
+                remaking.stands_for(old, _whole(old, halves[old][-1], remaking, context))
+                continue
             expansion = _EXPANSIONS.get(old.op.opcode)
             made = None
-            if expansion and not (old.control_predecessors or old in ordered or old.shape.is_dynamic):
+            if expansion and not (old.control_predecessors or old in ordered or _is_dynamic(old)):
                 made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
             if made is None:
                 remaking.keep(old)
@@ -64,35 +72,52 @@ class Expand(ComputationPass):
         return remaking.finished() if changed else computation
 
 
+def _is_dynamic(instruction: Instruction) -> bool:
+    return any(x.shape.is_dynamic for x in (instruction, *instruction.operands))
+
+
 # -- halves ----------------------------------------------------------------------------------------
 
 
-def _async(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
-) -> Instruction | None:
-    """async-done(async-start(x, f)) -> call(x, f), where f has no effects; nobody needs the halves any more."""
-    (start,) = operands
-    while start.op.opcode == "async-update" and len(start.operands) == 1:
-        (start,) = start.operands
-    if not isinstance(start.op, AsyncStart) or start.op.has_side_effect:
-        return None
+def _halves(
+    computation: Computation, ordered: set[Instruction], context: PassContext
+) -> dict[Instruction, list[Instruction]]:
+    """For each second half that can be made whole what belongs to it, back to its first half.
+
+    Only the second half may need the first one, and what is done may have no effects.
+    """
+    uses = Counter(o for i in computation.instructions for o in i.operands)
+    uses.update(ordered)
+    uses[computation.root] += 1
+    found: dict[Instruction, list[Instruction]] = {}
+    for done in computation.instructions:
+        if done.op.opcode not in ("async-done", "copy-done") or done in ordered:
+            continue
+        chain = [done.operands[0]]
+        while chain[-1].op.opcode == "async-update" and len(chain[-1].operands) == 1:
+            chain.append(chain[-1].operands[0])
+        start = chain[-1]
+        if any(uses[half] > 1 for half in chain) or any(half.control_predecessors for half in (done, *chain)):
+            continue
+        complete = start.op.opcode == "copy-start" or (
+            isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
+        )
+        if complete and not start.op.has_side_effect and not _is_dynamic(start):
+            if context.spend(done.op.opcode):
+                found[done] = chain
+    return found
+
+
+def _whole(done: Instruction, start: Instruction, remaking: Remaking, context: PassContext) -> Instruction:
+    """async-done(async-start(x, f)) -> call(x, f), copy-done(copy-start(x)) -> copy(x)."""
+    operands = [remaking.made[o] for o in start.operands]
+    if not isinstance(start.op, AsyncStart):
+        return remaking.add(Copy(), *operands, like=done)
     callee = start.op.calls
-    if len(start.operands) != len(callee.parameters) or not context.spend("async-done"):
-        return None
     if callee.execution_thread != "main":
         name = context.computation_name(callee.name)
         callee = dataclasses.replace(callee, name=name, execution_thread="main")
-    return remaking.add(Call(to_apply=callee), *start.operands, like=old)
-
-
-def _copy(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
-) -> Instruction | None:
-    """copy-done(copy-start(x)) -> copy(x)."""
-    (start,) = operands
-    if start.op.opcode != "copy-start" or not context.spend("copy-done"):
-        return None
-    return remaking.add(Copy(), *start.operands, like=old)
+    return remaking.add(Call(to_apply=callee), *operands, like=done)
 
 
 # -- hints and known functions ---------------------------------------------------------------------
@@ -220,9 +245,8 @@ def _write(
 
 
 _EXPANSIONS: dict[str, _Expansion] = {
-    "async-done": _async,
-    "copy-done": _copy,
     "custom-call": _custom_call,
     "domain": _domain,
     "scan": _scan,
 }
+_EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})

@@ -146,6 +146,21 @@ def with_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -
     return instruction if operands == instruction.operands else instruction.replace(operands=operands)
 
 
+def programs(module: HloModule) -> set[Computation]:
+    """The computations that run as programs: the entry, and what loops, branches and calls run, but not what is run
+    for each element, or is fused.
+    """
+    found = {module.entry}
+    stack = [module.entry]
+    while stack:
+        for instruction in stack.pop().instructions:
+            if instruction.op.opcode in ("call", "conditional", "while"):
+                fresh = [c for c in instruction.op.called_computations if c not in found]
+                found.update(fresh)
+                stack.extend(fresh)
+    return found
+
+
 _CALLS: dict[type[Op], bool] = {}
 
 

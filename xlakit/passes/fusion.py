@@ -75,9 +75,7 @@ class _Fusing:
                 self._place(instruction)
         others = [i for i in self._live if i not in self._inside]
         Merging(self._clusters, others, self._order).run()
-        chosen = {
-            id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")
-        }
+        chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
         if not chosen:
             return self._computation
         return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
@@ -200,5 +198,3 @@ class _Fusing:
 
 def _kind(cluster: Cluster) -> FusionKind:
     return FusionKind.INPUT if cluster.over else FusionKind.LOOP
-
-

@@ -1,8 +1,8 @@
 """Clusters: the instructions that will be one fusion, and what may join them.
 
 A cluster is computed by a nest of loops over the elements of its roots or, where it has reductions, over the elements
-that they reduce (its domain). Each member stands in a relation to the domain: FULL, one element for each of the domain's;
-ROW, one for each result of the reductions; OTHER.
+that they reduce (its domain). Each member stands in a relation to the domain: FULL, one element for each of the
+domain's; ROW, one for each result of the reductions; OTHER.
 """
 
 from __future__ import annotations

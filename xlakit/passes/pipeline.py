@@ -30,11 +30,13 @@ from xlakit.passes.movement import MOVEMENT
 from xlakit.passes.normalise_layouts import NormaliseLayouts
 from xlakit.passes.reductions import REDUCTIONS
 from xlakit.passes.rules import Rule, RulePass, Rules
+from xlakit.passes.schedule import Schedule
 from xlakit.passes.slices import SLICES
 from xlakit.passes.unroll_loops import UnrollLoops
 from xlakit.passes.while_elements import WhileElements
 from xlakit.passes.while_invariants import WhileInvariants
 from xlakit.passes.while_ranges import WhileRanges
+from xlakit.passes.windows import WINDOWS
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
@@ -47,6 +49,7 @@ TABLES: tuple[Rules, ...] = (
     DYNAMIC_SLICES,
     INDEXING,
     REDUCTIONS,
+    WINDOWS,
     DOTS,
     MOVEMENT,
     CONSTANTS,
@@ -75,6 +78,7 @@ PIPELINE: tuple[Pass, ...] = (
     _SIMPLIFY,
     DeadCode(),
     Fuse(),
+    Schedule(),
 )
 
 # The passes by name; each table is one of its own, too, for tests and for a look at what it does.

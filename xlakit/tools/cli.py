@@ -72,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_convert(commands)
     _add_opt(commands)
+    _add_inspect(commands)
+    _add_cache(commands)
     _add_ops(commands)
     return parser
 
@@ -144,6 +146,31 @@ def _add_opt(commands: _Commands) -> None:
     command.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")
     command.add_argument("--list-passes", action="store_true", help="list the passes and their rules, and do no more")
     command.set_defaults(command=_opt)
+
+
+def _add_inspect(commands: _Commands) -> None:
+    command = _common(commands, "inspect", "compile a program and print what has become of it")
+    _add_file(command)
+    command.add_argument(
+        "--as",
+        dest="view",
+        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory"),
+        default="hlo",
+        help="the optimised HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
+        "bytes; memory and what holds it",
+    )
+    command.set_defaults(command=_inspect)
+
+
+def _add_cache(commands: _Commands) -> None:
+    command = _common(commands, "cache", "show or clear the compile cache on disk")
+    command.add_argument("--clear", action="store_true", help="remove all entries")
+    command.add_argument("--dir", action="store_true", help="print only where it is")
+    command.epilog = (
+        "environment: XLAKIT_CACHE=off switches it off, XLAKIT_CACHE_DIR says where it is, "
+        "XLAKIT_CACHE_LIMIT how large it may become (such as 500M; 1G by default)"
+    )
+    command.set_defaults(command=_cache)
 
 
 def _add_ops(commands: _Commands) -> None:
@@ -238,6 +265,23 @@ def _opt(options: argparse.Namespace) -> int:
         diff=options.diff,
     )
     _open(sys.stdout, "standard output").writelines(lines)
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from xlakit.tools.inspect import inspect
+
+    _open(sys.stdout, "standard output").write(inspect(_load(options.file), options.view))
+    return 0
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from xlakit.tools import inspect
+
+    if options.clear:
+        print(inspect.clear_cache())
+    else:
+        print(inspect.cache_directory() if options.dir else inspect.cache_summary())
     return 0
 
 

@@ -103,9 +103,7 @@ class _Holes:
         self._holes: list[tuple[int, int]] = []  # offset and size, by offset
 
     def take(self, size: int) -> int:
-        best = min(
-            (hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None
-        )
+        best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
         if best is None:
             if self._holes and sum(self._holes[-1]) == self.end:
                 offset, _ = self._holes.pop()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
 from xlakit.cpu.kernels import blas
-from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Module, Value
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
 
@@ -127,9 +127,7 @@ class EntryWriter:
                 _add(self._module.functions[phase.function].attributes, "noinline")
             if phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS:
                 grain = _grain(phase)
-                fn.call(
-                    "xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain)
-                )
+                fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))
             else:
                 fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
 

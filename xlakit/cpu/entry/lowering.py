@@ -168,9 +168,11 @@ class Lowering:
         for result, operand in kernel.updates.items():
             buffer = given[operand]
             own = _nth_operand(instruction, operand)
-            if self._may_write(buffer) and uses.ends_at(own, instruction) and buffer.resolved() not in [
-                b.resolved() for i, b in enumerate(given) if i != operand
-            ]:
+            if (
+                self._may_write(buffer)
+                and uses.ends_at(own, instruction)
+                and buffer.resolved() not in [b.resolved() for i, b in enumerate(given) if i != operand]
+            ):
                 self._reused.add(buffer.resolved())
                 made[result].merge_into(buffer)
             else:
@@ -273,11 +275,8 @@ class Lowering:
             self._give(results, given, argument, branch)
             branches.append(branch)
         is_predicate = instruction.operands[0].shape.element_type.name == "PRED"
-        steps.append(
-            ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, tuple(leaves(results)))
-        )
+        steps.append(ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, tuple(leaves(results))))
         return results
-
 
     def _give(self, results: Tree, given: Tree, argument: Tree, branch: list[Step]) -> None:
         """Bring what a branch gives to where all branches leave it; where it can, it is computed there at once."""
@@ -313,5 +312,3 @@ def _nth_operand(instruction: Instruction, number: int) -> tuple[Instruction, tu
                 return operand, tuple(path)
             count += 1
     raise UnsupportedError(f"{instruction.name} has no operand array {number}")
-
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.loops.kernel import Phase
@@ -62,7 +61,7 @@ class ConditionalStep:
     results: tuple[Buffer, ...] = field(default=())
 
 
-Step = Union[KernelStep, CopyStep, HostStep, WhileStep, ConditionalStep]
+Step = KernelStep | CopyStep | HostStep | WhileStep | ConditionalStep
 
 
 def number_uses(steps: Sequence[Step], place: int = 0) -> int:

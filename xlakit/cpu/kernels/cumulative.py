@@ -229,7 +229,11 @@ class _Writer:
             return number * plan.length, number, fn.i64(1)
         if plan.inner == 1:
             first = number * plan.strip
-            return first * plan.length, first, fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.outer) - first)
+            return (
+                first * plan.length,
+                first,
+                fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.outer) - first),
+            )
         blocks = -(-plan.inner // plan.strip)
         low = number.integer("urem", blocks) * plan.strip
         outer = number.integer("udiv", blocks)
@@ -257,7 +261,12 @@ class _Writer:
                     self._rows(emitter, accumulators, source, None, (low + 1, high), lanes)
                 place = segment * (plan.outer * plan.inner) + first
                 with fn.loop(0, lanes, independent=True) as lane:
-                    self._put(emitter, self._total_parts(emitter, place), lane.index, self._get(emitter, accumulators, lane.index))
+                    self._put(
+                        emitter,
+                        self._total_parts(emitter, place),
+                        lane.index,
+                        self._get(emitter, accumulators, lane.index),
+                    )
         return Phase(fn.name, tasks, plan.cost / 2)
 
     def _fold(
@@ -331,14 +340,18 @@ class _Writer:
     def _buffers(self, emitter: Emitter) -> list[Value]:
         return [emitter.fn.alloca(I8, _DEPTH * _LANES * k.byte_width, align=64) for k in self.plan.kinds]
 
-    def _fill(self, emitter: Emitter, buffers: _Places, sources: _Places, stride: Value, sizes: tuple[Value, Value]) -> None:
+    def _fill(
+        self, emitter: Emitter, buffers: _Places, sources: _Places, stride: Value, sizes: tuple[Value, Value]
+    ) -> None:
         """Transpose ``sizes`` rows and columns into the buffers."""
         fn = emitter.fn
         for kind, buffer, source in zip(self.plan.kinds, buffers, sources, strict=True):
             transposer = block_transposer(fn.module, kind.byte_width)
             fn.call(transposer, VOID, source, stride, buffer, fn.i64(_LANES), *sizes)
 
-    def _empty(self, emitter: Emitter, buffers: _Places, targets: _Places, stride: Value, sizes: tuple[Value, Value]) -> None:
+    def _empty(
+        self, emitter: Emitter, buffers: _Places, targets: _Places, stride: Value, sizes: tuple[Value, Value]
+    ) -> None:
         """Transpose the buffers into ``sizes`` rows and columns."""
         fn = emitter.fn
         for kind, buffer, target in zip(self.plan.kinds, buffers, targets, strict=True):

@@ -33,9 +33,7 @@ def radices(n: int) -> tuple[int, ...]:
     """The sizes of the butterflies of a smooth length, in the order of the passes."""
     odd = [p for p in prime_factors(n) if p > 2]
     twos = prime_factors(n).count(2)
-    eights = {0: 0, 1: 1, 2: 0}[twos % 3] if twos % 2 else 0
-    if twos % 2 and twos >= 3:
-        eights = 1
+    eights = 1 if twos % 2 and twos > 1 else 0
     twos -= 3 * eights
     return (*[8] * eights, *[4] * (twos // 2), *[2] * (twos % 2), *odd)
 

@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.dot import emit_dot, plan_dot
 from xlakit.cpu.kernels.fft import emit_fft
 from xlakit.cpu.kernels.random_bits import emit_random_bits
 from xlakit.cpu.kernels.scatter import scatter_kernel
+from xlakit.cpu.kernels.select_and_scatter import select_and_scatter_kernel
 from xlakit.cpu.kernels.sort import sort_kernel
 from xlakit.cpu.kernels.top_k import emit_top_k, plan_top_k
 from xlakit.cpu.kernels.triangular_solve import emit_triangular_solve
@@ -71,6 +72,7 @@ MAKERS: dict[str, Maker] = {
     "fft": emit_fft,
     "rng-bit-generator": emit_random_bits,
     "scatter": scatter_kernel,
+    "select-and-scatter": select_and_scatter_kernel,
     "sort": _sort,
     "topk": _top_k,
     "triangular-solve": emit_triangular_solve,

@@ -177,9 +177,7 @@ class _Writer:
         made = emitter.called(computation, arguments)
         shape = computation.root.shape
         shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
-        return [
-            convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, made, strict=True)
-        ]
+        return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, made, strict=True)]
 
     # -- private results ---------------------------------------------------------------------------
 

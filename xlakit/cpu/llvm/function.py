@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -118,12 +118,10 @@ class Function:
     def at(self, pointer: Value, type: Type, index: Operand) -> Value:
         """The address of element ``index`` of an array of ``type``."""
         if not isinstance(index, Value):
-            index = self.i64(index)
+            index = self.i64(int(index))
         if index.constant == 0:
             return pointer
-        return self.emit(
-            PTR, f"getelementptr inbounds {type.name}, ptr {pointer.text}, {index.type.name} {index.text}"
-        )
+        return self.emit(PTR, f"getelementptr inbounds {type.name}, ptr {pointer.text}, {index.type.name} {index.text}")
 
     def alloca(self, type: Type, count: int = 1, *, align: int = 0) -> Value:
         """Space on the stack for the life of the function; LLVM wants it in the first block."""
@@ -235,7 +233,7 @@ class Function:
         )
 
     @contextmanager
-    def if_(self, condition: Value, *, likely: bool | None = None) -> Iterator[None]:
+    def if_(self, condition: Value, *, likely: bool | None = None) -> Generator[None]:
         """Run the block where the condition holds."""
         then, join = self._labels("then", "join")
         weights = "" if likely is None else f", !prof {self.module.branch_weights(likely=likely)}"
@@ -257,13 +255,13 @@ class Function:
         carried: Sequence[Value] = (),
         independent: bool = False,
         hints: Sequence[str] = (),
-    ) -> Iterator[Loop]:
+    ) -> Generator[Loop]:
         """Count ``index`` from ``begin`` below ``end``.
 
         independent: no turn reads what another one writes, so that LLVM may run several at once.
         hints: further properties of the loop, such as ``'"llvm.loop.unroll.disable"'``.
         """
-        first = begin if isinstance(begin, Value) else self.i64(begin)
+        first = begin if isinstance(begin, Value) else self.i64(int(begin))
         last = end if isinstance(end, Value) else self.constant(first.type, end)
         body, latch, exit = self._labels("loop", "latch", "done")
         before = self._label
@@ -309,7 +307,7 @@ class Function:
             made.results = made.following
 
     @contextmanager
-    def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Iterator[Loop]:
+    def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:
         """Repeat while ``condition``, asked before each turn, holds; it sees the carried values."""
         header, body, exit = self._labels("while", "turn", "done")
         before = self._label
@@ -357,7 +355,9 @@ class Function:
         )
         attributes = " ".join(["nounwind", *self.attributes])
         lines = "\n".join([*self._entry, *self._lines])
-        return f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"
+        return (
+            f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"
+        )
 
     # -- helpers ---------------------------------------------------------------------------------
 

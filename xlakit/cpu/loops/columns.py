@@ -85,9 +85,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     for number, (root, part, shape) in enumerate(reduced.roots):
         index = after.reindexed(row, reduced.kept, shape.dimensions)
         node = after.element(root, index, part)
-        stores.append(
-            Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node)
-        )
+        stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
     return _Plan(kept, over, foldings, stores)
 
 
@@ -163,9 +161,7 @@ def _finish(
         for fold in plan.foldings:
             for part, kind in enumerate(fold.kinds):
                 value = values[place]
-                emitter.bind(
-                    (fold.instruction, part), rounded(fn, kind, as_real(value)) if is_narrow(kind) else value
-                )
+                emitter.bind((fold.instruction, part), rounded(fn, kind, as_real(value)) if is_narrow(kind) else value)
                 place += 1
         store_all(emitter, plan.stores)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,7 +52,7 @@ class Emitter:
     # -- scopes ----------------------------------------------------------------------------------
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """What is computed inside is forgotten at the end: a loop's or a branch's values."""
         self._scopes.append({})
         yield
@@ -206,7 +206,7 @@ class Emitter:
             running = self._unrolled(fold, list(fold.over), initial, bounds)
         else:
             groups = merged(fold.over, indices_of(fold.inputs, [b[0] for b in bounds]))
-            known = {v for v in self._bound_variables()}
+            known = set(self._bound_variables())
             running = self._looped(fold, groups, initial, bounds, known)
         return [
             rounded(self.fn, init.kind, as_real(r)) if is_narrow(init.kind) else r
@@ -380,5 +380,3 @@ def _resized(index: Value, kind: PrimitiveType) -> Value:
     if type.bits < 64:
         return index.cast("trunc", type)
     return index.cast("zext", type)
-
-

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, indices_of
 from xlakit.cpu.loops.index import Variable, linear
-from xlakit.cpu.loops.kernel import TASK_NANOSECONDS, Emitted, Level, Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.kernel import (
+    TASK_NANOSECONDS,
+    Emitted,
+    Level,
+    Output,
+    Phase,
+    Split,
+    nest,
+    store_all,
+    task_function,
+)
 from xlakit.cpu.loops.nodes import Constant, Node, Position
 from xlakit.cpu.loops.reduced import Folding, Reduced, folding, given_source, is_neutral
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
@@ -61,7 +71,10 @@ def _only_compares(computation: Computation) -> bool:
     elements, places = set(computation.parameters[::2]), set(computation.parameters[1::2])
     for instruction in computation.instructions:
         if isinstance(instruction.op, Compare):
-            if instruction.op.type is ComparisonType.TOTALORDER or instruction.operands[0].shape.element_type.is_complex:
+            if (
+                instruction.op.type is ComparisonType.TOTALORDER
+                or instruction.operands[0].shape.element_type.is_complex
+            ):
                 return False
             group = set(instruction.operands)
             if not (group <= elements or group <= places):
@@ -222,7 +235,10 @@ def _store_row(emitter: Emitter, plan: _Plan, place: Value) -> None:
         element = emitter.value(plan.element)
     number = register_type(kinds[1])
     emitter.bind((plan.folding.instruction, 0), element)
-    emitter.bind((plan.folding.instruction, 1), place if number is I64 else fn.emit(number, f"trunc i64 {place.text} to {number.name}"))
+    emitter.bind(
+        (plan.folding.instruction, 1),
+        place if number is I64 else fn.emit(number, f"trunc i64 {place.text} to {number.name}"),
+    )
     store_all(emitter, plan.stores)
 
 

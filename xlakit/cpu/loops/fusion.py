@@ -19,7 +19,6 @@ from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 
 
-
 def array_source(array: int, instruction: Instruction) -> Source:
     """Elements of an array in memory."""
     shape = instruction.shape
@@ -82,9 +81,7 @@ def elementwise_outputs(
     return variables, outputs
 
 
-def _emit_update(
-    module: Module, name: str, sources: dict[Instruction, Source], root: Instruction
-) -> Emitted | None:
+def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], root: Instruction) -> Emitted | None:
     """A dynamic-update-slice of a parameter: only the slice is written, into the operand's own memory."""
     target, update, *starts = root.operands
     arrays = list(sources)

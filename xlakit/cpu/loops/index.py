@@ -9,7 +9,7 @@ that cannot be split) is an Opaque term, computed when the code runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.nodes import Node
@@ -43,10 +43,10 @@ class Opaque:
         return f"<{self.node}>"
 
 
-Atom = Union[Variable, Opaque]
+Atom = Variable | Opaque
 
 
-class SplitVariable(Exception):  # noqa: N818 - a request to whoever made the loop nest, not an error
+class SplitVariable(Exception):
     """The nest should be made again with ``variable`` split, ``factor`` being the extent of the inner part."""
 
     def __init__(self, variable: Variable, factor: int) -> None:
@@ -111,7 +111,7 @@ class Affine:
         rest = tuple((atom, c) for atom, c in self.terms if c % size)
         remainder = Affine(rest, self.constant % size)
         low, high = remainder.bounds
-        if 0 <= low and high < size:
+        if low >= 0 and high < size:
             return Affine(whole, self.constant // size), remainder
         for atom, c in rest:
             if isinstance(atom, Variable) and c > 0 and size % c == 0:

@@ -7,7 +7,7 @@ share of the tasks. Tasks write different elements, so that any number of thread
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ class Output:
 
 
 @contextmanager
-def task_function(module: Module, name: str, arrays: int) -> Iterator[tuple[Function, Emitter, Value, Value]]:
+def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Function, Emitter, Value, Value]]:
     """Begin a kernel's function; gives it with an emitter for its arrays and the range of tasks."""
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
@@ -151,7 +151,7 @@ class Split:
     @contextmanager
     def tasks(
         self, fn: Function, emitter: Emitter, begin: Value, end: Value, nodes: Sequence[Node]
-    ) -> Iterator[list[Level]]:
+    ) -> Generator[list[Level]]:
         """The loop over tasks; gives the loops that are left inside one."""
         if self.count == 1:
             yield [Level(g, 0, g.extent) for g in self.inner]

@@ -38,9 +38,7 @@ def part_range(fn: Function, number: Value, parts: int, extent: int) -> tuple[Va
 def kinds_of(reduced: Reduced) -> list[PrimitiveType]:
     """The element types of the parts' results."""
     counts = [len(r.operands) // 2 for r in reduced.reduces]
-    return [
-        wide_kind(part_kind(r, k)) for r, count in zip(reduced.reduces, counts, strict=True) for k in range(count)
-    ]
+    return [wide_kind(part_kind(r, k)) for r, count in zip(reduced.reduces, counts, strict=True) for k in range(count)]
 
 
 def scratch_offsets(reduced: Reduced, parts: int) -> tuple[list[int], int]:
@@ -62,9 +60,7 @@ def store_parts(emitter: Emitter, reduced: Reduced, parts: int, place: Value, va
         store(fn, kind, value, fn.at(scratch, I8, offset), place)
 
 
-def combine(
-    module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int
-) -> Phase:
+def combine(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int) -> Phase:
     """The phase that folds the parts together, and computes what follows."""
     offsets, _ = scratch_offsets(reduced, parts)
     scratch = reduced.arrays + len(reduced.roots)

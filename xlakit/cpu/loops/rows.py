@@ -82,9 +82,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     inner_variables = space.variables[len(row_variables) :]
     full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
     row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
-    inner = linear(
-        [axes[d].index for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over))
-    )
+    inner = linear([axes[d].index for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
     plan = Plan(row_variables, inner_variables, [], [], [])
     levels = reduced.levels()
     wanted = _dear(reduced, levels)

@@ -65,9 +65,7 @@ class Crossing:
             return None
         across = max(found, key=lambda g: (len(found[g]), g.extent))
         always = set(_always_computed(nodes))
-        staged = [
-            n for n in found[across] if n in always and _stride(n.offset, inner) > 0 and _is_plain(n.offset)
-        ]
+        staged = [n for n in found[across] if n in always and _stride(n.offset, inner) > 0 and _is_plain(n.offset)]
         outer = tuple(g for g in groups[:-1] if g is not across)
         return Crossing(outer, across, inner, tuple(dict.fromkeys(staged)))
 
@@ -167,9 +165,7 @@ class _Tiled:
         self.across = _Cut(crossing.across.extent, min(_MOST_RUN, depth))
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # A copy of each staged operand, and nothing else: whole vectors go to the results.
-        self.copies = all(o.node in crossing.staged for o in outputs) and all(
-            _is_plain(o.offset) for o in outputs
-        )
+        self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
         self.streams = self.copies and all(self._may_stream(o) for o in outputs)
 
     def _may_stream(self, output: Output) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlakit.cpu.loops.index import ZERO, Affine, Opaque, Variable, linear, number, of
 from xlakit.cpu.loops.nodes import (
     Apply,
@@ -15,7 +17,6 @@ from xlakit.cpu.loops.nodes import (
     Fold,
     Guarded,
     JoinBits,
-    Load,
     Node,
     Part,
     Position,
@@ -112,9 +113,7 @@ class Tracer:
     def reshape(self, instruction: Instruction, index: Index, part: int) -> Node:
         """The same place in row-major order."""
         operand = instruction.operands[0]
-        return self.element(
-            operand, self.reindexed(index, instruction.shape.dimensions, operand.shape.dimensions)
-        )
+        return self.element(operand, self.reindexed(index, instruction.shape.dimensions, operand.shape.dimensions))
 
     def reindexed(self, index: Index, sizes: tuple[int, ...], others: tuple[int, ...]) -> Index:
         """The index into an array of other dimensions that is at the same place in row-major order."""
@@ -205,7 +204,8 @@ class Tracer:
             value = self.element(operand, inner)
             found = value if found is None else _guarded([(place, begin, end - 1, 1)], value, found)
         if found is None:
-            raise InternalError("a concatenation of nothing")
+            # Beyond both ends, which a pad around it never asks for.
+            return Constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
         return found
 
     # -- dynamic movement ------------------------------------------------------------------------
@@ -302,9 +302,11 @@ class Tracer:
         kinds = [init.shape.element_type for init in inits]
         initial = [self.element(init, ()) for init in inits]
         empty = not arrays[0].shape.num_elements
-        inputs = initial if empty else [
-            as_kind(self.element(array, inner), kind) for array, kind in zip(arrays, kinds, strict=True)
-        ]
+        inputs = (
+            initial
+            if empty
+            else [as_kind(self.element(array, inner), kind) for array, kind in zip(arrays, kinds, strict=True)]
+        )
         fold = GuardedFold(computation, over, inputs, initial, [b for b in bounds if not _always(b)])
         parts = [Part(kind, fold, k) for k, kind in enumerate(kinds)]
         for k, node in enumerate(parts):
@@ -358,7 +360,7 @@ def as_kind(node: Node, kind: PrimitiveType) -> Node:
 
 
 def _position(kind: PrimitiveType, index: Affine) -> Node:
-    if kind.is_integral and kind.bit_width >= 8 or kind is PrimitiveType.S64:
+    if (kind.is_integral and kind.bit_width >= 8) or kind is PrimitiveType.S64:
         return Position(kind, index)
     return as_kind(Position(PrimitiveType.S64, index), kind)
 
@@ -424,5 +426,3 @@ _RULES: dict[str, Callable[[Tracer, Instruction, Index, int], Node]] = {
 def is_traced(opcode: str) -> bool:
     """Whether the tracer can take an operation into a loop."""
     return opcode in _RULES or is_scalar_operation(opcode)
-
-

@@ -116,5 +116,3 @@ def _compare(fn: Function, op: Compare, kind: PrimitiveType, a: Scalar, b: Scala
         x, y = total_order_key(fn, kind, x), total_order_key(fn, kind, y)
     predicate = _SIGNED[direction]
     return x.compare(predicate if kind.is_signed or kind.is_floating else predicate.replace("s", "u"), y)
-
-

@@ -58,7 +58,7 @@ def expm1(a: Complex) -> Complex:
 
 
 def log_of_size(a: Complex) -> Value:
-    """log |z|, accurate also where |z| is near 1."""
+    """Log |z|, accurate also where |z| is near 1."""
     number, count, _ = scaled(a)
     total, lost = square_size(number)
     # log(total + lost) is log(total) + lost / total but for terms beyond the last bit.

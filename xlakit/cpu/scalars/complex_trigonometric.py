@@ -35,7 +35,7 @@ def _swapped(a: Complex) -> Complex:
 
 
 def _hyperbolic(x: Value) -> tuple[Value, Value, Value]:
-    """sinh and cosh of x, but for a factor, which they are to be multiplied with at last."""
+    """Sinh and cosh of x, but for a factor, which they are to be multiplied with at last."""
     less, factor = reduced(absolute(x))
     return with_sign_of(function("sinh", less), x), function("cosh", less), factor
 

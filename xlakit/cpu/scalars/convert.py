@@ -86,9 +86,7 @@ def _integer_to_integer(source: PrimitiveType, target: PrimitiveType, value: Val
     return wrap(target, value)
 
 
-def stochastic_convert(
-    fn: Function, random: PrimitiveType, target: PrimitiveType, value: Value, bits: Value
-) -> Scalar:
+def stochastic_convert(fn: Function, random: PrimitiveType, target: PrimitiveType, value: Value, bits: Value) -> Scalar:
     """A float as a signed integer, away from zero where random bits of its width are less than its fraction.
 
     Raises UnsupportedError for unsigned targets, for which it has no meaning.
@@ -164,5 +162,3 @@ def _resized(value: Value, type: Type) -> Value:
     if type.bits > value.type.bits:
         return value.cast("zext", type)
     return value.cast("trunc", type) if type.bits < value.type.bits else value
-
-

@@ -137,5 +137,3 @@ def parts(scalar: Scalar) -> tuple[Value, ...]:
 def from_parts(values: tuple[Value, ...]) -> Scalar:
     """The scalar that values make up."""
     return (values[0], values[1]) if len(values) == 2 else values[0]
-
-

@@ -42,5 +42,3 @@ def _reduced(fn: Function, op: ReducePrecision, kind: PrimitiveType, value: Valu
     made = (sign | size).bits_as(stored.type)
     back = from_stored(fn, kind, made) if is_narrow(kind) else made
     return fn.select(nan, value, back)
-
-

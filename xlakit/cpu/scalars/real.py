@@ -238,7 +238,21 @@ UNARY: dict[str, Unary] = {
     "logistic": _function("logistic"),
 } | {
     name: _function(name)
-    for name in ("rsqrt", "cbrt", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf")
+    for name in (
+        "rsqrt",
+        "cbrt",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+    )
 }
 
 
@@ -252,5 +266,3 @@ def total_order_key(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     bits = a.bits_as(integer(a.type.bits))
     flipped = bits ^ ((1 << (a.type.bits - 1)) - 1)
     return fn.select(bits < 0, flipped, bits)
-
-

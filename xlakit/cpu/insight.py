@@ -1,0 +1,135 @@
+"""What a compiled program is made of: its memory, its LLVM IR and its assembly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlakit.cpu.compile import Code
+from xlakit.cpu.entry.buffers import Buffer, byte_size
+from xlakit.cpu.entry.steps import used_in
+from xlakit.cpu.llvm import engine
+from xlakit.data.shape import Shape
+from xlakit.errors import Location
+from xlakit.ir.instruction import HloModule, Instruction
+
+# Buffers that hold less than this part of the peak are not worth a line.
+_SMALL_PART = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A temporary value that is there when the arena is fullest, and the instruction that it belongs to."""
+
+    name: str
+    opcode: str
+    bytes: int
+    location: Location | None
+
+    def __str__(self) -> str:
+        where = f"  {self.location}" if self.location is not None else ""
+        return f"{self.bytes:>16,}  {self.opcode} '{self.name}'{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAnalysis:
+    """The memory of one call, in bytes, by the names that XLA has for it.
+
+    temp_size_in_bytes: the arena of intermediate values. alias_size_in_bytes: results that may lie in arguments.
+    peak_memory_in_bytes: arguments, results and arena together. holders: what fills the arena when it is fullest, the
+    largest first.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+    holders: tuple[Holder, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"arguments   {self.argument_size_in_bytes:>16,}",
+            f"results     {self.output_size_in_bytes:>16,}",
+            f"  in arguments' memory {self.alias_size_in_bytes:>5,}",
+            f"temporaries {self.temp_size_in_bytes:>16,}",
+            f"code        {self.generated_code_size_in_bytes:>16,}",
+            f"peak        {self.peak_memory_in_bytes:>16,}",
+        ]
+        least = max(1, int(_SMALL_PART * self.temp_size_in_bytes))
+        large = [h for h in self.holders if h.bytes >= least]
+        if large:
+            lines += ["", "temporaries at the peak:", *map(str, large)]
+        if len(large) < len(self.holders):
+            rest = self.holders[len(large) :]
+            lines.append(f"{sum(h.bytes for h in rest):>16,}  in {len(rest)} others")
+        return "\n".join(lines)
+
+
+def analyse_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:
+    """The memory of a program; ``code_bytes`` is the size of its machine code."""
+    entry = code.module.entry
+    arguments = sum(map(_bytes, (p.shape for p in entry.parameters)))
+    results = _arrays(entry.root.shape)
+    aliased = sum(byte_size(results[result]) for result, _ in in_place)
+    output = _bytes(entry.root.shape)
+    return MemoryAnalysis(
+        arguments,
+        output,
+        code.arena_bytes,
+        aliased,
+        code_bytes,
+        arguments + output + code.arena_bytes,
+        _holders(code),
+    )
+
+
+def _holders(code: Code) -> tuple[Holder, ...]:
+    """The buffers of the arena that are in use at the step at which they are most."""
+    buffers = [b for b in used_in(code.lowered.steps) if b.place == "temporary" and b.offset >= 0]
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        changes[buffer.first] = changes.get(buffer.first, 0) + buffer.bytes
+        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - buffer.bytes
+    held, most, fullest = 0, -1, 0
+    for place in sorted(changes):
+        held += changes[place]
+        if held > most:
+            most, fullest = held, place
+    named = _by_name(code.module)
+    there = [b for b in buffers if b.first <= fullest <= b.last]
+    there.sort(key=lambda b: (-b.bytes, b.first, b.name))
+    return tuple(_holder(code.module, named, b) for b in there)
+
+
+def _holder(module: HloModule, named: dict[str, Instruction], buffer: Buffer) -> Holder:
+    # Parts of tuples and scratch have the instruction's name and more behind a dot.
+    name = buffer.name
+    while name not in named and "." in name:
+        name = name.rpartition(".")[0]
+    instruction = named.get(name)
+    if instruction is None:
+        return Holder(buffer.name, "buffer", buffer.bytes, None)
+    return Holder(buffer.name, instruction.opcode, buffer.bytes, module.location_of(instruction))
+
+
+def _by_name(module: HloModule) -> dict[str, Instruction]:
+    return {i.name: i for c in module.computations for i in c.instructions}
+
+
+def _arrays(shape: Shape) -> list[Shape]:
+    return [leaf for _, leaf in shape.leaves() if leaf.is_array]
+
+
+def _bytes(shape: Shape) -> int:
+    return sum(map(byte_size, _arrays(shape)))
+
+
+def llvm_ir(code: Code, *, optimized: bool) -> str:
+    """The program as LLVM IR, before or after LLVM's own passes."""
+    return str(engine.optimize(code.text)) if optimized else code.text
+
+
+def assembly(code: Code) -> str:
+    """The program as this machine's assembly."""
+    return engine.emit_assembly(engine.optimize(code.text))

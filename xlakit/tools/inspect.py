@@ -1,0 +1,54 @@
+"""``xlakit inspect`` and ``xlakit cache``: what programs become, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from xlakit.cpu import cache
+from xlakit.cpu.executable import CpuExecutable, compile_module
+from xlakit.errors import ArgumentError
+from xlakit.ir.instruction import HloModule
+
+
+def inspect(module: HloModule, view: str) -> str:
+    """A program in one of the VIEWS."""
+    return VIEWS[view](compile_module(module)).rstrip("\n") + "\n"
+
+
+def _cost(executable: CpuExecutable) -> str:
+    cost = executable.cost_analysis()
+    width = max(map(len, cost))
+    return "\n".join(f"{name:{width}}  {value:>20,.0f}" for name, value in cost.items())
+
+
+# The names are repeated in cli.py, which does not load this file to print its help.
+VIEWS: Mapping[str, Callable[[CpuExecutable], str]] = {
+    "hlo": CpuExecutable.as_text,
+    "llvm": CpuExecutable.llvm_ir,
+    "llvm-raw": lambda executable: executable.llvm_ir(optimized=False),
+    "assembly": CpuExecutable.assembly,
+    "cost": _cost,
+    "memory": lambda executable: str(executable.memory_analysis()),
+}
+
+
+def cache_summary() -> str:
+    """Where the compile cache is, and how full."""
+    used = cache.usage()
+    if used is None:
+        return "there is no place for a compile cache: neither XLAKIT_CACHE_DIR nor a home directory is set"
+    state = "" if cache.is_enabled() else " (switched off by XLAKIT_CACHE)"
+    return f"{used.directory}{state}\n{used.entries} entries, {used.bytes:,} of {used.limit:,} bytes"
+
+
+def cache_directory() -> str:
+    """The directory alone."""
+    folder = cache.directory()
+    if folder is None:
+        raise ArgumentError("there is no place for a compile cache", hint="set XLAKIT_CACHE_DIR")
+    return str(folder)
+
+
+def clear_cache() -> str:
+    """Remove all entries, and say so."""
+    return f"removed {cache.clear()} entries"
