@@ -225,8 +225,9 @@ def _root_of_negative(mismatch: Mismatch) -> bool:
     program = mismatch.program
     if program.opcode != "sqrt" or mismatch.expected[0].dtype.kind != "c":
         return False
-    operand = program.arguments[0][0].copy()
-    operand.imag = np.where(operand.imag == 0, 0, operand.imag)
+    operand = np.array(program.arguments[0][0])
+    imag = np.imag(operand)
+    operand.imag = np.where(imag == 0, 0, imag)
     again = replace(mismatch, actual=mismatch.rerun(((operand,),)))
     return mismatch.agree(again.actual, mismatch.expected) or _complex_specials(again)
 

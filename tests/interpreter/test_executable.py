@@ -12,7 +12,8 @@ def compiled(function, *shapes, **options):
     builder = xla.XlaBuilder("program")
     operands = [xla.parameter(builder, i, shape, f"arg{i}") for i, shape in enumerate(shapes)]
     result = function(*operands)
-    return evaluating.compiled(builder.build(xla.tuple_(builder, *result) if isinstance(result, tuple) else result), **options)
+    result = xla.tuple_(builder, *result) if isinstance(result, tuple) else result
+    return evaluating.compiled(builder.build(result), **options)
 
 
 F2 = xla.make_shape(xla.F32, (2,))

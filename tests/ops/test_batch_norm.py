@@ -21,6 +21,8 @@ def column(v, feature_index):
     return v.astype(np.float64).reshape([-1 if d == feature_index else 1 for d in range(3)])
 
 
+@pytest.mark.reference
+@pytest.mark.reference
 @pytest.mark.parametrize("feature_index", [0, 1, 2])
 @pytest.mark.parametrize("kind", [ml_dtypes.bfloat16, np.float16, np.float32])
 def test_everything_is_computed_in_double_precision_and_rounded_once(kind, feature_index):

@@ -62,7 +62,8 @@ def test_with_the_context_the_function_sees_its_instruction():
         return np.full(context.shape.dimensions, float(config), np.float32) + x
 
     xla.register_custom_call("test.tell", tell, with_context=True)
-    executable = evaluating.compiled(build(lambda x: xla.custom_call(x.builder, "test.tell", [x], f32(2), "1.5"), f32()))
+    program = build(lambda x: xla.custom_call(x.builder, "test.tell", [x], f32(2), "1.5"), f32())
+    executable = evaluating.compiled(program)
     same(executable(floats(1)), floats([2.5, 2.5]))
 
 

@@ -118,6 +118,7 @@ def test_real_transforms_have_the_lengths_of_their_dimensions():
     )
 
 
+@pytest.mark.reference
 def test_a_bitcast_may_leave_memory_out_but_not_invent_any():
     smaller = module("x = f32[4] parameter(0)\nROOT r = s32[2] bitcast(x)")
     same(run(smaller, floats([1, 2, 3, 4])), floats([1, 2]).view(np.int32))

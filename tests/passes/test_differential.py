@@ -7,6 +7,7 @@ import pytest
 from evaluating import same
 
 import xlakit as xla
+from proofs.jaxlib import fault_of, flat
 from proofs.modules import difference
 from proofs.programs.modules import module as module_of
 from proofs.programs.plan import plan
@@ -34,9 +35,13 @@ def run(module, arguments, replicas):
         return type(error)
 
 
-def same_results(before, after):
+def same_results(before, after, program):
     if isinstance(before, type):
         assert after is before
+        return
+    if program.opcode.startswith("batch-norm"):
+        # It becomes other operations, which round one by one.
+        assert fault_of(program, flat(after), flat(before)) is None
         return
     assert len(before) == len(after)
     for a, b in zip(after, before, strict=True):
@@ -66,10 +71,10 @@ def test_a_single_operation_keeps_its_result(entry):
     arguments = program.arguments
     replicas = len(arguments)
     before = run(module, arguments, replicas)
-    same_results(before, run(improved(module), arguments, replicas))
+    same_results(before, run(improved(module), arguments, replicas), program)
     if replicas == 1 and all(s.is_array for s in module.entry.program_shape.parameters):
         folded = improved(with_constants(module, arguments[0]))
-        same_results(before, run(folded, [()], 1))
+        same_results(before, run(folded, [()], 1), program)
 
 
 @pytest.mark.parametrize("number", range(80))

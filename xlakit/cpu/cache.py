@@ -19,6 +19,7 @@ large it may become (bytes, or with K, M or G; ``1G`` by default). What has not 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import stat
@@ -41,9 +42,12 @@ _ALIGNMENT = 64
 _SUFFIX = ".xlakit"
 # A file that another process has begun and not renamed after this time never will be.
 _ABANDONED_SECONDS = 3600.0
+# Looking at all entries takes time: a process does it when it first keeps something, and then now and then.
+_SAVES_PER_EVICTION = 16
 # Entries are touched when they are used; more often than this tells nothing.
 _TOUCH_SECONDS = 60.0
 _DEFAULT_LIMIT = "1G"
+_saves = itertools.count()
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -73,7 +77,7 @@ class Usage:
 
 
 def is_enabled() -> bool:
-    """Whether the environment lets programs be kept. Raises ArgumentError where it says something else than on or off."""
+    """Whether the environment lets programs be kept. Raises ArgumentError unless it says on or off."""
     text = os.environ.get("XLAKIT_CACHE", "").lower()
     if text in ("off", "0", "no", "false"):
         return False
@@ -141,7 +145,8 @@ def save(key: str, entry: Entry) -> None:
         if not _is_private(folder):
             return
         _write(folder, key + _SUFFIX, data)
-        _evict(folder, limit, keep=key + _SUFFIX)
+        if next(_saves) % _SAVES_PER_EVICTION == 0:
+            _evict(folder, limit, keep=key + _SUFFIX)
     except OSError as error:
         _warn(f"nothing can be kept in {folder}: {error.strerror}")
 

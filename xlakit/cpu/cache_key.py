@@ -54,10 +54,10 @@ def program_key(module: HloModule, num_replicas: int, num_partitions: int) -> st
     return "program-" + digest.hexdigest()[:40]
 
 
-def runtime_key() -> str | None:
-    """The key of the runtime's machine code; None where nothing can be kept."""
+def runtime_key(variant: str) -> str | None:
+    """The key of a variant of the runtime's machine code; None where nothing can be kept."""
     compiler = _of_compiler()
-    return None if compiler is None else "runtime-" + hashlib.sha256(compiler).hexdigest()[:40]
+    return None if compiler is None else "runtime-" + hashlib.sha256(compiler + variant.encode()).hexdigest()[:40]
 
 
 def compiler_has_changed() -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xlakit.cpu.entry.aliases import honoured_aliases
 from xlakit.cpu.entry.buffers import assign_offsets, byte_size
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
 from xlakit.cpu.entry.lowering import Lowered, Lowering
@@ -14,6 +18,10 @@ from xlakit.cpu.program import Program
 from xlakit.ir.instruction import HloModule
 
 __all__ = ["Code", "byte_size", "generate"]
+
+
+# Fusions have at most a few hundred operations in a row.
+_FRAMES = 10_000
 
 
 @dataclass(slots=True)
@@ -40,13 +48,26 @@ class Code:
             tuple(self.lowered.constants),
             hosts,
             self.module if hosts else None,
+            honoured_aliases(self.module, self.lowered),
         )
+
+
+@contextmanager
+def _deep_calls() -> Generator[None]:
+    """Room for the functions that follow a fusion from its result to its operands, a few frames for each operation."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def generate(module: HloModule) -> Code:
     """The LLVM IR of an optimised module."""
     llvm = Module(module.name)
-    lowered = Lowering(module, KernelLibrary(llvm)).lower()
+    with _deep_calls():
+        lowered = Lowering(module, KernelLibrary(llvm)).lower()
     number_uses(lowered.steps)
     _, placed = place_buffers(list(used_in(lowered.steps)))
     arena_bytes = assign_offsets(placed)

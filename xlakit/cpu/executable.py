@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.arguments import converting
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
+from xlakit.cpu.entry.buffers import ALIGNMENT
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.llvm import engine
 from xlakit.cpu.program import Program
-from xlakit.cpu.runtime import CONTEXT, Context, Status, runtime_symbols
+from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.interpreter.device import Device
-from xlakit.interpreter.executable import InterpreterExecutable
+from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
+@converting
 def compile_module(
     module: HloModule,
     *,
@@ -121,7 +124,7 @@ class CpuExecutable:
         self._code = code
         symbols = program_symbols(program.imports)
         self._library = engine.Library(f"program{next(_numbers)}", program.object_data, [program.entry], symbols)
-        self._constants = [np.require(c, requirements="CA") for c in program.constants]
+        self._constants = [_readable(c) for c in program.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
             *[c.ctypes.data for c in self._constants]
         )
@@ -217,10 +220,13 @@ class CpuExecutable:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
         """Run the program with one argument for each parameter; see :class:`xlakit.Executable`."""
+        if donate:
+            return self._donating_call(arguments, donate)
         return self._call(*arguments)
 
+    @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices at once, with arguments for each; see :class:`xlakit.Executable`."""
         return self._reference.execute_with(self._run_device, arguments)
@@ -228,9 +234,23 @@ class CpuExecutable:
     def _slow_call(self, *arguments: object) -> Any:
         return self._reference.call_with(self._run_device, arguments)
 
-    def _run_device(self, device: Device, arguments: Sequence[Value]) -> Any:
-        leaves = [np.require(a, requirements="CA") for value in arguments for a in _leaves(value)]
+    def _donating_call(self, arguments: Sequence[object], donate: Sequence[int]) -> Any:
+        check_donated(donate, len(self.module.entry.parameters))
+
+        def run(device: Device, values: Sequence[Value]) -> Any:
+            owners = [number for number, value in enumerate(values) for _ in _leaves(value)]
+            given = {leaf for leaf, owner in enumerate(owners) if owner in donate}
+            return self._run_device(device, values, [pair for pair in self._program.in_place if pair[1] in given])
+
+        # Devices that are given one array cannot all write to it.
+        return self._reference.call_with(run if self.num_devices == 1 else self._run_device, arguments)
+
+    def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[tuple[int, int]] = ()) -> Any:
+        leaves = [_readable(a) for value in arguments for a in _leaves(value)]
         results = result_arrays(self._result)
+        for result, argument in in_place:
+            if _can_be_written(leaves, argument):
+                results[result] = leaves[argument]
         context = self._context if self.num_devices == 1 else self._context_of(device)
         before = getattr(self._running, "run", None)
         self._running.run = HostRun(device)
@@ -276,6 +296,19 @@ def _register(executable: CpuExecutable) -> int:
     key = register_host(answer)
     weakref.finalize(executable, release_host, key)
     return key
+
+
+def _readable(array: Array) -> Array:
+    """The array, or a copy of it, as machine code reads it."""
+    return np.require(array, requirements=["C", "A"])
+
+
+def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
+    """Whether a program may write to one of its arguments: its memory is as it should be, and nobody else's."""
+    array = arrays[number]
+    if not array.flags.writeable or array.ctypes.data % ALIGNMENT:
+        return False
+    return not any(np.may_share_memory(array, other) for n, other in enumerate(arrays) if n != number)
 
 
 def _leaves(value: Value) -> list[Array]:

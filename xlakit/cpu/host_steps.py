@@ -57,7 +57,7 @@ class _Pointers:
         size = shape.num_elements * dtype.itemsize
         if not size:
             return np.empty(shape.dimensions, dtype)
-        memory = (ctypes.c_char * size).from_address(pointer)
+        memory = memoryview((ctypes.c_char * size).from_address(pointer)).cast("B")
         return np.frombuffer(memory, dtype).reshape(shape.dimensions)
 
     def value(self, shape: Shape) -> Value:

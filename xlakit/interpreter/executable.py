@@ -57,10 +57,10 @@ class Executable(Protocol):
 
     @property
     def num_devices(self) -> int:
-        """How many devices run the program: replicas times partitions; device ``replica * num_partitions + partition``."""
+        """How many devices run the program; their numbers are ``replica * num_partitions + partition``."""
         ...
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
         """Run the program with one argument for each parameter.
 
         Arguments are NumPy arrays of just the parameter's type and dimensions (any size up to the bound for a bounded
@@ -68,6 +68,14 @@ class Executable(Protocol):
 
         Gives fresh arrays, tuples of them for tuples, None for tokens. Where several devices run the program all get
         these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
+
+        donate: numbers of parameters whose arrays the program may overwrite. Where the module says in
+        ``input_output_alias`` that a result may lie in a parameter's memory, and it can, that result then is the
+        argument's own array, and nothing is copied. That is a permission: an array that cannot be used so (one that is
+        read-only, or not aligned to 64 bytes, as all results of programs are, or that several devices get) is left as
+        it is. NumPy cannot tell who uses a donated array later on, so that is for the caller not to do: it holds the
+        result, or nothing of use. Without ``donate`` arguments are never written to, must-alias or not.
+
         Raises ArgumentError, and what the program raises.
         """
         ...
@@ -211,8 +219,9 @@ class InterpreterExecutable:
         """How many devices run the program: replicas times partitions."""
         return self.num_replicas * self.num_partitions
 
-    def __call__(self, *arguments: object) -> Any:
-        """Run the program with one argument for each parameter; see :class:`Executable`."""
+    def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
+        """Run the program with one argument for each parameter; see :class:`Executable`. It overwrites none."""
+        check_donated(donate, len(self._parameters))
         return self.call_with(self._interpret, arguments)
 
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
@@ -284,6 +293,16 @@ class InterpreterExecutable:
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
         return f"<InterpreterExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def check_donated(donate: Sequence[int], count: int) -> None:
+    """Raise ArgumentError unless these are numbers of ``count`` parameters."""
+    for number in donate:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:  # pyright: ignore
+            raise ArgumentError(
+                f"donate={donate!r}: {number!r} is not the number of one of the {count} parameters",
+                hint="parameters count from 0",
+            )
 
 
 def _join(threads: Sequence[threading.Thread], execution: Run) -> None:

@@ -13,12 +13,11 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
-from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
+from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
     SparsityConfig,
-    SparsitySide,
     Window,
     WindowDimension,
 )
@@ -30,6 +29,7 @@ from xlakit.ops.movement import need_array
 from xlakit.ops.shared.contraction import multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array
+from xlakit.ops.shared.sparsity import expand_sparse
 from xlakit.ops.shared.window_geometry import check_window_dimension, make_window, window_output
 
 # Patches of the input are laid out for one matrix product at a time; this many elements of them at once.
@@ -215,7 +215,7 @@ class Convolution(Op):
         if config.lhs is not None:
             if config.lhs.block_size != 1:
                 raise UnsupportedError("a sparse input has no agreed shape", hint="only the kernel may be sparse")
-            lhs = _expand(lhs, operands[config.lhs.idx], config.lhs)
+            lhs = expand_sparse(lhs, operands[config.lhs.idx], config.lhs)
         if config.rhs is not None:
             features = self.dim_labels.kernel_input_feature_dimension
             if config.rhs.block_size != 1 and config.rhs.dimension != features:
@@ -223,34 +223,8 @@ class Convolution(Op):
                     f"a kernel that is sparse along dimension {config.rhs.dimension} has no agreed shape",
                     hint=f"only its input features, dimension {features}, may be sparse",
                 )
-            rhs = _expand(rhs, operands[config.rhs.idx], config.rhs)
+            rhs = expand_sparse(rhs, operands[config.rhs.idx], config.rhs)
         return lhs, rhs
-
-
-def _expand(values: Array, places: Array, side: SparsitySide) -> Array:
-    """A sparse array with its zeros: each element at its place in its block of ``side.block_size``."""
-    if side.num_non_zero != 1 or side.stride != 1:
-        raise UnsupportedError(
-            f"sparsity of {side.num_non_zero} in {side.block_size} with stride {side.stride}",
-            hint="the interpreter knows one element in each block, and blocks of neighbours",
-        )
-    if not 0 <= side.dimension < values.ndim:
-        raise ShapeError(f"sparse dimension {side.dimension} is not one of {values.ndim}", hint=below(values.ndim))
-    if places.shape != values.shape or side.block_size < 1:
-        raise ShapeError(
-            f"an array of {values.shape} in blocks of {side.block_size} has its places in {places.shape}",
-            hint=f"give the places the dimensions {list(values.shape)} and blocks of at least 1",
-        )
-    places = places.astype(np.int64)
-    if places.size and not 0 <= places.min() <= places.max() < side.block_size:
-        raise ExecutionError(
-            f"a place lies outside its block of {side.block_size}", hint=f"give places from 0 to {side.block_size - 1}"
-        )
-    dense = np.zeros((*values.shape, side.block_size), values.dtype)
-    np.put_along_axis(dense, places[..., None], values[..., None], axis=-1)
-    dense = np.moveaxis(dense, -1, side.dimension + 1)
-    sizes = [n * side.block_size if d == side.dimension else n for d, n in enumerate(values.shape)]
-    return dense.reshape(sizes)
 
 
 def _spatial(numbers: ConvolutionDimensionNumbers) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

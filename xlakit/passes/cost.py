@@ -136,9 +136,6 @@ def _applications(instruction: Instruction) -> float:
         return source * math.prod(d.size for d in op.window.dimensions)
     if instruction.opcode == "scatter":
         return _elements(instruction.operands[-1].shape)
-    if instruction.opcode == "sort":
-        count = _elements(first)
-        return count * max(1, math.ceil(math.log2(max(2, count))))
     return _elements(first)
 
 
@@ -185,10 +182,17 @@ def _triangular_solve_flops(instruction: Instruction) -> float:
     return _elements(instruction.shape) * size
 
 
+def _sort_flops(instruction: Instruction) -> float:
+    """Comparisons, whatever a comparison does."""
+    count = _elements(instruction.operands[0].shape)
+    return count * math.ceil(math.log2(max(2, count)))
+
+
 _FLOPS: dict[str, Callable[[Instruction], float]] = {
     "dot": _dot_flops,
     "convolution": _convolution_flops,
     "fft": _fft_flops,
+    "sort": _sort_flops,
     "cholesky": _cholesky_flops,
     "triangular-solve": _triangular_solve_flops,
 }

@@ -19,6 +19,13 @@ from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import TopK
+from xlakit.passes.expand_algebra import (
+    batch_norm_grad,
+    batch_norm_inference,
+    batch_norm_training,
+    scaled_dot,
+    widened,
+)
 from xlakit.passes.framework import ComputationPass, PassContext
 from xlakit.passes.remaking import Making, Remaking
 from xlakit.passes.rewriter import same_layouts
@@ -102,9 +109,9 @@ def _halves(
         complete = start.op.opcode == "copy-start" or (
             isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
         )
-        if complete and not start.op.has_side_effect and not _is_dynamic(start):
-            if context.spend(done.op.opcode):
-                found[done] = chain
+        plain = not start.op.has_side_effect and not _is_dynamic(start)
+        if complete and plain and context.spend(done.op.opcode):
+            found[done] = chain
     return found
 
 
@@ -172,9 +179,7 @@ def _scan(
     if not steps:
         results = [*zeros, *carries]
     else:
-        start = remaking.add(
-            Tuple(), remaking.scalar(0, PrimitiveType.S32), *inputs, *carries, *zeros, like=old
-        )
+        start = remaking.add(Tuple(), remaking.scalar(0, PrimitiveType.S32), *inputs, *carries, *zeros, like=old)
         loop = While(
             condition=_condition(old.name, steps, start.shape, context),
             body=_body(op, old.name, steps, start.shape, len(inputs), context),
@@ -245,8 +250,14 @@ def _write(
 
 
 _EXPANSIONS: dict[str, _Expansion] = {
+    "batch-norm-grad": batch_norm_grad,
+    "batch-norm-inference": batch_norm_inference,
+    "batch-norm-training": batch_norm_training,
+    "cholesky": widened,
     "custom-call": _custom_call,
     "domain": _domain,
+    "scaled-dot": scaled_dot,
     "scan": _scan,
+    "triangular-solve": widened,
 }
 _EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})

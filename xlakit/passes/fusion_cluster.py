@@ -34,7 +34,7 @@ MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "
 HEAVY = frozenset({"pad", "concatenate", "dynamic-slice", "gather", "reduce-window"})
 FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
 
-_MOST_MEMBERS = 100
+_MOST_MEMBERS = 400
 _MOST_OPERANDS = 40
 # Cheap operations in a row that may be computed again and again.
 _MOST_REPEATED = 3

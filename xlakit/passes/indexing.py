@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,7 +56,9 @@ def only_window(x: Instruction) -> tuple[int, ...] | None:
     covered = {*op.inserted_window_dims, *op.input_batching_dims}
     given = iter([updates.dimensions[d] for d in op.update_window_dims])
     sizes = tuple(1 if d in covered else next(given) for d in range(x.operands[0].shape.rank))
-    return sizes if all(n <= bound for n, bound in zip(sizes, x.operands[0].shape.dimensions, strict=True)) else None
+    fits = all(n <= bound for n, bound in zip(sizes, x.operands[0].shape.dimensions, strict=True))
+    # Index vectors of no components may be many.
+    return sizes if fits and math.prod(sizes) == updates.num_elements else None
 
 
 def update_window(
@@ -105,9 +108,7 @@ def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
     counted = _counted(indices)
     if counted is None or counted.limit > sizes[row]:
         return None
-    part = make_slice(
-        operand, [counted if d == row else SliceDimension(0, n) for d, n in enumerate(sizes)], make
-    )
+    part = make_slice(operand, [counted if d == row else SliceDimension(0, n) for d, n in enumerate(sizes)], make)
     others = iter([d for d in range(len(sizes)) if d != row])
     permutation: list[int] = []
     for dimension, size in enumerate(x.shape.dimensions):

@@ -73,9 +73,9 @@ def loop_of(instruction: Instruction) -> Loop | None:
 def element_read(instruction: Instruction, parameter: Instruction) -> int | None:
     """The number of the element of ``parameter`` that an instruction only reads."""
     op = instruction.op
-    if isinstance(op, GetTupleElement) and instruction.operands[0] is parameter and not instruction.control_predecessors:
-        return op.index
-    return None
+    if not isinstance(op, GetTupleElement) or instruction.operands[0] is not parameter:
+        return None
+    return None if instruction.control_predecessors else op.index
 
 
 def elements_read(computation: Computation, wholes: Sequence[Instruction]) -> dict[Instruction, set[int]]:

@@ -13,12 +13,13 @@ from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
+from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
 from xlakit.ir.operation import Op
 from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant
-from xlakit.ops.movement import Reshape, Transpose
+from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.passes.framework import Names, Pass, PassContext, change_computations, inherited
 from xlakit.passes.matching import permutation_inverse
 
@@ -142,6 +143,7 @@ class _Normalised:
         to_memory = result.layout_or_default.minor_to_major[::-1]
         sizes = tuple(result.dimensions[d] for d in to_memory)
         value = self._step(old, Transpose(dimensions=from_memory), operand)
+        value = self._beginning(old, value, _bits(result) // source.element_type.bit_width)
         value = self._as_type(old, value, result.element_type)
         value = self._reshape(old, value, sizes)
         value = self._step(old, Transpose(dimensions=permutation_inverse(to_memory)), value)
@@ -150,6 +152,14 @@ class _Normalised:
         named = value.replace(name=old.name, annotations=inherited(old.annotations))
         self._order[-1] = named
         return named
+
+    def _beginning(self, old: Instruction, value: Instruction, count: int) -> Instruction:
+        """The first elements in memory: a bitcast may leave some out."""
+        total = value.shape.num_elements
+        if count == total:
+            return value
+        flat = self._reshape(old, value, (total,))
+        return self._step(old, Slice(slice=(SliceDimension(0, count),)), flat)
 
     def _as_type(self, old: Instruction, value: Instruction, kind: PrimitiveType) -> Instruction:
         source = value.shape.element_type
@@ -182,7 +192,19 @@ def _check(source: Shape, result: Shape) -> None:
             raise UnsupportedError(f"a bitcast of the padded or tiled array {shape}", operation="bitcast")
         if shape.is_dynamic:
             raise UnsupportedError(f"a bitcast of the dynamic array {shape}", operation="bitcast")
+    if _bits(source) != _bits(result):
+        raise UnsupportedError(
+            f"a bitcast from {source} to {result}, which has not as much memory",
+            operation="bitcast",
+            hint="slice the array first",
+        )
     kinds = (source.element_type, result.element_type)
+    if _bits(result) > _bits(source) or _bits(result) % kinds[0].bit_width:
+        raise UnsupportedError(
+            f"{result} takes {_bits(result) // 8} bytes of memory, {source} has {_bits(source) // 8}",
+            hint="what lies beyond an array's memory is known to the backend alone; give shapes of as many bytes",
+            operation="bitcast",
+        )
     if kinds[0] is kinds[1]:
         return
     if kinds[0].is_complex != kinds[1].is_complex:
@@ -197,6 +219,10 @@ def _check(source: Shape, result: Shape) -> None:
         )
 
 
+def _bits(shape: Shape) -> int:
+    return shape.num_elements * shape.element_type.bit_width
+
+
 def _literal_without_layout(literal: Literal) -> Literal:
     if literal.shape.is_array:
         return Literal(literal.shape.without_layout(), literal.array)
@@ -204,3 +230,7 @@ def _literal_without_layout(literal: Literal) -> Literal:
         elements = [_literal_without_layout(e) for e in literal.elements]
         return Literal(literal.shape.without_layout(), None, elements)
     return literal
+
+
+def _bits(shape: Shape) -> int:
+    return shape.num_elements * shape.element_type.bit_width

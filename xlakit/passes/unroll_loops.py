@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call
 from xlakit.passes.framework import PassContext, is_fixed
@@ -21,7 +24,8 @@ _FEW_ELEMENTS = 256
 class UnrollLoops(LoopPass):
     """Write out loops that run once, or a few times over operations on elements; leave out those that never run.
 
-    Each round becomes a call of the body, to be inlined afterwards.
+    Each round becomes a call of the body, to be inlined afterwards. Other loops that run a known number of rounds are
+    noted to do so.
     """
 
     name = "unroll-loops"
@@ -29,13 +33,19 @@ class UnrollLoops(LoopPass):
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace the loops of one computation."""
         rounds: dict[Instruction, tuple[Call, int]] = {}
+        counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
-            if loop is not None and count is not None and _is_worth_it(loop, count):
-                name = "loop-never-run" if count == 0 else "loop-run-once" if count == 1 else "short-loop"
-                if context.spend(name):
-                    rounds[loop.instruction] = (Call(to_apply=loop.body), count)
-        if not rounds:
+            if loop is None or count is None:
+                continue
+            if not _is_worth_it(loop, count):
+                if not loop.instruction.annotations.backend_config and context.spend("trip-count"):
+                    counted[loop.instruction] = count
+                continue
+            name = "loop-never-run" if count == 0 else "loop-run-once" if count == 1 else "short-loop"
+            if context.spend(name):
+                rounds[loop.instruction] = (Call(to_apply=loop.body), count)
+        if not rounds and not counted:
             return computation
         remaking = Remaking(computation, context)
         for old in computation.instructions:
@@ -45,9 +55,18 @@ class UnrollLoops(LoopPass):
                 for _ in range(count):
                     state = remaking.add(body, state, like=old)
                 remaking.stands_for(old, state)
+            elif old in counted:
+                remaking.stands_for(old, remaking.append(_annotated(old, counted[old], remaking)))
             else:
                 remaking.keep(old)
         return remaking.finished()
+
+
+def _annotated(loop: Instruction, count: int, remaking: Remaking) -> Instruction:
+    """The loop with a note of how often it runs, in the words of XLA."""
+    note = json.dumps({"known_trip_count": {"n": str(count)}}, separators=(",", ":"))
+    annotations = dataclasses.replace(loop.annotations, backend_config=note)
+    return loop.replace(operands=[remaking.made[loop.operands[0]]], annotations=annotations)
 
 
 def _is_worth_it(loop: Loop, rounds: int) -> bool:

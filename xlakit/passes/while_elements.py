@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Tuple
 from xlakit.passes.common_subexpressions import COMMUTATIVE, SINGULAR, operation_key
@@ -170,9 +169,7 @@ def _enter(plan: _Plan, remaking: Remaking, context: PassContext) -> dict[int, I
     after = {n: before[n] for n in stays}
     if plan.kept:
         start = remaking.add(Tuple(), *(before[n] for n in plan.kept), like=old)
-        new = remaking.add(
-            with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old
-        )
+        new = remaking.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
         for number in sorted(read - stays):
             place = plan.places[number]
             if isinstance(place, int):

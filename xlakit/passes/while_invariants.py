@@ -92,9 +92,7 @@ def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)
 
 
-def _enter(
-    loop: Loop, moved: Sequence[Instruction], remaking: Remaking, context: PassContext, *, whole: bool
-) -> None:
+def _enter(loop: Loop, moved: Sequence[Instruction], remaking: Remaking, context: PassContext, *, whole: bool) -> None:
     """Make the moved instructions, and the loop that reads them as elements."""
     old = loop.instruction
     initial = remaking.made[old.operands[0]]

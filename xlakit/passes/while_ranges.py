@@ -198,7 +198,7 @@ def greater_of_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("scatter")
 def scatter_inside(x: Instruction, make: Rewriter) -> Instruction | None:
-    """scatter(x, i, u, f) -> dynamic-update-slice(x, f(dynamic-slice(x, i), u), i) of one window, always inside of x."""
+    """scatter(x, i, u, f) -> dynamic-update-slice(x, f(x[i], u), i) of one window, where it is always inside of x."""
     sizes = only_window(x)
     if sizes is None:
         return None

@@ -31,9 +31,9 @@ def run(
     """Run a module and print or save what it gives; the exit status is 1 where a comparison differs."""
     if output_path:
         _check_writable(Path(output_path))
-    executable = compile(module, backend=backend, seed=seed)
     program = module.entry.program_shape
     arguments = read_inputs(input_path, program) if input_path else make_inputs(program, seed)
+    executable = compile(module, backend=backend, seed=seed)
     times: list[float] = []
     result: Any = None
     for done in range(iterations):

@@ -85,7 +85,7 @@ def test_scopes_nest_and_belong_to_their_thread():
 
 @pytest.mark.parametrize("count", [0, -1, 257, True])
 def test_odd_numbers_of_threads(count):
-    with pytest.raises(ArgumentError, match="from 1 to 256"), threads(count):
+    with pytest.raises(ArgumentError, match="from 1 to 256|must be an integer"), threads(count):
         pass
 
 
@@ -163,7 +163,7 @@ while counters[0] < 100000:
 
 
 def test_threads_by_environment():
-    code = "from xlakit.cpu.runtime import thread_count; print(thread_count())"
+    code = "from xlakit.cpu.threads import thread_count; print(thread_count())"
     assert run_python(code, XLAKIT_THREADS="1").stdout == "1\n"
     assert int(run_python(code, XLAKIT_THREADS="1000").stdout) == processor_count()
     assert "XLAKIT_THREADS is 'many', not a positive number" in run_python(code, XLAKIT_THREADS="many").stderr

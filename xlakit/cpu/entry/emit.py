@@ -133,8 +133,15 @@ class EntryWriter:
 
     def _copy(self, step: CopyStep) -> None:
         source, target = step.source.resolved(), step.target.resolved()
-        if source is not target:
-            self._fn.copy(self._address(target), self._address(source), target.bytes)
+        if source is target:
+            return
+        to, origin = self._address(target), self._address(source)
+        if source.place == "argument" and target.place == "result":
+            # The caller may have given one memory for both.
+            with self._fn.if_(to.ne(origin)):
+                self._fn.copy(to, origin, target.bytes)
+        else:
+            self._fn.copy(to, origin, target.bytes)
 
     def _host(self, step: HostStep) -> None:
         fn = self._fn

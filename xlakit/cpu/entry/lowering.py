@@ -179,7 +179,7 @@ class Lowering:
                 steps.append(CopyStep(buffer, made[result]))
         self._share(instruction, kernel, given, made, uses)
         scratch = [Buffer(kernel.scratch_bytes, name=instruction.name + ".scratch")] if kernel.scratch_bytes else []
-        steps.append(KernelStep(instruction, kernel.phases, (*given, *made, *scratch)))
+        steps.append(KernelStep(instruction, kernel.phases, (*given, *made, *scratch), kernel.updates))
         return tree
 
     def _share(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlakit.cpu.entry.buffers import Buffer
@@ -12,11 +12,15 @@ from xlakit.ir.instruction import Instruction
 
 @dataclass(slots=True, eq=False)
 class KernelStep:
-    """Run a kernel's phases on a table of buffers."""
+    """Run a kernel's phases on a table of buffers.
+
+    updates: results that are an operand changed in place, by the numbers of their arrays.
+    """
 
     instruction: Instruction
     phases: tuple[Phase, ...]
     table: tuple[Buffer, ...]
+    updates: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -109,23 +113,29 @@ def _use(buffers: Sequence[Buffer], place: int) -> None:
         own.last = max(own.last, place)
 
 
+def buffers_of(step: Step) -> tuple[Buffer, ...]:
+    """The buffers that a step itself touches, not those of the steps inside of it."""
+    if isinstance(step, KernelStep):
+        return step.table
+    if isinstance(step, CopyStep):
+        return step.source, step.target
+    if isinstance(step, HostStep):
+        return (*step.operands, *step.results)
+    if isinstance(step, ConditionalStep):
+        return (step.index, *step.results)
+    return (step.predicate, *step.carried)
+
+
 def used_in(steps: Sequence[Step]) -> set[Buffer]:
     """Every buffer that the steps touch."""
     found: set[Buffer] = set()
     stack = list(steps)
     while stack:
         step = stack.pop()
-        if isinstance(step, KernelStep):
-            found.update(step.table)
-        elif isinstance(step, CopyStep):
-            found.update((step.source, step.target))
-        elif isinstance(step, HostStep):
-            found.update((*step.operands, *step.results))
-        elif isinstance(step, ConditionalStep):
-            found.update((step.index, *step.results))
+        found.update(buffers_of(step))
+        if isinstance(step, ConditionalStep):
             for branch in step.branches:
                 stack.extend(branch)
-        else:
-            found.update((step.predicate, *step.carried))
+        elif isinstance(step, WhileStep):
             stack.extend((*step.condition, *step.body))
     return {buffer.resolved() for buffer in found}

@@ -9,7 +9,7 @@ from xlakit.cpu.kernels.triangular_solve import LETTERS, NO_UNROLL
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Emitted, Phase
 from xlakit.cpu.scalars import Scalar, constant, load, store
-from xlakit.cpu.scalars.memory import from_parts, memory_type, parts, register_type
+from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, register_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import Cholesky
@@ -115,7 +115,7 @@ class _Loops:
                 real = value[0] - (left[0] * right[0] + left[1] * right[1])
                 known.next(real, value[1] - (left[1] * right[0] - left[0] * right[1]))
             else:
-                known.next(value - left * right)
+                known.next(as_real(value) - as_real(left) * as_real(right))
         return from_parts(known.results)
 
     def _place(self, row: Value, column: Value) -> Value:

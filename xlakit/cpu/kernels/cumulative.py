@@ -394,7 +394,7 @@ class _Writer:
         arrays: tuple[_Places, _Places],
         positions: tuple[Value, Value],
     ) -> None:
-        """One sequence, in chunks of as many pieces as there are lanes; lane 0 of the accumulators has what is before."""
+        """One sequence, in chunks of a piece for each lane; lane 0 of the accumulators has what is before a chunk."""
         fn, plan = emitter.fn, self.plan
         chunk = _DEPTH * _LANES
         begin, end = positions

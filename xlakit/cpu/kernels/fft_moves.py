@@ -1,4 +1,4 @@
-"""Between arrays of complex numbers and the memory of a lane transform: rows are transposed, columns are taken apart."""
+"""Between arrays of complex numbers and the memory of lane transforms: rows are transposed, columns taken apart."""
 
 from __future__ import annotations
 

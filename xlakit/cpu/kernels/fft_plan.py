@@ -63,14 +63,16 @@ def lane_points(n: int) -> int:
 
 @cache
 def halves(n: int, lanes: int) -> tuple[int, int] | None:
-    """Two factors of a smooth length that are both at least ``lanes``, and about the same; None if there are none."""
+    """Two factors of a smooth length that are both at least ``lanes``, best the same; None if there are none."""
     pairs = [(a, n // a) for a in _divisors(n) if min(a, n // a) >= lanes]
     return min(pairs, key=lambda pair: _pair_work(pair, lanes), default=None) if is_smooth(n) else None
 
 
-def _pair_work(pair: tuple[int, int], lanes: int) -> float:
+def _pair_work(pair: tuple[int, int], lanes: int) -> tuple[float, int]:
     a, b = pair
-    return -(-b // lanes) * lanes * work(a) + -(-a // lanes) * lanes * work(b)
+    total = -(-b // lanes) * work(a) + -(-a // lanes) * work(b)
+    # Halves of the same size need the least memory.
+    return total * (1.5 if max(pair) > LONGEST_LANES and min(pair) < LONGEST_LANES else 1.0), max(pair)
 
 
 def _divisors(n: int) -> list[int]:

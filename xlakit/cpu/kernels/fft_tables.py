@@ -42,7 +42,7 @@ def chirp_spectrum(n: int, length: int) -> Complex:
     padded = np.zeros(length, np.clongdouble)
     padded[:n] = back
     padded[length - n + 1 :] = back[:0:-1]
-    return np.asarray(scipy.fft.fft(padded)) / length
+    return np.asarray(scipy.fft.fft(padded), np.clongdouble) / length
 
 
 class Tables:
@@ -74,3 +74,45 @@ class Tables:
 def symbol(part: Type, parts: Sequence[object]) -> str:
     """The name of a function for a type."""
     return ".".join(["fft", *map(str, parts), part.name])
+
+
+class LongRoots:
+    """The roots exp(-2 pi i step e / n) for e below ``count``; for many of them, as products of two."""
+
+    # So many stand in one table; a greater number is cut after so many bits.
+    _LARGEST = 8192
+    BITS = 12
+
+    def __init__(self, tables: Tables, fn: Function, part: Type, n: int, step: int, count: int) -> None:
+        self._fn = fn
+        self._part = part
+        self.is_short = count <= self._LARGEST
+        low = np.arange(count if self.is_short else 1 << self.BITS)
+        self._low = tables.pairs(f"roots.{n}.{step}.{len(low)}", roots(step * low, n))
+        if not self.is_short:
+            high = np.arange(((count - 1) >> self.BITS) + 1) << self.BITS
+            self._high = tables.pairs(f"roots.{n}.{step}.{len(high)}.high", roots(step * high, n))
+
+    def at(self, number: Value) -> tuple[Value, Value]:
+        """One of them."""
+        if self.is_short:
+            return self.low(number)
+        low = self.low(number & ((1 << self.BITS) - 1))
+        return product(low, self.high(number >> self.BITS))
+
+    def low(self, number: Value) -> tuple[Value, Value]:
+        """One of the first."""
+        return self._load(self._low, number)
+
+    def high(self, number: Value) -> tuple[Value, Value]:
+        """One of those that are ``2^BITS`` apart."""
+        return self._load(self._high, number)
+
+    def _load(self, table: Value, number: Value) -> tuple[Value, Value]:
+        pair = self._fn.at(table, self._part, number * 2)
+        return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
+
+
+def product(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
+    """The product of two complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

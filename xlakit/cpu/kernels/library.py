@@ -62,6 +62,7 @@ class KernelLibrary:
         if made is not None:
             return Kernel(*made)
         if is_traced(instruction.opcode) and not instruction.shape.is_tuple or instruction.opcode in (
+            "dynamic-update-slice",
             "reduce",
             "reduce-window",
         ):

@@ -19,7 +19,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve
 
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
-ONES = {"s": struct.pack("=f", 1), "d": struct.pack("=d", 1), "c": struct.pack("=ff", 1, 0), "z": struct.pack("=dd", 1, 0)}
+_FORMATS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
 SMALL = 16
@@ -80,7 +80,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
 
 
 class _Blas:
-    """Solves by ``trsm``. What is row-major here is the transpose of what Fortran sees: x op(a) = b is op(a)' x' = b'."""
+    """Solves by ``trsm``; Fortran sees the transpose of what is row-major here: x op(a) = b as op(a)' x' = b'."""
 
     def __init__(self, fn: Function, problem: _Problem) -> None:
         self._fn = fn
@@ -103,7 +103,7 @@ class _Blas:
             arguments.letter("U" if op.unit_diagonal else "N"),
             sides if op.left_side else size,
             size if op.left_side else sides,
-            arguments.data(ONES[self._letter]),
+            arguments.data(struct.pack(_FORMATS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
             a,
             size,
             x,

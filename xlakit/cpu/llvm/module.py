@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm.function import Function
 from xlakit.cpu.llvm.types import Type
 
+# How LLVM's text has each byte.
+_BYTES = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in range(256)]
+
 
 class Module:
     """One unit of LLVM IR."""
@@ -57,7 +60,7 @@ class Module:
     def constant_data(self, name: str, data: bytes, align: int = 64) -> str:
         """Put read-only bytes into the module; gives the name of the global."""
         found = self.unique(name)
-        text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+        text = "".join(map(_BYTES.__getitem__, data))
         self._globals[found] = f'@{found} = internal constant [{len(data)} x i8] c"{text}", align {align}'
         return found
 

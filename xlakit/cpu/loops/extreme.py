@@ -79,7 +79,10 @@ def _only_compares(computation: Computation) -> bool:
             group = set(instruction.operands)
             if not (group <= elements or group <= places):
                 return False
-        elif instruction.opcode not in ("parameter", "select", "and", "or", "not", "tuple"):
+        elif instruction.opcode in ("and", "or", "not"):
+            if instruction.shape.element_type is not PrimitiveType.PRED:
+                return False
+        elif instruction.opcode not in ("parameter", "select", "tuple"):
             return False
     return True
 
@@ -290,7 +293,6 @@ def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value)
             found = found | element.is_nan()
         place = (loop.index - begin).cast("trunc", I32)
         loop.next(fn.intrinsic("llvm.umin", I32, loop.carried[0], fn.select(found, place, nowhere)))
-    # Only a row of nothing but initial values has none.
     return loop.results[0].cast("zext", I64)
 
 

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, indices_of, walk
-from xlakit.cpu.loops.index import Variable
+from xlakit.cpu.loops.index import Affine, Variable
 from xlakit.cpu.loops.kernel import Output, Phase, Split, nest, store_all, task_function
-from xlakit.cpu.loops.nodes import Fold, Node
+from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group, merged
 from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
 
 # The most nodes that a short loop, written out, may be made of.
 _MOST_WRITTEN = 200
+# Runs of more elements are as good as any, and so many of them may be written to by turns.
+_LONG_RUN = 256
+_MOST_STREAMS = 128
 
 
 def loop_kernel(
@@ -28,8 +31,7 @@ def loop_kernel(
     crossing = Crossing.of(groups, nodes, offsets)
     if crossing is not None and not crossing.is_short:
         return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
-    if crossing is not None:
-        groups = crossing.reordered()
+    groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, offsets)
     turn = element_cost(nodes)
     turns = math.prod(g.extent for g in groups)
     short = _written_out(groups, nodes)
@@ -38,6 +40,27 @@ def loop_kernel(
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs))
     return Phase(fn.name, split.count, turn * turns)
+
+
+def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> list[Group]:
+    """The loops in the order in which short runs are read: few streams of writes do less harm than jumping reads."""
+    loads = [n.offset for n in walk(nodes) if isinstance(n, Load)]
+    if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in (*loads, *offsets)):
+        return groups
+    *outer, second, run = groups
+    if run.extent > _LONG_RUN:
+        return groups
+
+    def before(group: Group) -> bool:
+        """Whether all that is read changes less along a group than along the second last one."""
+        own, other = group.variables[-1], second.variables[-1]
+        return all(0 < o.factor_of(own) < o.factor_of(other) for o in loads)
+
+    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS]
+    if not found:
+        return groups
+    nearest = min(found, key=lambda g: loads[0].factor_of(g.variables[-1]))
+    return [*(g for g in outer if g is not nearest), second, nearest, run]
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:

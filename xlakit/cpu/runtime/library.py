@@ -160,7 +160,8 @@ def runtime_symbols() -> dict[str, int]:
 
 def _machine_code() -> bytes:
     """The runtime's object file, from the compile cache where it is there."""
-    key = runtime_key() if cache.is_enabled() else None
+    variant = "" if api_symbols() is None else "python"
+    key = runtime_key(variant) if cache.is_enabled() else None
     if key is None:
         return runtime_object(runtime_text())
     entry = cache.load(key)

@@ -122,8 +122,7 @@ def sizes_after_reshape(sizes: Sequence[int], bounds: Sequence[int], result: Sha
         common_factors(bounds, result.dimensions) if UNBOUNDED not in bounds else [(0, 0), (len(bounds), result.rank)]
     )
     groups = [
-        (math.prod(sizes[start:end]), range(first, last))
-        for (start, first), (end, last) in itertools.pairwise(factors)
+        (math.prod(sizes[start:end]), range(first, last)) for (start, first), (end, last) in itertools.pairwise(factors)
     ]
     if all(_fill(current, dimensions, result, count) for count, dimensions in groups):
         return current

@@ -1,0 +1,30 @@
+"""What tests of loops and kernels share: the same program in machine code and on the interpreter."""
+
+import ml_dtypes
+import numpy as np
+from evaluating import build, shape_of
+
+import xlakit as xla
+
+KINDS = [np.bool_, np.int8, ml_dtypes.bfloat16, np.float16, np.float32, np.int64, np.complex64, np.complex128]
+
+
+def numbers(kind, *sizes, seed=0):
+    """Small whole numbers, so that any order of adding them up gives the same."""
+    rng = np.random.default_rng(seed)
+    found = rng.integers(0, 2 if kind is np.bool_ else 9, sizes) - (0 if kind is np.bool_ else 4)
+    if np.issubdtype(kind, np.complexfloating):
+        return (found + 1j * rng.integers(0, 9, sizes)).astype(kind)
+    return found.astype(kind)
+
+
+def agree(function, *values):
+    """Run ``function`` on both backends and compare; nothing may be left to the interpreter."""
+    computation = build(function, *(shape_of(v) for v in values))
+    compiled = xla.compile(computation, backend="cpu")
+    assert not compiled.host_instructions
+    actual, expected = compiled(*values), xla.compile(computation, backend="interpreter")(*values)
+    for a, e in zip(*((r if isinstance(r, tuple) else (r,)) for r in (actual, expected)), strict=True):
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        wrong = ~((a == e) | ((a != a) & (e != e)))
+        assert not wrong.any(), f"{wrong.sum()} elements differ, the first at {np.argwhere(wrong)[0]}"

@@ -1,0 +1,74 @@
+"""Cumulative sums and the like, against the interpreter."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cpu.agreeing import KINDS, agree, numbers
+from evaluating import build, shape_of
+
+import xlakit as xla
+from xlakit.cpu.kernels.cumulative import plan_cumulative
+
+
+def cumulative(combine, start, axis, *, reverse=False):
+    def function(x):
+        rank, size = x.shape.rank, x.shape.dimensions[axis]
+        window, padding = [1] * rank, [(0, 0)] * rank
+        window[axis], padding[axis] = size, (0, size - 1) if reverse else (size - 1, 0)
+        init = np.array(start).astype(x.shape.element_type.dtype)
+        return xla.reduce_window_with_general_padding(x, init, combine, window, [1] * rank, [], [], padding)
+
+    return function
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "axis"),
+    [
+        ((1000,), 0),
+        ((5000,), 0),
+        ((100_003,), 0),
+        ((9, 300), 1),
+        ((70, 129), 1),
+        ((3, 40_000), 1),
+        ((300, 9), 0),
+        ((5, 60, 7), 1),
+        ((2, 70_000, 3), 1),
+        ((40, 2, 700), 0),
+    ],
+)
+def test_sums(sizes, axis, reverse):
+    function = cumulative(xla.add, 0, axis, reverse=reverse)
+    x = numbers(np.float32, *sizes)
+    assert plan_cumulative(build(function, shape_of(x)).computation.root) is not None
+    agree(function, x)
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in (np.bool_, ml_dtypes.bfloat16, np.float16)])
+@pytest.mark.parametrize("sizes", [(3000,), (20, 50), (50, 20)])
+def test_element_types(kind, sizes):
+    agree(cumulative(xla.add, 0, 0), numbers(kind, *sizes))
+
+
+@pytest.mark.parametrize("kind", [np.int8, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("sizes", [(70_000,), (20, 50)])
+def test_extremes(kind, sizes):
+    x = np.random.default_rng(0).permutation(np.prod(sizes)).reshape(sizes).astype(kind)
+    agree(cumulative(xla.max, -100, 0), x)
+    agree(cumulative(xla.min, 100, 0, reverse=True), x)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sizes", [(3001,), (40, 1300), (1300, 40)])
+def test_the_order_of_elements_is_kept(sizes, reverse):
+    # The last element that is not zero: associative, but not commutative.
+    def last(a, b):
+        return xla.select(xla.ne(b, xla.zeros_like(b) if hasattr(xla, "zeros_like") else np.int32(0)), b, a)
+
+    x = np.random.default_rng(0).integers(0, 4, sizes).astype(np.int32)
+    agree(cumulative(last, 0, len(sizes) - 1, reverse=reverse), x)
+
+
+def test_an_initial_value_counts_once():
+    for sizes in ((70_000,), (4, 30_000), (50, 60)):
+        agree(cumulative(xla.add, 5, len(sizes) - 1), numbers(np.int32, *sizes))

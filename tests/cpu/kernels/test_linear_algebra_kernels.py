@@ -1,0 +1,76 @@
+"""cholesky and triangular-solve in machine code, against the interpreter."""
+
+import itertools
+
+import numpy as np
+import pytest
+from evaluating import build, shape_of
+
+import xlakit as xla
+
+KINDS = [np.float32, np.float64, np.complex64, np.complex128]
+FORMS = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
+
+
+def normal(kind, *sizes):
+    rng = np.random.default_rng(sum(sizes))
+    x = rng.standard_normal(sizes)
+    return (x + 1j * rng.standard_normal(sizes) if np.dtype(kind).kind == "c" else x).astype(kind)
+
+
+def agree(function, *values):
+    computation = build(function, *(shape_of(v) for v in values))
+    executable = xla.compile(computation, backend="cpu")
+    assert not executable.host_instructions
+    actual = np.asarray(executable(*values))
+    expected = np.asarray(xla.compile(computation, backend="interpreter")(*values))
+    assert actual.dtype == expected.dtype
+    assert (np.isnan(actual) == np.isnan(expected)).all()
+    with np.errstate(invalid="ignore"):
+        size = np.nanmax(np.abs(expected).astype(np.float64))
+        wrong = np.abs(actual - expected).astype(np.float64) > 64 * epsilon(actual.dtype) * size
+    assert not wrong.any()
+
+
+def epsilon(dtype):
+    return {2: 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}[np.empty((), dtype).real.dtype.itemsize]
+
+
+def definite(kind, *batch_and_size):
+    x = normal(kind, *batch_and_size, batch_and_size[-1])
+    size = batch_and_size[-1]
+    return (x @ x.conj().swapaxes(-1, -2) + size * np.eye(size, dtype=kind)).astype(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("size", [1, 5, 16, 17, 70])
+def test_cholesky(kind, lower, size):
+    a = definite(kind, 3, size)
+    a[1, size - 1, size - 1] = -1
+    agree(lambda x: xla.cholesky(x, lower), a)
+
+
+def test_cholesky_reads_one_triangle():
+    for size in (6, 40):
+        a = definite(np.complex64, size)
+        spoiled = np.tril(a) + np.triu(np.full_like(a, np.nan), 1)
+        agree(lambda x: xla.cholesky(x, lower=True), spoiled)
+        agree(lambda x: xla.cholesky(x, lower=False), spoiled.T.conj())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("size", "sides"), [(1, 1), (5, 40), (17, 3), (40, 70)])
+def test_triangular_solve(kind, size, sides):
+    a = (normal(kind, 2, size, size) / size + 2 * np.eye(size)).astype(kind)
+    for left, lower, unit, form in itertools.product((True, False), (True, False), (True, False), FORMS):
+        b = normal(kind, 2, size, sides) if left else normal(kind, 2, sides, size)
+        given = b.copy()
+        agree(lambda x, y, o=(left, lower, unit, form): xla.triangular_solve(x, y, *o), a, b)
+        np.testing.assert_array_equal(b, given)
+
+
+def test_narrow_types_are_computed_in_f32():
+    a = definite(np.float32, 4).astype(np.float16)
+    agree(lambda x: xla.cholesky(x, lower=True), a)
+    agree(lambda x: xla.triangular_solve(x, x, True, True, False), a)

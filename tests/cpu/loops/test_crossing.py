@@ -1,0 +1,54 @@
+"""Loop nests that read across memory."""
+
+import numpy as np
+import pytest
+from cpu.agreeing import KINDS, agree, numbers
+
+import xlakit as xla
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(64, 64), (33, 130), (257, 19)])
+def test_a_matrix_is_transposed(kind, sizes):
+    agree(lambda x: xla.transpose(x, [1, 0]), numbers(kind, *sizes))
+
+
+@pytest.mark.parametrize("permutation", [[0, 2, 1, 3], [0, 2, 3, 1], [3, 1, 2, 0], [2, 3, 0, 1]])
+def test_dimensions_change_places(permutation):
+    agree(lambda x: xla.transpose(x, permutation), numbers(np.float32, 3, 21, 5, 35))
+
+
+@pytest.mark.parametrize("sizes", [(3, 1000), (1000, 3), (7, 70), (1, 600)])
+def test_short_dimensions_are_written_out(sizes):
+    agree(lambda x: xla.transpose(x, [1, 0]) * np.float32(2), numbers(np.float32, *sizes))
+
+
+def test_a_large_result_goes_around_the_caches():
+    agree(lambda x: xla.transpose(x, [1, 0]), numbers(np.float32, 1504, 1600))
+
+
+def test_work_is_fused_with_a_transposition():
+    x, y, b = numbers(np.float32, 70, 90), numbers(np.float32, 90, 70, seed=1), numbers(np.float32, 70, seed=2)
+    agree(lambda x, y, b: xla.transpose(x, [1, 0]) * y + xla.broadcast_in_dim(b, [90, 70], [1]), x, y, b)
+
+
+def test_two_operands_are_read_across():
+    x, y = numbers(np.float32, 70, 90), numbers(np.float32, 70, 90, seed=1)
+    agree(lambda x, y: xla.transpose(x, [1, 0]) - xla.transpose(y, [1, 0]), x, y)
+
+
+def test_what_is_read_across_is_reversed_padded_or_sliced():
+    x = numbers(np.float32, 70, 90)
+    agree(lambda x: xla.transpose(xla.rev(x, [0, 1]), [1, 0]), x)
+    agree(lambda x: xla.pad(xla.transpose(x, [1, 0]), np.float32(7), [(1, 2, 0), (3, 0, 1)]), x)
+    agree(lambda x: xla.transpose(xla.slice(x, [3, 5], [60, 77], [1, 2]), [1, 0]), x)
+
+
+def test_a_transposition_keeps_the_bits_of_nan():
+    bits = np.random.default_rng(0).integers(0, 2**32, (80, 80), dtype=np.uint32)
+    agree(lambda x: xla.bitcast_convert_type(xla.transpose(x, [1, 0]), xla.U32), bits.view(np.float32))
+
+
+@pytest.mark.parametrize("sizes", [(8, 100, 16, 32), (1, 300, 100, 16), (2, 50, 3, 64)])
+def test_short_runs_change_places(sizes):
+    agree(lambda x: xla.transpose(x, [0, 2, 1, 3]) * np.float32(2), numbers(np.float32, *sizes))

@@ -1,0 +1,74 @@
+"""The place of the greatest or the least element."""
+
+import numpy as np
+import pytest
+from cpu.agreeing import agree, numbers
+from evaluating import shape
+
+import xlakit as xla
+from xlakit.builder.xla_builder import trace
+from xlakit.cpu.loops.extreme import extreme_of
+
+
+def first_of(compare):
+    """Keeps the pair of the better element: NaN before all, then the first of equals."""
+
+    def keep(a, i, b, j):
+        better = xla.or_(compare(a, b), xla.ne(a, a))
+        first = xla.or_(better, xla.and_(xla.eq(a, b), xla.lt(i, j)))
+        return xla.select(better, a, b), xla.select(first, i, j)
+
+    return keep
+
+
+def place(x, dimension, compare, start, kind=xla.S32):
+    places = xla.iota(x.builder, xla.make_shape(kind, x.shape.dimensions), dimension)
+    inits = [x.shape.element_type.dtype.type(start), kind.dtype.type(0)]
+    found = xla.reduce([x, places], inits, first_of(compare), [dimension])
+    return [xla.get_tuple_element(found, part) for part in (0, 1)]
+
+
+@pytest.mark.parametrize("sizes", [(9, 20), (3, 5000), (1, 70_000), (40, 1025), (2000, 17)])
+@pytest.mark.parametrize(("compare", "start"), [(xla.gt, -np.inf), (xla.lt, np.inf)])
+def test_of_rows(sizes, compare, start):
+    agree(lambda x: place(x, 1, compare, start), numbers(np.float32, *sizes))
+
+
+@pytest.mark.parametrize("sizes", [(20, 9), (5000, 3), (100, 130)])
+def test_of_columns(sizes):
+    agree(lambda x: place(x, 0, xla.gt, -np.inf), numbers(np.float32, *sizes))
+
+
+@pytest.mark.parametrize("sizes", [(6, 3000), (1, 50_000)])
+def test_nan_and_zeros(sizes):
+    x = np.full(sizes, -np.inf, np.float32)
+    x[0, 1500:2500:7] = np.nan
+    if len(x) > 1:
+        x[1, ::2], x[1, 1::2] = 0.0, -0.0
+        x[2, 1::2], x[2, ::2] = 0.0, -0.0
+        x[3] = np.nan
+        x[4, -1] = np.inf
+    agree(lambda x: (*place(x, 1, xla.gt, -np.inf), *place(x, 1, xla.lt, np.inf)), x)
+
+
+def test_of_integers():
+    agree(lambda x: place(x, 1, xla.gt, -128), numbers(np.int8, 5, 3000))
+    agree(lambda x: place(x, 1, xla.lt, 255), numbers(np.uint8, 5, 3000))
+
+
+def test_of_what_is_computed_in_the_same_kernel():
+    x, y = numbers(np.float32, 7, 2000), numbers(np.float32, 7, 2000, seed=1)
+    agree(lambda x, y: xla.add(place(x * y + x, 1, xla.gt, -np.inf)[1], np.int32(3)), x, y)
+
+
+def test_which_computations_keep_an_extreme():
+    shapes = [shape(xla.F32), shape(xla.S32)] * 2
+    assert extreme_of(trace(first_of(xla.gt), shapes).computation) == "maximum"
+    assert extreme_of(trace(first_of(xla.lt), shapes).computation) == "minimum"
+    assert extreme_of(trace(first_of(xla.ge), shapes).computation) == "maximum"
+
+    def last(a, i, b, j):
+        better = xla.gt(a, b)
+        return xla.select(better, a, b), xla.select(better, i, j)
+
+    assert extreme_of(trace(last, shapes).computation) is None

@@ -1,0 +1,113 @@
+"""Loops: how often they run, and that fuel stops a pass at any rewrite with the same results."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluating import same
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xlakit as xla
+from xlakit.passes import PassContext
+from xlakit.passes.loops import loop_of, trip_count
+from xlakit.passes.pipeline import run_pipeline
+
+GOLDEN = Path(__file__).parent / "golden"
+TESTS = {
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+    "EQ": np.equal,
+    "NE": np.not_equal,
+}
+
+
+def counting(kind, first, operation, step, direction, bound, *, turned=False):
+    sides = "bound, i" if turned else "i, bound"
+    return xla.HloModule.from_text(f"""HloModule counting
+body {{
+  state = ({kind}[], s32[]) parameter(0)
+  i = {kind}[] get-tuple-element(state), index=0
+  count = s32[] get-tuple-element(state), index=1
+  step = {kind}[] constant({step})
+  one = s32[] constant(1)
+  next = {kind}[] {operation}(i, step)
+  more = s32[] add(count, one)
+  ROOT result = ({kind}[], s32[]) tuple(next, more)
+}}
+condition {{
+  state = ({kind}[], s32[]) parameter(0)
+  i = {kind}[] get-tuple-element(state), index=0
+  bound = {kind}[] constant({bound})
+  ROOT test = pred[] compare({sides}), direction={direction}
+}}
+ENTRY main {{
+  first = {kind}[] constant({first})
+  zero = s32[] constant(0)
+  start = ({kind}[], s32[]) tuple(first, zero)
+  ROOT loop = ({kind}[], s32[]) while(start), condition=condition, body=body
+}}""")
+
+
+def rounds(dtype, first, operation, step, direction, bound, *, turned=False):
+    """How often it runs, with the wrapping of the type; None for more than any that does not wrap."""
+    i, step, bound = (np.asarray(x, dtype) for x in (first, step, bound))
+    for count in range(600):
+        if not TESTS[direction](*((bound, i) if turned else (i, bound))):
+            return count
+        i = (i + step if operation == "add" else i - step).astype(dtype)
+    return None
+
+
+@given(st.data())
+def test_the_trip_count_is_how_often_a_loop_runs(data):
+    kind, dtype = data.draw(st.sampled_from([("s8", np.int8), ("u8", np.uint8)]))
+    limits = np.iinfo(dtype)
+    numbers = st.integers(limits.min, limits.max) | st.integers(max(limits.min, -3), 3)
+    first, step, bound = (data.draw(numbers) for _ in range(3))
+    operation = data.draw(st.sampled_from(["add", "subtract"]))
+    direction, turned = data.draw(st.sampled_from(sorted(TESTS))), data.draw(st.booleans())
+    module = counting(kind, first, operation, step, direction, bound, turned=turned)
+    found = trip_count(loop_of(module.entry.root))
+    if found is not None:
+        assert found == rounds(dtype, first, operation, step, direction, bound, turned=turned)
+
+
+@pytest.mark.parametrize(
+    ("first", "operation", "step", "direction", "bound", "expected"),
+    [
+        (0, "add", 1, "LT", 10, 10),
+        (0, "add", 3, "LE", 9, 4),
+        (10, "subtract", 1, "GT", 0, 10),
+        (10, "add", -2, "GE", 0, 6),
+        (0, "add", 2, "NE", 10, 5),
+        (4, "add", 1, "EQ", 4, 1),
+        (5, "add", 1, "LT", 5, 0),
+        (0, "add", 0, "LT", 1, None),
+        (0, "add", 3, "NE", 10, None),
+        (120, "add", 10, "LT", 127, None),
+    ],
+)
+def test_usual_loops_are_counted(first, operation, step, direction, bound, expected):
+    module = counting("s8", first, operation, step, direction, bound)
+    assert trip_count(loop_of(module.entry.root)) == expected
+
+
+LOOPS = sorted(p for name in ("while-*", "unroll-*", "conditional-*", "expand") for p in GOLDEN.glob(f"{name}/*.hlo"))
+
+
+@pytest.mark.parametrize("path", LOOPS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_fuel_may_end_anywhere(path):
+    module = xla.HloModule.from_text(path.read_text(encoding="utf-8").partition("\n// after\n")[0])
+    rng = np.random.default_rng(1)
+    arguments = [
+        rng.integers(0, 2, s.dimensions).astype(s.element_type.dtype) for s in module.entry.program_shape.parameters
+    ]
+    expected = xla.compile(module, backend="interpreter")(*arguments)
+    context = PassContext()
+    run_pipeline(module, [path.parent.name], context=context)
+    for fuel in range(context.rewrites):
+        less = run_pipeline(module, [path.parent.name], context=PassContext(fuel=fuel, check=True))
+        same(xla.compile(less, backend="interpreter")(*arguments), expected)

@@ -1,0 +1,36 @@
+"""Sparse arrays: the elements that are there, and beside them where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
+from xlakit.ir.attributes import SparsitySide
+from xlakit.ir.operation import Array
+from xlakit.ops.shared.hints import below
+
+
+def expand_sparse(values: Array, places: Array, side: SparsitySide) -> Array:
+    """A sparse array with its zeros: each element at its place in its block of ``side.block_size``."""
+    if side.num_non_zero != 1 or side.stride != 1:
+        raise UnsupportedError(
+            f"sparsity of {side.num_non_zero} in {side.block_size} with stride {side.stride}",
+            hint="the interpreter knows one element in each block, and blocks of neighbours",
+        )
+    if not 0 <= side.dimension < values.ndim:
+        raise ShapeError(f"sparse dimension {side.dimension} is not one of {values.ndim}", hint=below(values.ndim))
+    if places.shape != values.shape or side.block_size < 1:
+        raise ShapeError(
+            f"an array of {values.shape} in blocks of {side.block_size} has its places in {places.shape}",
+            hint=f"give the places the dimensions {list(values.shape)} and blocks of at least 1",
+        )
+    places = places.astype(np.int64)
+    if places.size and not 0 <= places.min() <= places.max() < side.block_size:
+        raise ExecutionError(
+            f"a place lies outside its block of {side.block_size}", hint=f"give places from 0 to {side.block_size - 1}"
+        )
+    dense = np.zeros((*values.shape, side.block_size), values.dtype)
+    np.put_along_axis(dense, places[..., None], values[..., None], axis=-1)
+    dense = np.moveaxis(dense, -1, side.dimension + 1)
+    sizes = [n * side.block_size if d == side.dimension else n for d, n in enumerate(values.shape)]
+    return dense.reshape(sizes)
