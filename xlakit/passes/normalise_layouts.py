@@ -192,12 +192,6 @@ def _check(source: Shape, result: Shape) -> None:
             raise UnsupportedError(f"a bitcast of the padded or tiled array {shape}", operation="bitcast")
         if shape.is_dynamic:
             raise UnsupportedError(f"a bitcast of the dynamic array {shape}", operation="bitcast")
-    if _bits(source) != _bits(result):
-        raise UnsupportedError(
-            f"a bitcast from {source} to {result}, which has not as much memory",
-            operation="bitcast",
-            hint="slice the array first",
-        )
     kinds = (source.element_type, result.element_type)
     if _bits(result) > _bits(source) or _bits(result) % kinds[0].bit_width:
         raise UnsupportedError(
@@ -230,7 +224,3 @@ def _literal_without_layout(literal: Literal) -> Literal:
         elements = [_literal_without_layout(e) for e in literal.elements]
         return Literal(literal.shape.without_layout(), None, elements)
     return literal
-
-
-def _bits(shape: Shape) -> int:
-    return shape.num_elements * shape.element_type.bit_width

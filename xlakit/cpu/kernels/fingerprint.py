@@ -35,7 +35,5 @@ def _of_computation(computation: Computation) -> Any:
     numbers = {instruction: i for i, instruction in enumerate(computation.instructions)}
     return (
         numbers[computation.root],
-        tuple(
-            (_of_op(i.op), tuple(numbers[o] for o in i.operands), _shape(i)) for i in computation.instructions
-        ),
+        tuple((_of_op(i.op), tuple(numbers[o] for o in i.operands), _shape(i)) for i in computation.instructions),
     )

@@ -113,8 +113,8 @@ def power(a: Complex, b: Complex) -> Complex:
     spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, rest, 1.0), 1.0)
     turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
     length = function("pow", size, c)
-    # Nothing stays nothing, and has no direction.
-    radius = where(length.eq(0.0), length, length * spread)
+    # Nothing stays nothing, but beside infinity, and has no direction.
+    radius = where(length.eq(0.0) & ~is_infinite(d), length, length * spread)
     turn = where(radius.eq(0.0), 0.0, turn)
     found = radius * function("cos", turn), radius * function("sin", turn)
 
