@@ -85,7 +85,7 @@ def test_scopes_nest_and_belong_to_their_thread():
 
 @pytest.mark.parametrize("count", [0, -1, 257, True])
 def test_odd_numbers_of_threads(count):
-    with pytest.raises(ArgumentError, match="from 1 to 256|must be an integer"), threads(count):
+    with pytest.raises(ArgumentError, match=r"from 1 to 256|must be an integer"), threads(count):
         pass
 
 

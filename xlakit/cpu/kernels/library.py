@@ -61,15 +61,10 @@ class KernelLibrary:
         made = maker(self.module, instruction) if maker is not None else None
         if made is not None:
             return Kernel(*made)
-        if (
-            is_traced(instruction.opcode)
-            and not instruction.shape.is_tuple
-            or instruction.opcode
-            in (
-                "dynamic-update-slice",
-                "reduce",
-                "reduce-window",
-            )
+        if (is_traced(instruction.opcode) and not instruction.shape.is_tuple) or instruction.opcode in (
+            "dynamic-update-slice",
+            "reduce",
+            "reduce-window",
         ):
             return Kernel(*emit_fusion(self.module, alone(instruction), _symbol(instruction)))
         return None

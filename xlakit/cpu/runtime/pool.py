@@ -25,7 +25,6 @@ from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.threads import MAX_THREADS
 
-
 # What ``state`` holds: how many workers are inside of the job, whether it takes more, and its number.
 _INSIDE = (1 << 16) - 1
 _OPEN = 1 << 16
