@@ -74,7 +74,7 @@ class _Fusing:
             if instruction in self._live and is_fusible(instruction):
                 self._place(instruction)
         others = [i for i in self._live if i not in self._inside]
-        Merging(self._clusters, others, self._order).run()
+        Merging(self._clusters, others, self._order, self._computation.root).run()
         chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
         if not chosen:
             return self._computation

@@ -12,6 +12,7 @@ import math
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Constant
+from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
@@ -40,6 +41,8 @@ _MOST_OPERANDS = 40
 _MOST_REPEATED = 3
 # A reduction of this many elements or fewer is written out inside of a loop.
 SMALL_REDUCTION = 16
+# The elements of a product of matrices that is written out inside of a loop.
+_TINY_RESULT = 32
 _FEW_ROWS = 8
 _SHORT_ROW = 1 << 14
 
@@ -54,6 +57,8 @@ class Relation(enum.Enum):
 
 def is_fusible(instruction: Instruction) -> bool:
     """Whether an instruction can be part of a loop nest."""
+    if isinstance(instruction.op, Dot):
+        return _is_tiny_product(instruction)
     if instruction.opcode not in FUSIBLE and instruction.opcode != "dynamic-update-slice":
         return False
     if instruction.control_predecessors or instruction.op.has_side_effect:
@@ -68,6 +73,21 @@ def is_fusible(instruction: Instruction) -> bool:
         and not shape.is_dynamic
         and shape.num_elements > 0
         and all(o.shape.is_array and not o.shape.is_dynamic for o in instruction.operands)
+    )
+
+
+def _is_tiny_product(instruction: Instruction) -> bool:
+    """Whether a dot is so small that a kernel of its own costs more than its products."""
+    lhs, rhs = (o.shape for o in instruction.operands)
+    kind = instruction.shape.element_type
+    depth = math.prod(lhs.dimensions[d] for d in instruction.op_as(Dot).lhs_contracting_dims)
+    return (
+        lhs.element_type is rhs.element_type is kind
+        and kind.bit_width >= 32
+        and not instruction.shape.is_dynamic
+        and not instruction.control_predecessors
+        and 1 <= depth <= SMALL_REDUCTION
+        and 1 <= instruction.shape.num_elements <= _TINY_RESULT
     )
 
 

@@ -24,13 +24,18 @@ Node = Cluster | Instruction
 class Merging:
     """Merges the clusters of one computation. ``clusters`` has the cluster of each root, and is changed.
 
-    others: the instructions that are in no cluster.
+    others: the instructions that are in no cluster. result: the root of the computation.
     """
 
     def __init__(
-        self, clusters: dict[Instruction, Cluster], others: Iterable[Instruction], order: Mapping[Instruction, int]
+        self,
+        clusters: dict[Instruction, Cluster],
+        others: Iterable[Instruction],
+        order: Mapping[Instruction, int],
+        result: Instruction,
     ) -> None:
         self._clusters = clusters
+        self._result = result
         self._order = order
         # Who reads a result. A cluster that was merged into another one is looked up in _became.
         self._readers: dict[Instruction, list[Node]] = {}
@@ -67,6 +72,15 @@ class Merging:
                     self._became[a] = b
                     for root in a.roots:
                         self._clusters[root] = b
+                    self._drop_inner_roots(b)
+
+    def _drop_inner_roots(self, cluster: Cluster) -> None:
+        """What only the cluster itself reads need not leave it."""
+        for root in list(cluster.roots):
+            readers = [self._now(r) for r in self._readers.get(root, ())]
+            if len(cluster.roots) > 1 and readers and all(r is cluster for r in readers) and root is not self._result:
+                cluster.roots.remove(root)
+                del self._clusters[root]
 
     def _reaches(self, source: Cluster, target: Cluster) -> bool:
         """Whether a path leads from one cluster to the other through something else."""

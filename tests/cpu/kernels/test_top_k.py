@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu.kernels.sort_running import Program, same_bits
-from cpu.kernels.test_sort import any_bits
+from cpu.kernels.test_sort_kernel import any_bits
 from evaluating import evaluate
 
 import xlakit as xla

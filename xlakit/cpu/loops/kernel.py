@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import Node
@@ -19,6 +20,9 @@ from xlakit.cpu.loops.space import Group
 from xlakit.cpu.scalars import store
 from xlakit.data.primitive import PrimitiveType
 
+# Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
+_LONG_CHAIN = 2.0
+_DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
 TASK_NANOSECONDS = 20_000.0
 
@@ -108,7 +112,8 @@ def nest(
         body()
         return
     level, *inner = levels
-    with emitter.fn.loop(level.begin, level.end, independent=not inner) as loop, emitter.scope():
+    hints = _DOUBLED if not inner and element_cost(nodes) > _LONG_CHAIN else ()
+    with emitter.fn.loop(level.begin, level.end, independent=not inner, hints=hints) as loop, emitter.scope():
         emitter.bind_group(level.group, loop.index)
         known = known | set(level.group.variables)
         if inner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import InternalError, UnsupportedError
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.convert import Convert
 from xlakit.ops.data import Constant as ConstantOp
-from xlakit.ops.data import GetTupleElement, Iota
+from xlakit.ops.data import GetTupleElement, Iota, Parameter
+from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
@@ -313,6 +316,28 @@ class Tracer:
             self._memo[instruction, index, k] = node
         return parts[part]
 
+    def dot(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """A small product of matrices, written out."""
+        op = instruction.op_as(Dot)
+        lhs, rhs = instruction.operands
+        kind = instruction.shape.element_type
+        if {lhs.shape.element_type, rhs.shape.element_type} != {kind} or kind.bit_width < 32:
+            raise UnsupportedError(f"no loop is made for a dot of {lhs.shape.element_type.hlo_name}")
+        axes = [self._space.axis(lhs.shape.dimensions[d]) for d in op.lhs_contracting_dims]
+        batch, free = index[: len(op.lhs_batch_dims)], iter(index[len(op.lhs_batch_dims) :])
+        places: list[Index] = []
+        for operand, batches, contracted in (
+            (lhs, op.lhs_batch_dims, op.lhs_contracting_dims),
+            (rhs, op.rhs_batch_dims, op.rhs_contracting_dims),
+        ):
+            known = dict(zip(batches, batch, strict=True)) | {d: a.index for d, a in zip(contracted, axes, strict=True)}
+            places.append(tuple(known[d] if d in known else next(free) for d in range(operand.shape.rank)))
+        factors = [self.element(lhs, places[0]), self.element(rhs, places[1])]
+        product = Apply(kind, OPERATIONS["multiply"](), factors)
+        over = [variable for axis in axes for variable in axis.variables]
+        zero = Constant(kind, np.zeros((), kind.dtype))
+        return Part(kind, Fold(_sum_of(kind), over, [product], [zero]), 0)
+
     def map(self, instruction: Instruction, index: Index, part: int) -> Node:
         """The computation inlined."""
         computation = instruction.op_as(Map).to_apply
@@ -352,6 +377,15 @@ class GuardedFold(Fold):
         for node in positions:
             self.variables |= node.variables
         self.variables -= frozenset(over)
+
+
+@cache
+def _sum_of(kind: PrimitiveType) -> Computation:
+    """The computation that adds two scalars."""
+    shape = Shape(kind)
+    given = [Instruction(Parameter(number=n), (), shape, f"p{n}") for n in (0, 1)]
+    total = Instruction(OPERATIONS["add"](), given, shape, "sum")
+    return Computation("add", (*given, total), total)
 
 
 def as_kind(node: Node, kind: PrimitiveType) -> Node:
@@ -417,6 +451,7 @@ _RULES: dict[str, Callable[[Tracer, Instruction, Index, int], Node]] = {
     "dynamic-slice": Tracer.dynamic_slice,
     "gather": Tracer.gather,
     "reduce": Tracer.reduce,
+    "dot": Tracer.dot,
     "reduce-window": Tracer.reduce_window,
     "map": Tracer.map,
     "bitcast-convert": Tracer.bitcast_convert,

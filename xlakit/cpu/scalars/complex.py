@@ -29,7 +29,8 @@ def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Sc
         raise UnsupportedError(f"no code is made for {opcode} of {kind.hlo_name}")
     if kind is PrimitiveType.C128:
         return _WIDE[opcode](*numbers)
-    found = _WIDE[opcode](*[(widened(x), widened(y)) for x, y in numbers])
+    function = _FROM_F32.get(opcode, _WIDE[opcode])
+    found = function(*[(widened(x), widened(y)) for x, y in numbers])
     return (narrowed(found[0]), narrowed(found[1])) if isinstance(found, tuple) else narrowed(found)
 
 
@@ -71,4 +72,9 @@ _WIDE: dict[str, Callable[..., Scalar]] = {
     "acosh": trigonometric.acosh,
     "atanh": trigonometric.atanh,
     "atan2": trigonometric.atan2,
+}
+# What is simpler for numbers that were F32.
+_FROM_F32: dict[str, Callable[..., Scalar]] = {
+    "divide": arithmetic.divide_narrow,
+    "abs": arithmetic.magnitude_narrow,
 }

@@ -99,6 +99,12 @@ def magnitude(a: Complex) -> Value:
     return where(has_infinity(a), INFINITY, size)
 
 
+def magnitude_narrow(a: Complex) -> Value:
+    """As :func:`magnitude`, of a number that was F32."""
+    size = square_root(fma(a[0], a[0], a[1] * a[1]))
+    return where(has_infinity(a), INFINITY, size)
+
+
 def sign(a: Complex) -> Complex:
     """The direction z / |z|, and 0 of 0."""
     number, _, _ = scaled(a)
@@ -108,6 +114,13 @@ def sign(a: Complex) -> Complex:
 
 
 # -- quotient ------------------------------------------------------------------------------------
+
+
+def divide_narrow(a: Complex, b: Complex) -> Complex:
+    """As :func:`divide`, of numbers that were F32: their squares are safe, their products exact."""
+    size = fma(b[0], b[0], b[1] * b[1])
+    product = _plain_product(a, conjugate(b))
+    return _with_special_quotients(a, b, (product[0] / size, product[1] / size))
 
 
 def divide(a: Complex, b: Complex) -> Complex:
@@ -121,7 +134,10 @@ def divide(a: Complex, b: Complex) -> Complex:
     half = exponent.integer("ashr", 1)
     first, second = _power_of_two(half), _power_of_two(exponent - half)
     found = product[0] / size * first * second, product[1] / size * first * second
+    return _with_special_quotients(a, b, found)
 
+
+def _with_special_quotients(a: Complex, b: Complex, found: Complex) -> Complex:
     zero = b[0].eq(0.0) & b[1].eq(0.0)
     pole = with_sign_of(constant(b[0], INFINITY), b[0])
     found = choose(zero, (pole * a[0], pole * a[1]), found)

@@ -289,8 +289,8 @@ def test_memory_and_what_holds_it():
     assert memory.peak_memory_in_bytes == 3 * size + memory.temp_size_in_bytes
     assert [h.bytes for h in memory.holders[:2]] == [size, size]
     assert [h.opcode for h in memory.holders[:2]] == ["dot", "dot"]
-    assert all(h.location.file.endswith("test_executable.py") for h in memory.holders[:2])
-    assert "test_executable.py" in str(memory)
+    assert all(h.location.file.endswith("test_cpu_executable.py") for h in memory.holders[:2])
+    assert "test_cpu_executable.py" in str(memory)
 
 
 def test_insight_of_a_program_from_the_cache_is_the_same():
