@@ -29,7 +29,7 @@ BACKENDS = ("cpu", "interpreter")
 def compile(
     program: HloModule | BuildsModule,
     *,
-    backend: str = "cpu",
+    backend: str | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     seed: int = 0,
@@ -40,7 +40,8 @@ def compile(
     """An executable of a module or an XlaComputation.
 
     program: an HloModule, or what XlaBuilder.build gave.
-    backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy.
+    backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default what
+        :func:`default_backend` says.
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions.
     custom_calls: functions for custom calls, by name: Python's, or ctypes' C functions.
@@ -58,6 +59,8 @@ def compile(
                 f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
             )
         module = make()
+    if backend is None:
+        backend = default_backend(module)
     if not isinstance(backend, str) or backend not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
     if backend == "cpu":
@@ -74,3 +77,15 @@ def compile(
         custom_calls=custom_calls,
         world=world,
     )
+
+
+def default_backend(module: HloModule) -> str:
+    """What runs a module where nobody says it: machine code, but where it has bounded dynamic dimensions.
+
+    Those only the interpreter has.
+    """
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if any(shape.is_array and shape.is_dynamic for _, shape in instruction.shape.leaves()):
+                return "interpreter"
+    return "cpu"

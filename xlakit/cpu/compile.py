@@ -1,4 +1,4 @@
-"""``compile_module``: from a module to an executable on this machine's processors."""
+"""From an optimised module to code: lowering, the entry, and LLVM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlakit.cpu.entry.aliases import honoured_aliases
-from xlakit.cpu.entry.buffers import assign_offsets, byte_size
+from xlakit.cpu.entry.buffers import assign_offsets
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
 from xlakit.cpu.entry.lowering import Lowered, Lowering
 from xlakit.cpu.entry.steps import number_uses, used_in
@@ -16,9 +16,6 @@ from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program
 from xlakit.ir.instruction import HloModule
-
-__all__ = ["Code", "byte_size", "generate"]
-
 
 # Fusions have at most a few hundred operations in a row.
 _FRAMES = 10_000
@@ -35,7 +32,6 @@ class Code:
     object_data: bytes = b""
     entry: str = ENTRY
     imports: list[str] = field(default_factory=list)
-    timings: dict[str, float] = field(default_factory=dict)
 
     def program(self) -> Program:
         """What running it takes."""

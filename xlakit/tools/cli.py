@@ -112,7 +112,7 @@ def _add_run(commands: _Commands) -> None:
     command.add_argument(
         "--partitions", type=_at_least(1), metavar="N", help="how many partitions run (HLO protos do not say it)"
     )
-    command.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what runs it (default %(default)s)")
+    command.add_argument("--backend", choices=BACKENDS, help="what runs it (default: cpu, where it can)")
     command.add_argument(
         "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
     )

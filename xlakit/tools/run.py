@@ -25,7 +25,7 @@ def run(
     seed: int,
     output_path: str | None,
     iterations: int,
-    backend: str,
+    backend: str | None,
     compare_with: str | None,
 ) -> int:
     """Run a module and print or save what it gives; the exit status is 1 where a comparison differs."""
