@@ -40,8 +40,8 @@ def compile(
     """An executable of a module or an XlaComputation.
 
     program: an HloModule, or what XlaBuilder.build gave.
-    backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default what
-        :func:`default_backend` says.
+    backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default
+        what :func:`default_backend` says.
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions.
     custom_calls: functions for custom calls, by name: Python's, or ctypes' C functions.
