@@ -21,8 +21,9 @@ from benchmarks.program import Array, Bound, Program, Workload
 _SAMPLE_SECONDS = 2e-3
 # Before a sample of short runs, one run that is not timed, so that each peer finds its data in the cache.
 _WARM_BELOW_SECONDS = 20e-3
-# For the threads of the peer that ran before to fall asleep.
-_PAUSE_SECONDS = 2e-3
+# The threads of a BLAS or of OpenMP wait for more work by spinning, on the processors that the next peer needs: for
+# about 30 ms after OpenBLAS's last product.
+_PAUSE_SECONDS = 50e-3
 _FEWEST_ROUNDS = 3
 
 

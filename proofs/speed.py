@@ -45,13 +45,15 @@ def measure(text: str, jaxlib: JaxlibBackend, repeat: int) -> list[tuple[str, fl
     """(step, seconds, jaxlib's seconds or 0) for each step."""
     module = xla.HloModule.from_text(text)
     values = make_inputs(module.entry.program_shape, 0)
-    executable = xla.compile(module)
+    interpreted = xla.compile(module, backend="interpreter")
+    compiled = xla.compile(module, backend="cpu")
     peer = jaxlib.prepare(text, [values])
     steps: list[tuple[str, Callable[[], Any], Callable[[], Any] | None]] = [
         ("parse", lambda: xla.HloModule.from_text(text), lambda: jaxlib.parse(text)),
         ("verify", module.verify, None),
         ("print", module.to_text, None),
-        ("run", lambda: executable(*values), peer),
+        ("run", lambda: interpreted(*values), peer),
+        ("compiled", lambda: compiled(*values), peer),
     ]
     times: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in steps}
     for _ in range(repeat):
