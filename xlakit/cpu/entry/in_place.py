@@ -31,9 +31,11 @@ def _pairs(computation: Computation) -> set[tuple[int, int]]:
                 continue
             aligned.add(instruction)
             aligned.update(o for o in instruction.operands if o.shape.dimensions == dimensions)
+    # What is needed at other places needs its operands there, too.
     misaligned: set[Instruction] = set()
-    for instruction in computation.instructions:
-        if instruction not in aligned or not (_is_elementwise(instruction, dimensions) or instruction is root):
+    for instruction in reversed(computation.instructions):
+        plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))
+        if instruction in misaligned or not plain:
             misaligned.update(instruction.operands)
     return {
         (result, operand)
