@@ -12,9 +12,17 @@ from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
-from xlakit.passes.framework import Names, Pass, PassContext, live_instructions, with_callees, with_computations
+from xlakit.passes.framework import (
+    Names,
+    Pass,
+    PassContext,
+    live_instructions,
+    programs,
+    with_callees,
+    with_computations,
+)
 from xlakit.passes.fusion_cluster import Cluster, is_cheap, is_free, is_fusible
 from xlakit.passes.multi_output import Merging
 
@@ -29,25 +37,12 @@ class Fuse(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in the entry, in loops and in branches, but not in what reductions and sorts call for each element."""
-        programs = _programs(module)
+        run_as_programs = programs(module)
         made: dict[Computation, Computation] = {}
         for old in module.computations:
             new = with_callees(old, made)
-            made[old] = _Fusing(new, context).run() if old in programs else new
+            made[old] = _Fusing(new, context).run() if old in run_as_programs else new
         return with_computations(module, [made[c] for c in module.computations])
-
-
-def _programs(module: HloModule) -> set[Computation]:
-    found = {module.entry}
-    stack = [module.entry]
-    while stack:
-        for instruction in stack.pop().instructions:
-            if isinstance(instruction.op, (While, Conditional, Call)):
-                for called in instruction.op.called_computations:
-                    if called not in found:
-                        found.add(called)
-                        stack.append(called)
-    return found
 
 
 class _Fusing:

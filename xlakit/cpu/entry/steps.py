@@ -50,8 +50,6 @@ class WhileStep:
     predicate: Buffer
     body: list[Step]
     carried: tuple[Buffer, ...]
-    # Where it is known before it runs.
-    trip_count: int | None = None
 
 
 @dataclass(slots=True, eq=False)

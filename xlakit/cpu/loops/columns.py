@@ -11,7 +11,7 @@ from xlakit.cpu.loops.index import Variable, linear, of
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, store_all, task_function
 from xlakit.cpu.loops.nodes import Node
 from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.reduced import Folding, Reduced, folding, given_source
+from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar, register_type
@@ -233,19 +233,8 @@ def _add_turns(
         for turn in range(turns[1]):
             with emitter.scope():
                 emitter.bind_group(group, turns[0] + turn)
-                running = _folded(emitter, plan, running)
+                running = folded_once(emitter, plan.foldings, running)
         _put(emitter, accumulators, loop.index, running)
-
-
-def _folded(emitter: Emitter, plan: _Plan, running: list[Scalar]) -> list[Scalar]:
-    following: list[Scalar] = []
-    place = 0
-    for fold in plan.foldings:
-        count = len(fold.initial)
-        values = [emitter.value(n) for n in fold.inputs]
-        following += emitter.combined(fold.computation, running[place : place + count], values)
-        place += count
-    return following
 
 
 def _get(emitter: Emitter, plan: _Plan, accumulators: list[list[Value]], index: Value) -> list[Scalar]:

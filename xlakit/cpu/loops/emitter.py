@@ -247,9 +247,9 @@ class Emitter:
             known = known | set(group.variables)
             if not bounds:
                 self.hoist(fold.inputs, known)
-            following = self._looped(fold, inner, _regrouped(loop.carried, shapes), bounds, known)
+            following = self._looped(fold, inner, regrouped(loop.carried, shapes), bounds, known)
             loop.next(*(v for r in following for v in parts(r)))
-        return _regrouped(loop.results, shapes)
+        return regrouped(loop.results, shapes)
 
     def _turn(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
         condition = self.within(bounds)
@@ -263,7 +263,7 @@ class Emitter:
                 made = self.combined(fold.computation, running, [self.value(n) for n in fold.inputs])
             return [v for r in made for v in parts(r)]
 
-        return _regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
+        return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
         """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
@@ -364,7 +364,8 @@ def _reads(node: Node) -> bool:
     return any(isinstance(n, (Load, Fold)) for n in walk([node]))
 
 
-def _regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
+def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
+    """The scalars that values make up, ``shapes`` saying how many values each has."""
     found: list[Scalar] = []
     place = 0
     for count in shapes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlakit.cpu.loops.emitter import simple_fold
+from xlakit.cpu.loops.emitter import Emitter, simple_fold
 from xlakit.cpu.loops.nodes import Constant, Given, Node
 from xlakit.cpu.loops.tracer import Index, Tracer, as_kind
+from xlakit.cpu.scalars import Scalar
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
@@ -90,6 +91,16 @@ def folding(tracer: Tracer, reduce: Instruction, index: Index) -> Folding:
     ]
     initial = [tracer.element(init, ()) for init in inits]
     return Folding(reduce, reduce.op_as(Reduce).to_apply, tuple(inputs), tuple(initial))
+
+
+def folded_once(emitter: Emitter, foldings: Sequence[Folding], running: Sequence[Scalar]) -> list[Scalar]:
+    """One turn of several reductions: what follows ``running``, the values of all of them one after the other."""
+    following: list[Scalar] = []
+    for fold in foldings:
+        place = len(following)
+        values = [emitter.value(n) for n in fold.inputs]
+        following += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)
+    return following
 
 
 def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -> Callable[[Index, int], Node]:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost, is_expensive
-from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of
+from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped
 from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.nodes import Load, Node
 from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.reduced import Folding, Reduced, folding, given_source
+from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar
-from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, parts, rounded
+from xlakit.cpu.scalars.memory import as_real, is_narrow, parts, rounded
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 
@@ -256,27 +256,12 @@ def pass_over(
         known = known | set(level.group.variables)
         if rest:
             emitter.hoist(stage.nodes, known)
-        following = pass_over(emitter, stage, rest, _grouped(loop.carried, shapes), known)
+        following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
         loop.next(*(v for r in following for v in parts(r)))
-    return _grouped(loop.results, shapes)
+    return regrouped(loop.results, shapes)
 
 
 def _turn(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
-    following: list[Scalar] = []
-    place = 0
-    for fold in stage.foldings:
-        count = len(fold.initial)
-        values = [emitter.value(n) for n in fold.inputs]
-        following += emitter.combined(fold.computation, running[place : place + count], values)
-        place += count
+    following = folded_once(emitter, stage.foldings, running)
     store_all(emitter, stage.stores)
     return following
-
-
-def _grouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
-    found: list[Scalar] = []
-    place = 0
-    for count in shapes:
-        found.append(from_parts(tuple(values[place : place + count])))
-        place += count
-    return found
