@@ -22,8 +22,10 @@ _SAMPLE_SECONDS = 2e-3
 # Before a sample of short runs, one run that is not timed, so that each peer finds its data in the cache.
 _WARM_BELOW_SECONDS = 20e-3
 # The threads of a BLAS or of OpenMP wait for more work by spinning, on the processors that the next peer needs: for
-# about 30 ms after OpenBLAS's last product.
-_PAUSE_SECONDS = 50e-3
+# about 110 ms after OpenBLAS's last product. So a sample begins when the process uses next to no processor.
+_PAUSE_SECONDS = 5e-3
+_QUIET_SHARE = 0.1
+_MOST_PAUSES = 100
 _FEWEST_ROUNDS = 3
 
 
@@ -177,12 +179,24 @@ def time_in_turns(runs: dict[str, Prepared], timings: dict[str, Timing], plan: P
             first = number % len(names)
             for name in (*names[first:], *names[:first]):
                 run = runs[name].run
-                time.sleep(_PAUSE_SECONDS)
+                _wait_until_quiet()
                 if estimates[name] < _WARM_BELOW_SECONDS:
                     run()
                 timings[name].samples.append(_average(run, counts[name]))
     for name in names:
         timings[name].seconds = statistics.median(timings[name].samples)
+
+
+def _wait_until_quiet() -> None:
+    """Sleep until no thread of this process has worked for two pauses on end."""
+    quiet = 0
+    for _ in range(_MOST_PAUSES):
+        used, start = time.process_time(), time.perf_counter()
+        time.sleep(_PAUSE_SECONDS)
+        share = (time.process_time() - used) / (time.perf_counter() - start)
+        quiet = quiet + 1 if share < _QUIET_SHARE else 0
+        if quiet == 2:
+            return
 
 
 def _once(run: Callable[[], object]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
@@ -20,11 +21,13 @@ from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 
+# Nanoseconds for a multiplication in a product of matrices, on one core.
+MULTIPLICATION = 0.05
 # From so many products on, BLAS is called where it can be; a task has at least as many of them.
 _BLAS_PRODUCTS = 1 << 21
-_BLAS_TASK = 1 << 24
+_BLAS_TASK = 1 << 23
 # Rectangles are packed apart, so that there should not be many more than processors.
-_MOST_TASKS = 4 * (os.cpu_count() or 1)
+_MOST_TASKS = 2 * (os.cpu_count() or 1)
 # A matrix of at least so many elements is read in streams by a few rows.
 _STREAMED = 1 << 16
 # Elements of the matrix in one task of a product with a vector.
@@ -66,8 +69,10 @@ def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
     return plan_product(dot_product(op, lhs, rhs, result))
 
 
-def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> Product:
-    """The matrix product that a dot is."""
+def dot_product(
+    op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: Sequence[int] | None = None
+) -> Product:
+    """The matrix product that a dot is; ``steps`` are the strides of its result where that is not row-major."""
     left, right = strides_of(lhs), strides_of(rhs)
     if result.element_type.is_complex is False:
         # Of complex operands, real results see the real parts.
@@ -75,7 +80,7 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> Produ
         rhs, right = _real(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
         raise UnsupportedError("a dot of complex numbers has no result of type pred")
-    out = strides_of(result)
+    out = strides_of(result) if steps is None else steps
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
     batch: Dims = []

@@ -13,11 +13,15 @@ same time have a processor each, and nothing can lock up.
 
 Workers watch ``state`` for a new job, for a moment by spinning and then asleep. Those asleep are woken as a tree: the
 caller wakes two, each of these two more. After ``fork`` the child has no workers, and makes its own at its first job.
+
+Linux likes to wake a thread on the processor of its waker, where it would wait for it, for up to 50 ms while another
+processor is idle. So each thread of a job notes where it runs, and a worker that finds somebody there moves away.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
@@ -48,12 +52,19 @@ _POOL = Record(
 _SEAT = Record(next=1, end=1, _line_1=6, bed=waiting.BED.size // 8)
 _SEAT_BYTES = -(-_SEAT.size // 64) * 64
 
+# Linux alone says where a thread runs. Sets of processors are masks of so many bits.
+_CAN_MOVE = sys.platform == "linux"
+_MOST_PROCESSORS = 1024
+_MASK_BYTES = _MOST_PROCESSORS // 8
+
 
 def emit_pool(module: Module) -> None:
     """Write the pool's functions into a module that has emit_thread_state's."""
     module.global_data("pool", _POOL.size)
     module.global_data("seats", _SEAT_BYTES * MAX_THREADS)
     _emit_wake_children(module)
+    if _CAN_MOVE:
+        _emit_spread(module)
     _emit_work(module)
     _emit_join(module)
     _emit_worker(module)
@@ -70,6 +81,9 @@ def emit_pool_start(fn: Function, threads: Value, processors: Value) -> None:
     pool = fn.address("pool")
     _POOL.store(fn, pool, "threads", threads)
     _POOL.store(fn, pool, "processors", processors)
+    if _CAN_MOVE:
+        fn.module.declare("sched_getaffinity", I32, [I32, I64, PTR])
+        fn.call("sched_getaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), fn.address("allowed"))
     fn.call("xlakit_pool_reset", VOID)
 
 
@@ -100,6 +114,41 @@ def _emit_wake_children(module: Module) -> None:
     first = number * 2 + 1
     with fn.loop(first, _minimum(fn, first + 2, participants)) as children:
         waiting.wake(fn, _bed(fn, children.index))
+    fn.ret()
+
+
+def _emit_spread(module: Module) -> None:
+    """``take_place(i64 job) -> i1``: note that this thread runs here; whether another one of the job does already.
+
+    ``spread(i64 job)``: take a place, and where it is taken, move to a processor where nobody of the job runs.
+    """
+    # By processor, the last job that somebody did there; and where the process may run.
+    module.global_data("places", 8 * _MOST_PROCESSORS)
+    module.global_data("allowed", _MASK_BYTES)
+    module.declare("sched_getcpu", I32, [])
+    module.declare("sched_setaffinity", I32, [I32, I64, PTR])
+    fn = module.function("take_place", I1, [I64])
+    (job,) = fn.parameters
+    here = fn.call("sched_getcpu", I32).cast("zext", I64)
+    fn.return_if(here >= _MOST_PROCESSORS, fn.constant(I1, 0))
+    fn.ret(fn.atomic_update("xchg", fn.at(fn.address("places"), I64, here), job).eq(job))
+
+    fn = module.function("spread", VOID, [I64], attributes=("noinline",))
+    (job,) = fn.parameters
+    fn.return_if(~fn.call("take_place", I1, job))
+    mask = fn.alloca(I64, _MASK_BYTES // 8)
+    words = fn.i64(_MASK_BYTES // 8)
+    with fn.loop(0, words) as word:
+        allowed = fn.load(I64, fn.at(fn.address("allowed"), I64, word.index))
+        with fn.while_((fn.i64(0), allowed), lambda turn: turn.carried[0] < 64) as bit:
+            number, free = bit.carried
+            place = fn.at(fn.address("places"), I64, word.index * 64 + number)
+            taken = fn.atomic_load(I64, place, "monotonic").eq(job)
+            bit.next(number + 1, fn.select(taken, free & ~(fn.i64(1) << number), free))
+        fn.store(bit.results[1], fn.at(mask, I64, word.index))
+    # Where all are taken the mask is empty, and the system leaves things as they are.
+    fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
+    fn.call("take_place", I1, job)
     fn.ret()
 
 
@@ -171,6 +220,8 @@ def _emit_worker(module: Module) -> None:
             invited = number < participants
             with fn.if_(invited):
                 fn.call("wake_children", VOID, number, participants)
+                if _CAN_MOVE:
+                    fn.call("spread", VOID, fn.load(I64, seen))
                 fn.call("work", VOID, number)
             before = fn.atomic_update("sub", pool, fn.i64(1))
             with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
@@ -239,7 +290,9 @@ def _emit_run_job(module: Module) -> None:
         strict=True,
     ):
         _POOL.store(fn, pool, name, value)
-    fn.atomic_update("add", pool, fn.i64(_NEXT_JOB + _OPEN))
+    before = fn.atomic_update("add", pool, fn.i64(_NEXT_JOB + _OPEN))
+    if _CAN_MOVE:
+        fn.call("take_place", I1, (before >> _JOB_SHIFT) + 1)
     fn.call("wake_children", VOID, zero, participants)
     fn.call("work", VOID, zero)
     fn.atomic_update("sub", pool, fn.i64(_OPEN))
