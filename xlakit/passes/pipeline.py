@@ -28,6 +28,7 @@ from xlakit.passes.inline_calls import InlineCalls
 from xlakit.passes.logic import LOGIC
 from xlakit.passes.movement import MOVEMENT
 from xlakit.passes.normalise_layouts import NormaliseLayouts
+from xlakit.passes.pack_invariants import PackInvariants
 from xlakit.passes.reductions import REDUCTIONS
 from xlakit.passes.rules import Rule, RulePass, Rules
 from xlakit.passes.schedule import Schedule
@@ -68,6 +69,7 @@ PIPELINE: tuple[Pass, ...] = (
     CommonSubexpressions(),
     _SIMPLIFY,
     ConditionalElements(),
+    PackInvariants(),
     WhileInvariants(),
     WhileElements(),
     UnrollLoops(),

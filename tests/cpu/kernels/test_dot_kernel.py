@@ -124,3 +124,10 @@ def test_blas_tells_its_threads():
     assert blas.resolve("memcpy") is None
     with pytest.raises(UnsupportedError, match="no routine"):
         blas.address("no_such_routine")
+
+
+@pytest.mark.parametrize(("kind", "width"), [(P.F32, 16), (P.F64, 8), (P.BF16, 16), (P.F32, 5)])
+@pytest.mark.parametrize("rows", [1, 7, 33])
+def test_columns_in_slivers(kind, width, rows):
+    # What lies as packing would leave it is read as it lies.
+    check(Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(1,)), (rows, 300), (6, 300, width), (kind,) * 3)

@@ -180,7 +180,10 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
     rhs, across = product.rhs, product.rhs.across
     if engine.group > 1 or engine.parts > 1 or rhs.load is not None or rhs.kind.is_complex:
         return False
-    if len(across.dims) > 1 or not (across.stride == 1 or across.run == 1):
+    if len(across.dims) > 1:
+        # Slivers one after the other are as packing would leave them.
+        return across.stride == 1 and across.run == engine.columns and stored_as_packed(engine, rhs.kind)
+    if not (across.stride == 1 or across.run == 1):
         return False
     if rhs.in_place:
         return True
