@@ -306,3 +306,34 @@ def test_nothing_is_left_of_threads():
     executable = xla.compile(build(lambda x: xla.all_reduce(x, xla.add), s32()), num_replicas=4)
     assert [int(r) for r in executable(1)] == [4] * 4
     assert threading.active_count() == before
+
+
+def test_a_loop_reads_what_it_does_not_change_where_it_is():
+    module = xla.HloModule.from_text("""HloModule m
+        body { p = (s32[], f32[4], f32[1000,4], f32[1000,4]) parameter(0)
+          i = s32[] get-tuple-element(p), index=0  x = f32[4] get-tuple-element(p), index=1
+          a = f32[1000,4] get-tuple-element(p), index=2  b = f32[1000,4] get-tuple-element(p), index=3
+          one = s32[] constant(1)  zero = s32[] constant(0)  j = s32[] add(i, one)
+          u = f32[1,4] dynamic-slice(a, i, zero), dynamic_slice_sizes={1,4}
+          v = f32[1,4] dynamic-slice(b, i, zero), dynamic_slice_sizes={1,4}
+          w = f32[1,4] subtract(u, v)  y = f32[4] reshape(w)  z = f32[4] add(x, y)
+          ROOT r = (s32[], f32[4], f32[1000,4], f32[1000,4]) tuple(j, z, a, b) }
+        cond { p = (s32[], f32[4], f32[1000,4], f32[1000,4]) parameter(0)
+          i = s32[] get-tuple-element(p), index=0  n = s32[] constant(1000)
+          ROOT c = pred[] compare(i, n), direction=LT }
+        ENTRY e { a = f32[1000,4] parameter(0)  x = f32[4] parameter(1)  zero = s32[] constant(0)
+          b = f32[1000,4] negate(a)
+          t = (s32[], f32[4], f32[1000,4], f32[1000,4]) tuple(zero, x, a, b)
+          loop = (s32[], f32[4], f32[1000,4], f32[1000,4]) while(t), condition=cond, body=body
+          s = f32[4] get-tuple-element(loop), index=1
+          c = f32[1000,4] get-tuple-element(loop), index=2  d = f32[1000,4] exponential(b)
+          ROOT r = (f32[4], f32[1000,4], f32[1000,4]) tuple(s, c, d) }""")
+    rng = np.random.default_rng(0)
+    a, x = rng.standard_normal((1000, 4), np.float32), np.zeros(4, np.float32)
+    executable = xla.compile(module)
+    total, same, other = executable(a, x)
+    np.testing.assert_allclose(total, 2 * a.sum(0), rtol=1e-4)
+    np.testing.assert_array_equal(same, a)
+    np.testing.assert_allclose(other, np.exp(-a), rtol=1e-6)
+    # The negated matrix alone; neither of them is copied for the loop.
+    assert executable.memory_analysis().temp_size_in_bytes < 20_000

@@ -212,11 +212,16 @@ class Lowering:
     def _while(self, instruction: Instruction, op: While, initial: Tree, uses: Uses, steps: list[Step]) -> Tree:
         carried = new_tree(instruction.shape, instruction.name)
         taken: set[Buffer] = set()
+        unchanged = _unchanged(op.body)
         for path, own, first in _paired(carried, initial):
             free = self._may_write(first) and uses.ends_at((instruction.operands[0], path), instruction)
             if free and first.resolved() not in taken:
                 taken.add(first.resolved())
                 self._reused.add(first.resolved())
+                own.merge_into(first)
+            elif path[:1] in unchanged:
+                # It is read where it is; it has two names then, so that nobody can tell when it is free.
+                self._lent.add(first.resolved())
                 own.merge_into(first)
             else:
                 steps.append(CopyStep(first, own))
@@ -288,6 +293,19 @@ class Lowering:
                 own.merge_into(target)
             else:
                 branch.append(CopyStep(source, target))
+
+
+def _unchanged(body: Computation) -> set[tuple[int, ...]]:
+    """The places of the elements that a loop's body gives as it was given them."""
+    if body.root.op.opcode != "tuple":
+        return set()
+    return {
+        (number,)
+        for number, given in enumerate(body.root.operands)
+        if isinstance(given.op, GetTupleElement)
+        and given.op.index == number
+        and given.operands[0] is body.parameters[0]
+    }
 
 
 def _paired(a: Tree, b: Tree, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Buffer, Buffer]]:
