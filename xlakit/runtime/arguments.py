@@ -1,0 +1,158 @@
+"""Arguments: what a program is given, checked and taken: buffers in, and what its devices will read out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, Location
+from xlakit.interpreter.values import describe, to_device
+from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import Array
+from xlakit.runtime.buffer import Buffer
+
+if TYPE_CHECKING:
+    from xlakit.runtime.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one device reads: arrays, and buffers in place of those to come; the numbers of donated ones; tokens."""
+
+    arrays: list[Array | Buffer]
+    donated: frozenset[int]
+    tokens: list[Buffer]
+
+
+class Arguments:
+    """The parameters of a program."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._shapes = [p.shape for p in module.entry.parameters]
+        self._names = [f"parameter {n} '{p.name}' of '{module.name}'" for n, p in enumerate(module.entry.parameters)]
+        pairs = zip(self._shapes, self._names, strict=True)
+        leaves = [(leaf, name) for shape, name in pairs for _, leaf in shape.leaves() if leaf.is_array]
+        # By their numbers among all arrays.
+        self._dynamic = [(n, leaf, name) for n, (leaf, name) in enumerate(leaves) if leaf.is_dynamic]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._shapes)
+
+    def check_sizes(self, arrays: Sequence[Array]) -> None:
+        """Raise ArgumentError where arrays have sizes, known only now, that parameters do not take."""
+        for number, shape, name in self._dynamic:
+            to_device(arrays[number], shape, name)
+
+    def flatten(self, arguments: Sequence[object], device: Device) -> list[list[Buffer]]:
+        """For each parameter the buffers of its argument. Raises ArgumentError where one does not fit."""
+        if isinstance(arguments, Buffer) or not hasattr(arguments, "__len__") or len(arguments) != self.count:
+            got = str(len(arguments)) if isinstance(arguments, (list, tuple)) else describe(arguments)
+            raise ArgumentError(
+                f"'{self._module.name}' takes {self.count} arguments, got {got}",
+                hint=f"the program is {self._module.entry.program_shape.to_string(with_layout=False)}",
+            )
+        given = zip(arguments, self._shapes, self._names, strict=True)
+        return [list(_buffers(argument, shape, name, device)) for argument, shape, name in given]
+
+    def take(
+        self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], place: Location | None
+    ) -> list[Taken]:
+        """What each device reads of its buffers; those that are donated are gone. The schedule's lock is held.
+
+        Raises DeletedBufferError for a buffer that is gone already, and ArgumentError for one that is donated and given
+        once more.
+        """
+        for given in arguments:
+            self._check(given, donate)
+        taken = [_taken(given, donate) for given in arguments]
+        for given in arguments:
+            for number in donate:
+                for buffer in given[number]:
+                    buffer.take_away(f"donated to {self._names[number]}", place)
+        return taken
+
+    def _check(self, given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:
+        owners: dict[Buffer, int] = {}
+        for number, buffers in enumerate(given):
+            for buffer in buffers:
+                buffer.check_usable()
+                before = owners.get(buffer)
+                owners[buffer] = number
+                if before is None or (before not in donate and number not in donate):
+                    continue
+                donated, other = (before, number) if before in donate else (number, before)
+                raise ArgumentError(
+                    f"{buffer.describe()} is donated to {self._names[donated]}, and given to {self._names[other]} too",
+                    hint="a call may read a buffer only once that it donates",
+                )
+
+
+def _taken(given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:
+    arrays: list[Array | Buffer] = []
+    donated: set[int] = set()
+    tokens: list[Buffer] = []
+    for number, buffers in enumerate(given):
+        for buffer in buffers:
+            if buffer.shape.is_token:
+                tokens.append(buffer)
+                continue
+            if number in donate and buffer.is_ours:
+                donated.add(len(arrays))
+            # One that failed is handed on as it is, so that the program fails with the same error.
+            arrays.append(buffer.claim())
+    return Taken(arrays, frozenset(donated), tokens)
+
+
+def _buffers(argument: object, shape: Shape, name: str, device: Device) -> Iterator[Buffer]:
+    """The buffers of an argument, in order; a token that is None needs none."""
+    if shape.is_tuple:
+        parts = cast("tuple[object, ...]", argument)
+        if not isinstance(argument, (tuple, list)) or len(parts) != len(shape.tuple_shapes):
+            raise ArgumentError(f"{name} takes {shape.without_layout()}, got {describe(argument)}", hint="give a tuple")
+        for number, (part, inner) in enumerate(zip(parts, shape.tuple_shapes, strict=True)):
+            yield from _buffers(part, inner, f"element {number} of {name}", device)
+    elif argument is not None or not shape.is_token:
+        yield _checked(argument, shape, name, device)
+
+
+def _checked(argument: object, shape: Shape, name: str, device: Device) -> Buffer:
+    if not isinstance(argument, Buffer):
+        raise ArgumentError(
+            f"{name} takes a buffer, got {describe(argument)}",
+            hint="put values on the device with device.put(values), or call execute_replicated, which does that",
+        )
+    if argument.device is not device:
+        if argument.device.client is not device.client:
+            raise ArgumentError(
+                f"{argument.describe()} is of another client than the program",
+                hint="copy it with buffer.copy_to_device(device)",
+            )
+        raise ArgumentError(
+            f"{argument.describe()} is given for {name}, which reads it on device {device.id}",
+            hint=f"copy it with buffer.copy_to_device(client.devices()[{device.id}]), "
+            f"or compile the program for device {argument.device.id} with device_assignment",
+        )
+    if not _fits(argument.shape, shape):
+        raise ArgumentError(f"{name} takes {shape.without_layout()}, got {argument.shape.without_layout()}")
+    if shape.is_dynamic and argument.contents is not None:
+        to_device(argument.contents, shape, name)
+    return argument
+
+
+def _fits(given: Shape, wanted: Shape) -> bool:
+    if given.element_type is not wanted.element_type or len(given.dimensions) != len(wanted.dimensions):
+        return False
+    if not given.is_dynamic and not wanted.is_dynamic:
+        return given.dimensions == wanted.dimensions
+    # Sizes that are known only later are looked at when the program runs.
+    return all(
+        unknown or size == bound or (bounded and (size < bound or bound < 0))
+        for size, unknown, bound, bounded in zip(
+            given.dimensions, given.dynamic_dimensions, wanted.dimensions, wanted.dynamic_dimensions, strict=True
+        )
+    )

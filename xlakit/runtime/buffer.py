@@ -1,0 +1,298 @@
+"""Buffer: an array on a device.
+
+A buffer never changes. It may be still to come: the program that makes it runs, or waits for its turn. Whoever then
+asks for what is in it waits, and gets the program's error where that failed.
+
+Inside, arrays lie major to minor. An array that has been shown to somebody is read-only from then on; a program that
+is given a buffer to overwrite does so only where nobody else holds the array, and otherwise leaves it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from xlakit.arguments import name_type
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, DeletedBufferError, Location
+from xlakit.ir.operation import Array
+from xlakit.ops.handle import caller_location
+from xlakit.runtime import dlpack
+
+if TYPE_CHECKING:
+    from xlakit.runtime.device import Device
+    from xlakit.runtime.execution import Execution
+
+
+class Buffer:
+    """An array on a device, there or still to come. Programs and devices make buffers; see :class:`xlakit.Client`.
+
+    ``np.asarray(buffer)`` gives its values, without a copy, as an array that cannot be written to.
+    """
+
+    # _array: None until it is there, and for tokens, and when the buffer is gone.
+    # _execution: what makes it, until that is done; for ever where that failed.
+    # _gone: what the buffer was used for last, once it may not be used any more.
+    # _is_ours: whether nothing but buffers and their views can hold the memory.
+    # _coming: the array between its making and its being there for all; or, where the buffer is gone by then, for those
+    # programs that were called before: _claims of them.
+    __slots__ = (
+        "__weakref__", "_array", "_claims", "_coming", "_device", "_execution", "_gone", "_is_ours", "_origin",
+        "_shape",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        device: Device,
+        shape: Shape,
+        origin: str,
+        array: Array | None,
+        *,
+        execution: Execution | None = None,
+        is_ours: bool = True,
+    ) -> None:
+        self._device = device
+        self._shape = shape
+        self._origin = origin
+        self._array = array
+        self._execution = execution
+        self._is_ours = is_ours
+        self._gone: _Gone | None = None
+        self._coming: Array | None = None
+        self._claims = 0
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """The shape, with its layout: always major to minor. A bounded dimension is its bound here."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self._shape.element_type.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return self._device
+
+    def on_device_size_in_bytes(self) -> int:
+        """The bytes that it takes; for bounded dimensions, those that it may take."""
+        return self._shape.byte_size
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of its first element, once it is there. Nobody may write to it, nor read when it is gone."""
+        return self._get().ctypes.data
+
+    # -- when it is there ------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        """Whether what makes it is done, well or not: asking for its values then does not wait."""
+        self.check_usable()
+        execution = self._execution
+        return execution is None or execution.is_done
+
+    def block_until_ready(self) -> Self:
+        """Wait until it is there; gives itself. Raises what the program that makes it failed with.
+
+        Raises DeletedBufferError where it was deleted or donated.
+        """
+        self.check_usable()
+        self._wait()
+        return self
+
+    def _wait(self) -> None:
+        execution = self._execution
+        if execution is not None:
+            self._device.client.schedule.wait(execution)
+            execution.raise_error()
+
+    def _get(self) -> Array:
+        array = self._array
+        if array is not None:
+            return array
+        if self._shape.is_token:
+            raise ArgumentError("a token holds no values", hint="block_until_ready() waits for one")
+        self.check_usable()
+        self._wait()
+        array = self._array
+        if array is None:
+            # It went while this thread waited.
+            self.check_usable()
+            raise DeletedBufferError(f"{self.describe()} is gone")
+        return array
+
+    # -- its values for the host -----------------------------------------------------------------
+
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Array:
+        """The values: a read-only view of the buffer's memory, or a copy where one is asked for or needed."""
+        view = self._shown()
+        if dtype is not None and dtype != view.dtype:
+            if copy is False:
+                raise ValueError(f"a {view.dtype} buffer as {dtype} is a copy")
+            return view.astype(dtype)
+        return view.copy() if copy else view
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """The DLPack capsule of the buffer's memory, for ``from_dlpack`` of NumPy, PyTorch, JAX and others.
+
+        The protocol's older form cannot say that memory is read-only; whoever gets that must not write to it either.
+        """
+        if stream is not None:
+            raise ArgumentError(f"stream is {stream!r}", hint="memory of processors has no streams; leave it out")
+        return dlpack.exported(self._shown(), self._array if self._is_ours else None, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The processor, in DLPack's numbers."""
+        return dlpack.CPU
+
+    # -- copies and the end ----------------------------------------------------------------------
+
+    def copy_to_device(self, device: Device) -> Buffer:
+        """The same values on another device of this client, or of another; does not wait within one client.
+
+        On the buffer's own device nothing is copied: the new buffer is another name for the same values.
+        """
+        from xlakit.runtime.transfer import copy_to_device
+
+        return copy_to_device(self, device)
+
+    def delete(self) -> None:
+        """Give the memory back, as soon as no program that was called before reads it. Twice is as good as once."""
+        if self._gone is None:
+            with self._device.client.schedule.changing():
+                self.take_away("deleted", caller_location())
+
+    def is_deleted(self) -> bool:
+        """Whether it was deleted or donated, and so cannot be used any more."""
+        return self._gone is not None
+
+    def describe(self) -> str:
+        """What this is, for errors: its shape, its device, and where it comes from."""
+        return f"the buffer {self._shape.without_layout()} on device {self._device.id} ({self._origin})"
+
+    def _shown(self) -> Array:
+        """A view of the array that nobody can make writable."""
+        array = self._get()
+        if self._is_ours and array.flags.writeable:
+            array.setflags(write=False)
+        return array.view()
+
+    def __repr__(self) -> str:
+        state = ""
+        if self._gone is not None:
+            state = f", {self._gone.how}"
+        elif self._execution is not None:
+            state = ", failed" if self._execution.is_done else ", not there yet"
+        return f"<Buffer {self._shape} on {self._device}{state}>"
+
+    # -- for the schedule and for programs ---------------------------------------------------------
+
+    @staticmethod
+    def ready_arrays(buffers: Sequence[object], device: Device) -> list[Array] | None:
+        """The arrays of buffers that are all there and on one device; None otherwise."""
+        if not isinstance(buffers, (list, tuple)):
+            return None
+        arrays: list[Array] = []
+        for buffer in buffers:
+            if type(buffer) is not Buffer or buffer._device is not device or buffer._array is None:
+                return None
+            arrays.append(buffer._array)
+        return arrays
+
+    @property
+    def producer(self) -> Execution | None:
+        """What makes it and is not done, or has failed."""
+        return self._execution
+
+    @property
+    def contents(self) -> Array | None:
+        """The array, once the producer has made it; None for a token."""
+        return self._array if self._array is not None else self._coming
+
+    def claim(self) -> Array | Buffer:
+        """The array for a program that is called now, or the buffer in its place, for :meth:`redeem` when it is there.
+
+        The schedule's lock is held.
+        """
+        array = self.contents if self._execution is None else None
+        if array is not None:
+            return array
+        self._claims += 1
+        return self
+
+    def redeem(self) -> Array | None:
+        """The array that was claimed. The schedule's lock is held."""
+        array = self.contents
+        self._claims -= 1
+        if self._gone is not None and not self._claims:
+            self._coming = None
+        return array
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether nobody but buffers and views of them can hold the memory."""
+        return self._is_ours
+
+    def check_usable(self) -> None:
+        """Raise DeletedBufferError where it is gone."""
+        if self._gone is not None:
+            raise self._gone.error(self)
+
+    def receive(self, array: Array | None) -> None:
+        """Take the array, for the eyes of those that wait in the schedule."""
+        self._coming = array
+
+    def settle(self) -> None:
+        """Become what the producer, which is done, has made of it."""
+        execution = self._execution
+        if execution is None or execution.error is not None:
+            return
+        if self._gone is None:
+            self._array = self._coming
+        if self._gone is None or not self._claims:
+            self._coming = None
+        self._execution = None
+
+    def take_away(self, how: str, place: Location | None) -> None:
+        """Become unusable; the array stays with those that have asked for it. The schedule's lock is held."""
+        self._gone = _Gone(how, place)
+        self._array = None
+
+
+name_type(Buffer, "a buffer", "buffers", "put values on a device with device.put(values)")
+
+
+class _Gone:
+    """How a buffer came to be unusable."""
+
+    __slots__ = ("how", "place")
+
+    def __init__(self, how: str, place: Location | None) -> None:
+        self.how = how
+        self.place = place
+
+    def error(self, buffer: Buffer) -> DeletedBufferError:
+        donated = self.how.startswith("donated")
+        return DeletedBufferError(
+            f"{buffer.describe()} was {self.how}",
+            location=self.place,
+            hint="go on with the program's results; with donate=() it takes nothing" if donated else "",
+        )
+
+
+def array_shape(array: Array) -> Shape:
+    """The shape of an array as a buffer holds it."""
+    return Shape(PrimitiveType.from_dtype(array.dtype), array.shape).with_default_layout()

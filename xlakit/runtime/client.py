@@ -1,0 +1,310 @@
+"""Client: the devices of this process, and what they share."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+
+from xlakit.arguments import converting, name_type
+from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
+from xlakit.interpreter.world import World
+from xlakit.runtime.device import Device
+from xlakit.runtime.processes import Processes
+from xlakit.runtime.schedule import Schedule, stop_workers
+from xlakit.runtime.transfer import HostBufferSemantics
+
+if TYPE_CHECKING:
+    from xlakit.api import BuildsModule
+    from xlakit.ir.instruction import HloModule
+    from xlakit.runtime.buffer import Buffer
+    from xlakit.runtime.executable import LoadedExecutable
+
+_MAX_DEVICES = 4096
+
+
+class Client:
+    """Devices in this process, for buffers to live on and programs to run on.
+
+    devices: how many; by default what the environment variable ``XLAKIT_DEVICES`` says, or 1. Devices share the
+        processors; several are for programs of several replicas or partitions, and for running programs side by side.
+    timeout: how many seconds a program waits for a feed, or for another program, that may still come; by default what
+        ``XLAKIT_TIMEOUT`` says, or 30.
+
+    distributed: the processes that have the devices together, from :func:`xlakit.distributed.initialize`. Programs run
+        on the devices of all; arguments are given, and results come, for those of this process. All processes must call
+        the same programs in the same order.
+
+    A client is a context manager: at the end of ``with`` it waits for what its devices have to do, and its threads end.
+    It can be used from all threads, and after any error. A child process that ``fork`` made has the buffers that were
+    there, and devices with nothing to do.
+
+    Raises ArgumentError or ResourceError for a number of devices that cannot be.
+    """
+
+    @converting
+    def __init__(
+        self, devices: int | None = None, *, timeout: float | None = None, distributed: Processes | None = None
+    ) -> None:
+        if distributed is not None:
+            devices = _count_of(distributed, devices)
+        count = _default_devices() if devices is None else devices
+        _check_count(count, "devices" if devices is not None else "XLAKIT_DEVICES")
+        self._processes = distributed
+        make = World if distributed is None else distributed.make_world
+        self._schedule = Schedule(count, lambda: make(timeout=timeout))
+        self._devices = [Device(self, queue) for queue in self._schedule.queues]
+        here = self._devices if distributed is None else [self._devices[i] for i in distributed.local_devices]
+        self._local_devices = here
+        # Threads end with their client, also if nobody closes it. They know their queues, and not it.
+        weakref.finalize(self, stop_workers, self._schedule.queues).atexit = False
+        _clients.add(self)
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    def devices(self) -> list[Device]:
+        """The devices, by number: those of all processes."""
+        return list(self._devices)
+
+    def local_devices(self) -> list[Device]:
+        """The devices of this process: all of them, unless the client is distributed."""
+        return list(self._local_devices)
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return len(self._devices)
+
+    def local_device_count(self) -> int:
+        """How many devices of this process there are: all, unless the client is distributed."""
+        return len(self._local_devices)
+
+    def process_index(self) -> int:
+        """The number of this process: 0, unless the client is distributed."""
+        return 0 if self._processes is None else self._processes.process_index
+
+    def process_count(self) -> int:
+        """How many processes have its devices: 1, unless the client is distributed."""
+        return 1 if self._processes is None else self._processes.process_count
+
+    def process_of(self, device: int) -> int:
+        """The number of the process that has a device."""
+        return 0 if self._processes is None else self._processes.process_of(device)
+
+    @property
+    def platform(self) -> str:
+        """``"cpu"``."""
+        return "cpu"
+
+    @property
+    def world(self) -> World:
+        """The infeeds, outfeeds and channels of its devices, by their numbers."""
+        return self._schedule.world
+
+    @property
+    def schedule(self) -> Schedule:
+        """What its devices have to do; for the runtime."""
+        return self._schedule
+
+    @converting
+    def get_default_device_assignment(self, num_replicas: int, num_partitions: int = 1) -> list[list[Device]]:
+        """The device for each partition of each replica, where nobody says otherwise: the first ones, in order.
+
+        Raises ArgumentError where there are too few devices.
+        """
+        needed = num_replicas * num_partitions
+        if num_replicas < 1 or num_partitions < 1:
+            raise ArgumentError(f"{num_replicas} replicas of {num_partitions} partitions", hint="give at least 1")
+        if needed > len(self._devices):
+            raise ArgumentError(
+                f"{num_replicas} replicas of {num_partitions} partitions need {needed} devices, "
+                f"the client has {len(self._devices)}",
+                hint=f"make it with xlakit.Client(devices={needed}), or set XLAKIT_DEVICES={needed}",
+            )
+        if needed == 1:
+            return [[self._local_devices[0]]]
+        return [self._devices[r * num_partitions : (r + 1) * num_partitions] for r in range(num_replicas)]
+
+    # -- buffers ---------------------------------------------------------------------------------
+
+    def buffer_from_host(
+        self,
+        value: object,
+        device: Device | None = None,
+        *,
+        host_buffer_semantics: HostBufferSemantics | str = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+    ) -> Any:
+        """A value of the host as a Buffer on a device, the first one by default; see :meth:`Device.put`."""
+        return self._own(device).put(value, host_buffer_semantics=host_buffer_semantics)
+
+    def buffer_from_dlpack(self, tensor: object, device: Device | None = None, *, copy: bool | None = None) -> Buffer:
+        """A Buffer of a tensor of another library on a device, the first one by default; see Device.from_dlpack."""
+        return self._own(device).from_dlpack(tensor, copy=copy)
+
+    def _own(self, device: Device | None) -> Device:
+        if device is None:
+            return self._local_devices[0]
+        if not isinstance(device, Device) or device.client is not self:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                f"device is {device!r}, which is not of this client", hint="take one of client.devices()"
+            )
+        return device
+
+    # -- programs --------------------------------------------------------------------------------
+
+    def compile(
+        self,
+        program: HloModule | BuildsModule,
+        *,
+        num_replicas: int | None = None,
+        num_partitions: int | None = None,
+        device_assignment: object = None,
+        backend: str | None = None,
+        seed: int = 0,
+        custom_calls: Mapping[str, object] | None = None,
+        cache: bool = True,
+    ) -> LoadedExecutable:
+        """A program that runs on devices of this client.
+
+        num_replicas, num_partitions: how many devices run it together; by default what the module says.
+        device_assignment: for each replica the devices (or their numbers) of its partitions; a plain list where there
+            is one partition, or one device for a program of one. By default the first devices, in order.
+        program, backend, seed, custom_calls, cache: as for :func:`xlakit.compile`. Feeds and channels are those of
+            :attr:`world`.
+
+        Raises ArgumentError for devices that are not there, and what :func:`xlakit.compile` raises.
+        """
+        from xlakit.api import compile as compile_program
+        from xlakit.runtime.executable import Compiled, LoadedExecutable
+
+        self._schedule.check_open()
+        compiled = compile_program(
+            program,
+            backend=backend,
+            num_replicas=num_replicas,
+            num_partitions=num_partitions,
+            seed=seed,
+            custom_calls=custom_calls,
+            world=self.world,
+            cache=cache,
+        )
+        if device_assignment is None:
+            assignment = self.get_default_device_assignment(compiled.num_replicas, compiled.num_partitions)
+        else:
+            assignment = self._assignment(device_assignment, compiled.num_replicas, compiled.num_partitions)
+        return LoadedExecutable(self, cast("Compiled", compiled), [device for row in assignment for device in row])
+
+    def _assignment(self, given: object, replicas: int, partitions: int) -> list[list[Device]]:
+        grid = np.asarray(given, dtype=object)
+        if grid.size != replicas * partitions or (grid.ndim == 2 and grid.shape != (replicas, partitions)):
+            raise ArgumentError(
+                f"device_assignment has {grid.size} devices in the form {grid.shape}, "
+                f"the program has {replicas} replicas of {partitions} partitions",
+                hint="give a list for each replica with a device for each partition",
+            )
+        devices = [self._device(entry) for entry in grid.ravel()]
+        if len(set(devices)) < len(devices):
+            raise ArgumentError(
+                f"device_assignment names a device twice: {[d.id for d in devices]}",
+                hint="each replica and partition needs a device of its own",
+            )
+        moved = [d.id for d in devices] != list(range(len(devices)))
+        if moved and len({d.process_index for d in self._devices}) > 1 and len(devices) > 1:
+            raise UnsupportedError(
+                "a program on several processes runs on the devices in their order, "
+                f"device_assignment is {[d.id for d in devices]}",
+                hint="leave device_assignment out, and reorder replicas in the program's groups",
+            )
+        return [devices[r * partitions : (r + 1) * partitions] for r in range(replicas)]
+
+    def _device(self, entry: object) -> Device:
+        if isinstance(entry, (int, np.integer)) and 0 <= int(entry) < len(self._devices):
+            return self._devices[int(entry)]
+        if isinstance(entry, Device) and entry.client is self:
+            return entry
+        raise ArgumentError(
+            f"device_assignment names {entry!r}, the client has devices 0 .. {len(self._devices) - 1}",
+            hint="give devices of client.devices(), or their numbers",
+        )
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def synchronize_all_activity(self) -> None:
+        """Wait for all that the devices have been asked to do; see :meth:`Device.synchronize_all_activity`."""
+        self._schedule.wait_for_all()
+
+    def close(self, *, wait: bool = True) -> None:
+        """Take no more programs and values, and end the threads. Buffers that are there can still be read.
+
+        wait: whether what has been called may end first; otherwise it is stopped, and its results fail. Ctrl-C while it
+            waits stops it too.
+        """
+        self._schedule.close(wait=wait)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more programs and values."""
+        return self._schedule.is_closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(wait=error is None)
+
+    def __repr__(self) -> str:
+        state = " (closed)" if self.is_closed else ""
+        if self._processes is not None:
+            state = f", {len(self._local_devices)} of them in process {self.process_index()}{state}"
+        return f"<Client of {len(self._devices)} device{'s' * (len(self._devices) != 1)}{state}>"
+
+
+name_type(Client, "a client", "clients", "make one with xlakit.Client()")
+
+_clients = weakref.WeakSet[Client]()
+
+
+def _count_of(processes: Processes, devices: int | None) -> int:
+    if devices not in (None, processes.device_count):
+        raise ArgumentError(
+            f"the processes have {processes.device_count} devices, devices is {devices}",
+            hint=f"leave devices out, and give xlakit.distributed.initialize(devices={devices})",
+        )
+    return processes.device_count
+
+
+def _default_devices() -> int:
+    text = os.environ.get("XLAKIT_DEVICES") or "1"
+    if not text.isdecimal():
+        raise ArgumentError(f"XLAKIT_DEVICES is {text!r}, not a number of devices", hint="set it to 1 or more")
+    return int(text)
+
+
+def _check_count(count: int, name: str) -> None:
+    if count < 1:
+        raise ArgumentError(f"{name} is {count}", hint="a client has at least one device")
+    if count > _MAX_DEVICES:
+        raise ResourceError(f"{name} is {count:,}, a client has at most {_MAX_DEVICES:,}", hint="give fewer")
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client.schedule.after_fork()
+
+
+def _at_exit() -> None:
+    # Native code must not run on while Python goes away.
+    for client in list(_clients):
+        # Other processes may wait for what this one has been asked to do.
+        client.close(wait=client.process_count() > 1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

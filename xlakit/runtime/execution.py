@@ -1,0 +1,194 @@
+"""Execution: something that devices do, until its results are there or its error is known."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from xlakit.errors import ExecutionError
+from xlakit.interpreter.device import Run, Stopped
+from xlakit.interpreter.world import PAUSE_SECONDS, Wait
+from xlakit.ir.operation import Array
+
+if TYPE_CHECKING:
+    from xlakit.runtime.buffer import Buffer
+    from xlakit.runtime.worker import Worker
+
+# What a device does: the arrays that it reads in, the arrays that it makes out. It may empty the list that it is given.
+Work = Callable[[list[Array]], Sequence[Array]]
+
+
+class Queue:
+    """What one device has been asked to do and has not done yet, in order. The first may be running."""
+
+    __slots__ = ("number", "parts", "worker")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.parts: deque[Part] = deque()
+        self.worker: Worker | None = None
+
+
+class Part:
+    """What one device does of an execution.
+
+    arguments: arrays, and buffers in place of those that are still to come; ``missing`` of them are.
+    participant: what stands for it in the world while it runs: the program's device, where it runs a program.
+    """
+
+    __slots__ = (
+        "also_after", "arguments", "arrays", "execution", "has_started", "is_in_world", "missing", "participant",
+        "queue", "results", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        execution: Execution,
+        queue: Queue,
+        work: Work,
+        arguments: list[Array | Buffer],
+        results: Sequence[Buffer],
+        *,
+        participant: Any = None,
+        also_after: Sequence[Buffer] = (),
+    ) -> None:
+        self.execution = execution
+        self.queue = queue
+        self.work = work
+        self.arguments: list[Any] = arguments
+        # Tokens: there is nothing in them to read.
+        self.also_after = also_after
+        self.results = results
+        self.participant: Any = self if participant is None else participant
+        self.missing = 0
+        self.has_started = False
+        # Whether the world counts it as running, or as waiting for its turn.
+        self.is_in_world = False
+        self.arrays: Sequence[Array] = ()
+        execution.parts.append(self)
+
+    def run(self) -> None:
+        """Do it, on the thread that calls."""
+        execution = self.execution
+        arguments, self.arguments = self.arguments, []
+        try:
+            self.arrays = self.work(arguments)
+        except Stopped:
+            # The error of the device that failed is with the run.
+            pass
+        except BaseException as error:
+            if execution.run is not None and len(execution.parts) > 1:
+                error.add_note(f"raised on device {self.queue.number} ({self.participant})")
+            execution.fail(error)
+
+    def turn(self) -> Wait:
+        """That it waits for its turn, as the world is told where other parts of the execution run already."""
+        device = self.participant
+        what = f"its turn on device {self.queue.number}"
+        instruction = device.program.module.entry.root
+        return _Turn(device, instruction, lambda: what, lambda: self.has_started, for_turn=True)
+
+    def fill_results(self) -> None:
+        """Give the buffers what has been made for them."""
+        arrays = iter(self.arrays)
+        for buffer in self.results:
+            buffer.receive(None if buffer.shape.is_token else next(arrays))
+        self.arrays = ()
+
+
+class _Turn(Wait):
+    """Why a device of a program waits that has not begun."""
+
+    def __str__(self) -> str:
+        return f"{self.device} of {self.device.program.module.name} waits for {self.what()}"
+
+
+class Execution:
+    """One thing that one or several devices do together: a part for each. It is done when all parts are.
+
+    Its results are there when all of it is done, and an error on one device is the error of all results: so what a
+    caller sees does not depend on which device was faster.
+    """
+
+    __slots__ = (
+        "_gate", "_traceback", "dependents", "error", "has_been_seen", "is_done", "name", "parts", "remaining", "run",
+    )  # fmt: skip
+
+    def __init__(self, name: str, run: Run | None = None) -> None:
+        self.name = name
+        self.run = run
+        self.parts: list[Part] = []
+        self.remaining = 0
+        self.error: BaseException | None = None
+        self._traceback: TracebackType | None = None
+        # Who waits for its results, and the number among its arguments (-1 for a token).
+        self.dependents: list[tuple[Part, int, Buffer]] = []
+        self.is_done = False
+        # Whether somebody could learn of the error: it then need not be kept for those who wait for the device.
+        self.has_been_seen = False
+        # Held until it is done: what Python's other means of waiting are made of, and cheaper.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    @classmethod
+    def failed(cls, name: str, error: BaseException) -> Execution:
+        """One that is done, and has failed."""
+        made = cls(name)
+        made.fail(error)
+        made.settle()
+        made.open()
+        return made
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all parts; the first error is the one that counts."""
+        if self.error is None:
+            self.error = error
+        if self.run is not None:
+            self.run.fail(error)
+
+    def settle(self) -> None:
+        """Take the error of the run, which other programs or a deadlock may have failed, and keep no arrays."""
+        if self.run is not None and self.run.failure is not None:
+            self.error = self.run.failure
+        if self.error is not None:
+            self._traceback = self.error.__traceback__
+            for part in self.parts:
+                part.arrays = ()
+
+    def open(self) -> None:
+        """Let go on who waits."""
+        self.is_done = True
+        if self._gate.locked():
+            self._gate.release()
+
+    def wait(self, bound: Callable[[], AbstractContextManager[None]]) -> None:
+        """Wait until it is done. Ctrl-C ends the waiting; the execution goes on.
+
+        bound: says that this thread brings nothing to the world meanwhile.
+        """
+        if self.is_done:
+            return
+        own = threading.get_ident()
+        for part in list(self.parts):
+            worker = part.queue.worker
+            if worker is not None and worker.ident == own:
+                raise ExecutionError(
+                    f"device {part.queue.number} waits for '{self.name}', which can only run when the device is free",
+                    hint="in a custom call, use programs of xlakit.compile, or of another client",
+                )
+        with bound():
+            while not self.is_done:
+                # A signal that comes to another thread does not end a wait without a limit.
+                if self._gate.acquire(timeout=PAUSE_SECONDS):
+                    self._gate.release()
+
+    def raise_error(self) -> None:
+        """Raise what it failed with, if it did."""
+        if self.error is not None:
+            self.has_been_seen = True
+            # Raising adds to the traceback: each time it begins with the one of the device's thread.
+            raise self.error.with_traceback(self._traceback)

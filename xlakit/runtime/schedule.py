@@ -1,0 +1,276 @@
+"""Schedule: the order in which the devices of a client do what they are asked to.
+
+Each device has a queue. Parts of one execution enter the queues of its devices at once, so that any two executions
+come in the same order everywhere and cannot wait for each other. The first of a queue begins when all of its arguments
+are there, on the device's thread; when it ends, whatever has waited for it or behind it may begin.
+
+The world sees what runs, and of an execution that has begun also the parts that wait for their turn. So that no moment
+looks like a deadlock, those that begin enter the world before the one that ends leaves it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from xlakit.errors import ExecutionError, ResourceError
+from xlakit.interpreter.world import World
+from xlakit.runtime.buffer import Buffer
+from xlakit.runtime.execution import Execution, Part, Queue
+from xlakit.runtime.worker import Worker
+
+# How long closing waits for threads that are in somebody's Python function.
+_JOIN_SECONDS = 5.0
+
+
+class Schedule:
+    """Queues of devices, and the threads that work them off. All methods may be called from any thread."""
+
+    def __init__(self, devices: int, make_world: Callable[[], World]) -> None:
+        self._make_world = make_world
+        self.world = make_world()
+        self.queues = [Queue(number) for number in range(devices)]
+        self.is_closed = False
+        # Held while queues and executions change. Where the world's lock is taken too, this one is first.
+        self._lock = threading.Lock()
+        self._open: set[Execution] = set()
+        # Failed, and without a result from which anybody could learn it.
+        self._unseen: list[Execution] = []
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def submit(self, execution: Execution) -> None:
+        """Have an execution done when its turn has come. Its parts read what is in their arguments now, or will be."""
+        with self._lock:
+            self.check_open()
+            for part in execution.parts:
+                self._make_worker(part.queue)
+            execution.remaining = len(execution.parts)
+            for part in execution.parts:
+                _await_arguments(part)
+            for part in execution.parts:
+                part.queue.parts.append(part)
+            self._open.add(execution)
+            self._begin([part for part in execution.parts if part.queue.parts[0] is part])
+
+    def run_now(self, execution: Execution) -> bool:
+        """Do an execution of one part on this thread, if its arguments are there and its device has nothing to do."""
+        (part,) = execution.parts
+        if (
+            part.queue.parts
+            or self.is_closed
+            or any(isinstance(a, Buffer) for a in (*part.arguments, *part.also_after))
+        ):
+            return False
+        execution.remaining = 1
+        part.run()
+        with self._lock:
+            _complete(execution)
+        if isinstance(execution.error, KeyboardInterrupt):
+            execution.raise_error()
+        return True
+
+    def check_open(self) -> None:
+        """Raise ExecutionError where nothing may begin any more."""
+        if self.is_closed:
+            raise ExecutionError("the client is closed", hint="make another xlakit.Client")
+
+    def wait(self, execution: Execution) -> None:
+        """Wait until an execution is done; Ctrl-C ends the waiting, not the execution."""
+        execution.wait(self._bound)
+
+    def _bound(self) -> AbstractContextManager[None]:
+        return self.world.bound()
+
+    def wait_for_all(self, queue: Queue | None = None) -> None:
+        """Wait for what has been asked of a device, or of all; raise the first error that has no result to tell it."""
+        with self._lock:
+            waiting = [e for e in self._open if queue is None or any(p.queue is queue for p in e.parts)]
+        for execution in waiting:
+            self.wait(execution)
+        with self._lock:
+            unseen, self._unseen = self._unseen, []
+        if unseen:
+            unseen[0].raise_error()
+
+    def changing(self) -> AbstractContextManager[bool]:
+        """Hold the lock: what is there and what is still to come does not change meanwhile."""
+        return self._lock
+
+    # -- working off -----------------------------------------------------------------------------
+
+    def _finish(self, part: Part) -> None:
+        with self._lock:
+            self._begin(self._retire(part), part)
+
+    def _begin(self, candidates: list[Part], ended: Part | None = None) -> None:
+        """Start those that can start, and strike out those that will not run; then those that ended are over."""
+        beginning: list[Part] = []
+        over = [] if ended is None else [ended]
+        while candidates:
+            part = candidates.pop()
+            execution = part.execution
+            if execution.is_done or part.has_started or not part.queue.parts or part.queue.parts[0] is not part:
+                continue
+            if execution.error is not None:
+                part.arguments = []
+                candidates.extend(self._retire(part))
+                over.append(part)
+            elif not part.missing:
+                part.has_started = True
+                beginning.append(part)
+        self._tell_world(beginning, over)
+        for part in beginning:
+            self._make_worker(part.queue).put(part, self._finish)
+
+    def _tell_world(self, beginning: list[Part], over: list[Part]) -> None:
+        over = [part for part in over if part.is_in_world]
+        if not beginning and not over:
+            return
+        with self.world.condition:
+            self.world.enter([part.participant for part in beginning])
+            # The others of the same execution are awaited from now on, and it is to be seen what they wait for.
+            waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_world]
+            for part in dict.fromkeys(waiting):
+                self.world.announce(part.turn())
+            for part in (*beginning, *waiting):
+                part.is_in_world = True
+            if over:
+                # Of those that never began nobody is to wait for their turn.
+                self.world.enter([part.participant for part in over if not part.has_started])
+                self.world.leave([part.participant for part in over])
+
+    def _make_worker(self, queue: Queue) -> Worker:
+        if queue.worker is None:
+            try:
+                queue.worker = Worker(queue.number, self.world)
+            except RuntimeError as error:
+                raise ResourceError(
+                    f"there is no thread for device {queue.number}: {error}",
+                    hint="use fewer devices, or allow the process more threads",
+                ) from None
+        return queue.worker
+
+    def _retire(self, part: Part) -> list[Part]:
+        """Take the first part out of its queue; gives those that perhaps can begin now."""
+        queue, execution = part.queue, part.execution
+        queue.parts.popleft()
+        candidates = [queue.parts[0]] if queue.parts else []
+        execution.remaining -= 1
+        if not execution.remaining:
+            candidates += _complete(execution)
+            self._open.discard(execution)
+            if execution.error is not None and not execution.has_been_seen:
+                self._unseen.append(execution)
+        elif execution.error is not None:
+            # The others need not wait for arguments any more.
+            candidates += execution.parts
+        return candidates
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def stop(self, error: ExecutionError) -> None:
+        """Fail all that has been asked and is not done."""
+        with self._lock:
+            for execution in list(self._open):
+                execution.fail(error)
+            self._begin([queue.parts[0] for queue in self.queues if queue.parts])
+
+    def close(self, *, wait: bool) -> None:
+        """Take no more orders; wait for those that there are, or stop them; end the threads."""
+        with self._lock:
+            self.is_closed = True
+        try:
+            if wait:
+                self.wait_for_all()
+        finally:
+            if self._open:
+                self.stop(ExecutionError("the client was closed before the program had ended"))
+            stop_workers(self.queues, join=True)
+
+    def after_fork(self) -> None:
+        """In a child process: there are no threads here, and what they were at does not go on."""
+        self._lock = threading.Lock()
+        # Somebody may have held the lock of the old one, and waits there for threads that are not here.
+        self.world = self._make_world()
+        for queue in self.queues:
+            queue.parts.clear()
+            queue.worker = None
+        lost, self._open = self._open, set()
+        error = ExecutionError(
+            "the process was forked while the program ran", hint="fork before, or wait for the results first"
+        )
+        for execution in lost:
+            if execution.error is None:
+                execution.error = error
+            execution.run = None
+            _complete(execution)
+
+
+def stop_workers(queues: Sequence[Queue], *, join: bool = False) -> None:
+    """End the threads of devices when they have done what they were given."""
+    workers = [queue.worker for queue in queues if queue.worker is not None]
+    for queue in queues:
+        queue.worker = None
+    for worker in workers:
+        worker.stop()
+    deadline = time.monotonic() + _JOIN_SECONDS
+    for worker in workers if join else ():
+        worker.join(max(0.0, deadline - time.monotonic()))
+
+
+def _await_arguments(part: Part) -> None:
+    """Put arrays in place of the buffers that have come meanwhile, and wait for the others."""
+    for number, argument in enumerate(part.arguments):
+        if isinstance(argument, Buffer):
+            _await(part, number, argument)
+    for token in part.also_after:
+        _await(part, -1, token)
+
+
+def _await(part: Part, number: int, buffer: Buffer) -> None:
+    producer = buffer.producer
+    if producer is None:
+        if number >= 0:
+            part.arguments[number] = buffer.redeem()
+    elif producer.is_done:
+        _inherit(part.execution, producer)
+    else:
+        producer.dependents.append((part, number, buffer))
+        part.missing += 1
+
+
+def _inherit(execution: Execution, producer: Execution) -> None:
+    """A program fails with the error of what it depends on."""
+    producer.has_been_seen = True
+    if producer.error is not None:
+        execution.fail(producer.error)
+
+
+def _complete(execution: Execution) -> list[Part]:
+    """Give results to buffers, and to those that wait for them: these parts perhaps can begin now."""
+    execution.settle()
+    error = execution.error
+    candidates: list[Part] = []
+    for part in execution.parts:
+        if error is None:
+            part.fill_results()
+        execution.has_been_seen = execution.has_been_seen or bool(part.results)
+    for part, number, buffer in execution.dependents:
+        if error is not None:
+            _inherit(part.execution, execution)
+            candidates += part.execution.parts
+            continue
+        if number >= 0:
+            part.arguments[number] = buffer.redeem()
+        part.missing -= 1
+        candidates.append(part)
+    for part in execution.parts:
+        for buffer in part.results:
+            buffer.settle()
+    execution.open()
+    execution.parts = []
+    execution.dependents = []
+    return candidates

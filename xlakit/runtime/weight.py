@@ -1,0 +1,31 @@
+"""How much a program costs, roughly: whether another thread would take longer to begin with it than it takes."""
+
+from __future__ import annotations
+
+from xlakit.ir.instruction import HloModule
+from xlakit.ops.control import While
+from xlakit.passes.cost import cost_of
+from xlakit.passes.loops import loop_of, trip_count
+
+# Some ten microseconds of one processor, mostly: to ask another thread takes the caller as long, and its answer longer.
+_LIGHT = 250_000
+_MOST_INSTRUCTIONS = 500
+# What an elementary function costs next to an addition, and a byte that is moved.
+_TRANSCENDENTAL = 8
+_BYTE = 0.125
+
+
+def is_light(module: HloModule) -> bool:
+    """Whether it costs less than handing it to another thread does. A loop of unknown length does not."""
+    instructions = [i for computation in module.computations for i in computation.instructions]
+    if len(instructions) > _MOST_INSTRUCTIONS:
+        return False
+    for instruction in instructions:
+        if isinstance(instruction.op, While):
+            loop = loop_of(instruction)
+            if loop is None or trip_count(loop) is None:
+                return False
+        elif instruction.opcode == "custom-call" or instruction.op.has_side_effect:
+            return False
+    cost = cost_of(module)
+    return cost.flops + _TRANSCENDENTAL * cost.transcendentals + _BYTE * cost.bytes_accessed <= _LIGHT
