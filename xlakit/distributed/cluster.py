@@ -1,0 +1,350 @@
+"""Cluster: the processes that run programs together.
+
+All of them make the same calls in the same order. Each run has a number; the processes agree, when it begins, that they
+run the same program, and on communicators for its groups, which are kept. After a run has failed somewhere, what its
+devices had begun may never end: the next run begins with fresh communicators, so that nothing of it is mistaken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from xlakit.distributed.mailbox import Mailbox
+from xlakit.distributed.mpi import Mpi
+from xlakit.distributed.patience import Patience
+from xlakit.distributed.session import MpiSession
+from xlakit.distributed.spread import Link, Spread, ranks_of
+from xlakit.distributed.watch import Kind, Phase, State, Watch
+from xlakit.errors import ArgumentError, ExecutionError, RankError
+from xlakit.ops.shared.collective import Collective
+
+if TYPE_CHECKING:
+    from xlakit.interpreter.device import Program, Run
+
+_NAME_BYTES = 256
+
+
+@dataclass(slots=True)
+class _Start:
+    """This process has said that it takes part in a run; what all of them say comes when the request is done."""
+
+    request: Any
+    said: np.ndarray[Any, np.dtype[np.int64]]
+    heard: np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(slots=True)
+class _Generation:
+    """Communicators that nothing has gone wrong with."""
+
+    # Of all processes, when the request is done.
+    base: Any
+    request: Any
+    links: dict[tuple[int, ...], Link] = field(default_factory=dict)
+    # The programs whose groups are all in ``links``.
+    prepared: set[int] = field(default_factory=set)
+
+
+class MpiCluster:
+    """The processes that MPI has started; a :class:`xlakit.interpreter.network.Network`."""
+
+    def __init__(self, mpi: Mpi, spread: Spread, *, timeout: float, any_order: bool) -> None:
+        self.mpi = mpi
+        self.spread = spread
+        self.timeout = timeout
+        self.any_order = any_order
+        # One for the beginnings of runs, one for messages; groups have their own.
+        self._starts_comm = mpi.call(mpi.world.Dup)
+        self._generation = _Generation(*mpi.call(self._starts_comm.Idup))
+        self.watch = Watch(mpi, mpi.call(mpi.world.Dup), self._describe)
+        self._lock = threading.Lock()
+        self._sessions: dict[int, MpiSession] = {}
+        # What was said of runs, in their order, and has not been heard out.
+        self._starts: dict[int, _Start] = {}
+        self._hearing = threading.Lock()
+        self._marks: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
+        self._posted = self._last_over = 0
+        self._renew = False
+        # What other processes have said of runs that have not begun here.
+        self._early_failures: dict[int, tuple[int, str]] = {}
+        self._abandoned: list[Any] = []
+        self.has_left = False
+        # Since when this process is in a call of MPI that cannot be interrupted.
+        self._blocked_since: float | None = None
+        self.mailbox = Mailbox(self.watch, self._sessions, self._is_over)
+        self.watch.on_run_failed = self._run_failed_elsewhere
+        self.watch.on_process_failed = self._process_failed
+        self.watch.on_quiet = self._look_at_blocked
+        self.watch.start()
+
+    def local_devices(self, num_devices: int) -> range:
+        """The devices of a program that run in this process; a program for one device runs in each on its own."""
+        if num_devices == 1:
+            return range(1)
+        expected = self.spread.ranks * self.spread.per_rank
+        if num_devices != expected:
+            raise ArgumentError(
+                f"the program is for {num_devices} devices, {self.spread.ranks} processes of "
+                f"{self.spread.per_rank} have {expected}",
+                hint=f"run it on {expected} devices, or give xlakit.distributed.initialize(devices={num_devices})",
+            )
+        return self.spread.local
+
+    def name_of(self, rank: int) -> str:
+        """What errors call a process."""
+        devices = self.spread.devices_of(rank)
+        many = len(devices) > 1
+        return f"rank {rank} (device{'s' * many} {devices[0]}{f' to {devices[-1]}' * many})"
+
+    # -- the beginning of a run ------------------------------------------------------------------
+
+    def session(self, run: Run) -> MpiSession | None:
+        """Say that this process takes part in the next run; None for a program of one device."""
+        if run.program.grid.num_devices == 1:
+            return None
+        with self._lock:
+            self._check_usable()
+            mark = self._marks.get(run.program)
+            if mark is None:
+                mark = self._marks[run.program] = _fingerprint(run.program)
+            number = self._posted + 1
+            said = np.array([mark, ~mark, number, -number, self._renew], np.int64)
+            self._renew = False
+            heard = np.empty_like(said)
+            api = self.mpi.api
+            request = self.mpi.call(
+                lambda: self._starts_comm.Iallreduce([said, api.INT64_T], [heard, api.INT64_T], api.MAX)
+            )
+            self._starts[number] = _Start(request, said, heard)
+            session = self._sessions[number] = MpiSession(self, run, number, mark)
+            self._posted = number
+            early = self._early_failures.pop(number, None)
+        self.mailbox.open(session)
+        run.when_failed(lambda: self._note_failure(session))
+        if early is not None:
+            self._run_failed_elsewhere(early[0], number, early[1])
+        return session
+
+    def begin(self, session: MpiSession) -> Mapping[tuple[int, ...], Link]:
+        """Wait until all processes take part in a run; gives the links of its groups."""
+        with self._hearing:
+            agreed = self._hear(session)
+        if not agreed:
+            self._explain_start(session)
+        generation = self._generation
+        self._finish(session, generation.request)
+        if session.program not in generation.prepared:
+            self._prepare(session, generation)
+        return generation.links
+
+    def _hear(self, session: MpiSession) -> bool:
+        """Hear out what was said of runs up to this one, in their order; gives whether all mean this program."""
+        agreed = True
+        for number in sorted(n for n in self._starts if n <= session.number):
+            start = self._starts[number]
+            self._finish(session, start.request)
+            del self._starts[number]
+            mark, inverse, most, minus_least, renew = start.heard.tolist()
+            agreed = mark == ~inverse and most == -minus_least
+            if renew:
+                self._generation = _Generation(*self.mpi.call(self._starts_comm.Idup))
+        return agreed
+
+    def _finish(self, session: MpiSession, request: Any) -> None:
+        others = [rank for rank in range(self.spread.ranks) if rank != self.spread.rank]
+        self.mpi.finish(request, Patience(session, None, others).turn)
+
+    def _explain_start(self, session: MpiSession) -> None:
+        """All processes have seen that they begin different programs: they tell each other which."""
+        api, count = self.mpi.api, self.spread.ranks
+        program = session.run.program
+        signature = program.module.entry.program_shape.to_string(with_layout=False)
+        digest = session.program % 2**64
+        text = f"run {session.number} is {program.module.name} {signature}, of digest {digest:016x}"
+        note = np.zeros(_NAME_BYTES, np.uint8)
+        data = np.frombuffer(text.encode()[:_NAME_BYTES], np.uint8)
+        note[: len(data)] = data
+        notes = np.empty((count, _NAME_BYTES), np.uint8)
+        request = self.mpi.call(lambda: self._starts_comm.Iallgather([note, api.BYTE], [notes, api.BYTE]))
+        self._finish(session, request)
+        lines = "".join(
+            f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
+            for rank, row in enumerate(notes)
+        )
+        raise RankError(
+            f"the processes begin different programs:{lines}",
+            hint="all processes must call the same programs in the same order",
+        )
+
+    def _await_earlier(self, session: MpiSession) -> None:
+        """Wait until this process is in no earlier run: what follows blocks it."""
+        while any(number < session.number for number in list(self._sessions)):
+            session.run.check()
+            time.sleep(1e-4)
+
+    def _prepare(self, session: MpiSession, generation: _Generation) -> None:
+        """Have a communicator for each group of a program that reaches beyond this process."""
+        self._await_earlier(session)
+        # What follows cannot be interrupted: let all come first.
+        self._finish(session, self.mpi.call(generation.base.Ibarrier))
+        # Each process makes those that it is part of, in one order for all.
+        for members in sorted(_groups(session.run.program, self.spread)):
+            if members not in generation.links:
+                group = generation.base.Get_group().Incl(ranks_of(members, self.spread))
+                communicator = self._blocking(lambda group=group: generation.base.Create_group(group))
+                generation.links[members] = Link.make(members, self.spread, communicator)
+        generation.prepared.add(session.program)
+
+    def _blocking(self, work: Callable[[], Any]) -> Any:
+        self._blocked_since = time.monotonic()
+        try:
+            return self.mpi.call(work)
+        finally:
+            self._blocked_since = None
+
+    def _look_at_blocked(self) -> None:
+        since = self._blocked_since
+        if since is not None and time.monotonic() - since > self.timeout:
+            text = f"xlakit: rank {self.spread.rank}: MPI made no communicator in {self.timeout:g} seconds"
+            print(text, file=sys.stderr, flush=True)
+            self.mpi.abort()
+
+    # -- the end of a run ------------------------------------------------------------------------
+
+    def end(self, session: MpiSession) -> None:
+        """A run is over in this process."""
+        with self._lock:
+            self._sessions.pop(session.number, None)
+            self._last_over = max(self._last_over, session.number)
+        self.mailbox.close(session.number)
+
+    def _is_over(self, number: int) -> bool:
+        return number <= self._posted and number not in self._sessions
+
+    def abandon(self, *things: object) -> None:
+        """Keep what an operation that may never end goes on to use."""
+        self._abandoned.append(things)
+
+    def leave(self) -> None:
+        """Take part in no more runs, once those are over that were promised."""
+        while self._sessions and not self.watch.failed:
+            time.sleep(1e-3)
+        self.has_left = True
+
+    # -- failures --------------------------------------------------------------------------------
+
+    def _note_failure(self, session: MpiSession) -> None:
+        """A run has failed here; whoever calls holds its world's lock."""
+        if session.is_reported:
+            return
+        session.is_reported = True
+        with self._lock:
+            self._renew = True
+            # They have been promised already, and would use the communicators of this one.
+            later = [other for number, other in sorted(self._sessions.items()) if number > session.number]
+        self.watch.later(lambda: self._tell_failure(session, later))
+
+    def _tell_failure(self, session: MpiSession, later: Sequence[MpiSession]) -> None:
+        error = session.run.failure
+        text = f"{type(error).__name__}: {error}"
+        if not session.failed_elsewhere:
+            self.watch.tell_all(Kind.RUN_FAILED, session.number, text)
+        for other in later:
+            other.run.fail(RankError(f"an earlier run has failed: {text}"))
+        session.end_if_over()
+
+    def _run_failed_elsewhere(self, rank: int, number: int, text: str) -> None:
+        with self._lock:
+            session = self._sessions.get(number)
+            if session is None:
+                if number > self._posted:
+                    self._early_failures.setdefault(number, (rank, text))
+                return
+            session.failed_elsewhere = True
+        session.run.fail(RankError(f"{self.name_of(rank)} failed: {text}"))
+
+    def _process_failed(self, rank: int, text: str) -> None:
+        for session in list(self._sessions.values()):
+            session.failed_elsewhere = True
+            session.run.fail(RankError(f"{self.name_of(rank)} ended with an error: {text}"))
+
+    def fail(self, text: str) -> None:
+        """This process ends with an error: its runs fail, and the others are told."""
+        self.watch.later(lambda: self.watch.tell_all(Kind.PROCESS_FAILED, 0, text))
+        for session in list(self._sessions.values()):
+            session.failed_elsewhere = True
+            session.run.fail(RankError(f"this process ended with an error: {text}"))
+
+    def _check_usable(self) -> None:
+        if self.has_left:
+            raise ExecutionError("this process has left the others", hint="run programs before the end of the process")
+        for rank, text in self.watch.failed.items():
+            raise RankError(f"{self.name_of(rank)} ended with an error: {text}")
+
+    # -- what it does ----------------------------------------------------------------------------
+
+    def _describe(self) -> State:
+        """What this process answers to those who ask."""
+        if self.has_left:
+            return State(Phase.LEFT, self._last_over, "", self._posted)
+        sessions = dict(self._sessions)
+        if not sessions:
+            return State(Phase.OUTSIDE, self._last_over, "", self._posted)
+        number = min(sessions)
+        marks: set[int] = set()
+        texts: list[str] = []
+        waits = False
+        for session in sessions.values():
+            own, text, is_waiting = session.whereabouts()
+            marks |= own
+            texts += [text] if text else []
+            waits = waits or is_waiting
+        # Its beginning has been heard out where all of them have come.
+        starting = number in self._starts
+        phase = Phase.STARTING if starting else Phase.WAITING if waits else Phase.RUNNING
+        return State(phase, number, "; ".join(texts), self._posted, frozenset(marks))
+
+
+def _groups(program: Program, spread: Spread) -> set[tuple[int, ...]]:
+    """The groups of a program's collectives with members here and in other processes."""
+    found: set[tuple[int, ...]] = set()
+    for computation in program.module.computations:
+        for instruction in computation.instructions:
+            op = instruction.op
+            if not isinstance(op, Collective):
+                continue
+            for device in spread.local:
+                try:
+                    members = program.grid.members(
+                        device,
+                        op.replica_groups,
+                        has_channel=op.channel_id is not None,
+                        use_global_device_ids=op.global_ids,
+                    )
+                except ExecutionError:
+                    # Whoever runs it says what is wrong with it.
+                    continue
+                if len(ranks_of(members, spread)) > 1:
+                    found.add(tuple(members))
+    return found
+
+
+def _fingerprint(program: Program) -> int:
+    """A number that the same program has in all processes, wherever its files lie."""
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(f"{program.num_replicas} {program.num_partitions}".encode())
+    for computation in program.module.computations:
+        digest.update(f"\n{computation.name} {computation.root.name}".encode())
+        for instruction in computation.instructions:
+            operands = " ".join(operand.name for operand in instruction.operands)
+            digest.update(f"\n{instruction.name} {instruction.opcode} {instruction.shape} {operands}".encode())
+    return int.from_bytes(digest.digest(), "little", signed=True)

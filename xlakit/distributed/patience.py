@@ -1,0 +1,100 @@
+"""Patience: how long a device waits for other processes, and what it says when it gives up.
+
+Who waits asks the others what they do. Those that compute are waited for; those that have left, or have ended the
+program, never come; those that are elsewhere, or do not answer, are waited for so many seconds as the timeout says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from xlakit.distributed.watch import Phase, State
+from xlakit.errors import RankError
+
+if TYPE_CHECKING:
+    from xlakit.distributed.session import MpiSession
+
+# When the first question is asked, in seconds; each next one comes later by this factor.
+_FIRST, _LATER = 0.25, 1.5
+_HINT = "the environment variable XLAKIT_TIMEOUT says how many seconds to wait for a process that does not come"
+_MOST_LINES = 8
+
+
+class Patience:
+    """Waiting for some processes at one place of a run: ``mark``, or the beginning where that is None."""
+
+    def __init__(self, session: MpiSession, mark: int | None, ranks: Sequence[int]) -> None:
+        self._session = session
+        self._cluster = session.cluster
+        self._mark = mark
+        self._ranks = ranks
+        self._since = self._last_change = time.monotonic()
+        self._interval = min(_FIRST, self._cluster.timeout / 8)
+        self._next = self._since + self._interval
+
+    def turn(self) -> None:
+        """Look around; raises where waiting is in vain."""
+        self._session.run.check()
+        now = time.monotonic()
+        if now >= self._next:
+            self._interval = min(_LATER * self._interval, self._cluster.timeout / 8)
+            self._next = now + self._interval
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        states = {rank: self._state(rank) for rank in self._ranks}
+        absent = {rank: state for rank, state in states.items() if state is None or not self._is_there(state)}
+        gone = {rank: state for rank, state in absent.items() if state is not None and self._is_gone(state)}
+        if gone:
+            raise self._error(f"waits in vain:{self._lines(gone)}", "all processes must run the same programs")
+        if any(state is not None and self._computes(state) for state in absent.values()):
+            self._last_change = now
+        if now - self._last_change > self._cluster.timeout:
+            rule = f"some processes did not come for {self._cluster.timeout:g} seconds:{self._lines(absent)}"
+            raise self._error(rule, _HINT)
+        for rank in self._ranks:
+            self._cluster.watch.ask(rank)
+
+    def _error(self, rule: str, hint: str) -> RankError:
+        # Where it is at an instruction, that is added on the way up.
+        name = self._session.run.program.module.name
+        return RankError(rule, operation=f"the beginning of '{name}'" if self._mark is None else "", hint=hint)
+
+    def _state(self, rank: int) -> State | None:
+        """What a process has said since this began, and not too long ago."""
+        state = self._cluster.watch.states.get(rank)
+        if state is None or state.when < self._since or time.monotonic() - state.when > self._cluster.timeout / 2:
+            return None
+        return state
+
+    def _is_there(self, state: State) -> bool:
+        return state.posted >= self._session.number if self._mark is None else self._mark in state.marks
+
+    def _is_gone(self, state: State) -> bool:
+        if state.phase is Phase.LEFT:
+            return True
+        return state.run > self._session.number or (state.run == self._session.number and state.phase is Phase.OUTSIDE)
+
+    def _computes(self, state: State) -> bool:
+        return state.phase is Phase.RUNNING
+
+    def _lines(self, absent: Mapping[int, State | None]) -> str:
+        lines = [f"\n  {self._cluster.name_of(rank)} {self._says(state)}" for rank, state in absent.items()]
+        more = f"\n  and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+        return "".join(lines[:_MOST_LINES]) + more
+
+    def _says(self, state: State | None) -> str:
+        if state is None:
+            return "does not answer"
+        if state.phase is Phase.LEFT:
+            return "has ended"
+        ended = self._session.number + (state.phase is not Phase.OUTSIDE)
+        if state.run >= ended:
+            return "has ended the program"
+        if state.phase is Phase.OUTSIDE:
+            return "runs no program"
+        if state.phase is Phase.STARTING:
+            return "is at the beginning of a program"
+        return f"waits in {state.text}" if state.phase is Phase.WAITING else "computes"

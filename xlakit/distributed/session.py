@@ -1,0 +1,385 @@
+"""Session: one run on several processes.
+
+A meeting between processes begins with a slot of fixed size from each: who they are, where in which program, how much
+they bring, and the value itself where it is small. So processes that are at different places find out before any of
+them takes the other's data for what it is not. What is too large for a slot follows with MPI's own collectives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
+from xlakit.distributed.patience import Patience
+from xlakit.distributed.reductions import combine, datatype, mpi_operation
+from xlakit.distributed.spread import Link
+from xlakit.errors import InternalError, RankError
+from xlakit.interpreter.channels import Message
+from xlakit.interpreter.network import Meeting
+from xlakit.ir.operation import Array, Value
+
+if TYPE_CHECKING:
+    from xlakit.distributed.cluster import MpiCluster
+    from xlakit.interpreter.device import Device, Run
+    from xlakit.ir.instruction import Computation
+
+# A slot begins with: the mark of the meeting, how often it took place, and the bytes that are brought.
+_HEAD_WORDS = 3
+_HEAD = 8 * _HEAD_WORDS
+_NOTE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """What the processes of a link have put into their slots, in its order."""
+
+    sizes: list[int]
+    # The values themselves, where all of them fit.
+    inline: list[Bytes] | None
+
+
+class MpiSession:
+    """See :class:`xlakit.interpreter.network.Session`."""
+
+    def __init__(self, cluster: MpiCluster, run: Run, number: int, program: int) -> None:
+        self.cluster = cluster
+        self.run = run
+        # How many runs there were, with this one; and what stands for its program.
+        self.number = number
+        self.program = program
+        self._mpi = cluster.mpi
+        self._links: Mapping[tuple[int, ...], Link] = {}
+        self._lock = threading.Lock()
+        self._begun = threading.Lock()
+        self._is_ready = False
+        self._devices = len(cluster.spread.local)
+        self._running = self._done = 0
+        self._is_over = False
+        # Where devices of this process wait for other processes: marks of meetings, and words.
+        self._waits: dict[int, tuple[int, str]] = {}
+        # Whether another process has told that the run failed, and whether this one has told the others.
+        self.failed_elsewhere = False
+        self.is_reported = False
+
+    # -- beginning and end -----------------------------------------------------------------------
+
+    @contextmanager
+    def taking_part(self) -> Generator[None]:
+        """Run one device, once all processes have come."""
+        with self._lock:
+            self.run.check()
+            self._running += 1
+        try:
+            with self._begun:
+                if not self._is_ready:
+                    self._links = self.cluster.begin(self)
+                    self._is_ready = True
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._done += 1
+            self.end_if_over()
+
+    def end_if_over(self) -> None:
+        """Leave the run when no device will run any more: all have, or it has failed."""
+        with self._lock:
+            failed = self.run.failure is not None and not self._running
+            if self._is_over or not (failed or self._done == self._devices):
+                return
+            self._is_over = True
+        self.cluster.end(self)
+
+    def is_local(self, device: int) -> bool:
+        """Whether a device runs in this process."""
+        return device in self.cluster.spread.local
+
+    # -- meetings --------------------------------------------------------------------------------
+
+    def gather(self, meeting: Meeting, brought: Mapping[int, Value]) -> dict[int, Value]:
+        """What all members have brought."""
+        with self._at(meeting, "gather") as place:
+            link = place.link
+            payload = pack([brought[m] for m in link.here])
+            slots = self._announce(place, payload)
+            rooms = slots.inline
+            if rooms is None:
+                counts = slots.sizes
+                room = np.empty(sum(counts), np.uint8)
+                starts = _starts(counts)
+                place.do(
+                    lambda: link.communicator.Iallgatherv([payload, self._byte], [room, counts, starts, self._byte])
+                )
+                rooms = [room[s : s + c] for s, c in zip(starts, counts, strict=True)]
+            values: dict[int, Value] = {}
+            for part, data in zip(link.parts, rooms, strict=True):
+                values.update(zip(part, unpack(data, len(part)), strict=True))
+            values.update(brought)
+            return values
+
+    def deal(self, meeting: Meeting, brought: Mapping[int, Sequence[Value]], *, alike: bool) -> dict[int, list[Value]]:
+        """What all members have addressed to those here."""
+        with self._at(meeting, "deal") as place:
+            link = place.link
+            # For each process all that the members here have for the members there.
+            parcels = [
+                () if i == link.own else tuple(brought[s][link.places[t]] for s in link.here for t in part)
+                for i, part in enumerate(link.parts)
+            ]
+            payload = pack(parcels)
+            slots = self._announce(place, payload)
+            if slots.inline is not None:
+                arrived = [unpack(data, len(link.parts))[link.own] for data in slots.inline]
+            else:
+                arrived = self._all_to_all(place, payload, parcels, brought if alike else None)
+            values: dict[int, list[Value]] = {member: list(parts) for member, parts in brought.items()}
+            for i, (part, parcel) in enumerate(zip(link.parts, arrived, strict=True)):
+                if i == link.own:
+                    continue
+                pieces = iter(parcel)
+                for member in part:
+                    row: list[Value] = [None] * len(link.members)
+                    for target in link.here:
+                        row[link.places[target]] = next(pieces)
+                    values[member] = row
+            return values
+
+    def _all_to_all(
+        self, place: _Place, payload: Bytes, parcels: Sequence[Value], alike: Mapping[int, Sequence[Value]] | None
+    ) -> list[Value]:
+        """The parcels for this process; where those of all have the sizes of ``alike`` nobody need ask for them."""
+        link = place.link
+        sent = [packed_size(parcel) for parcel in parcels]
+        if alike is not None:
+            own = alike[link.here[0]]
+            one = sum(packed_size(own[link.places[t]]) for t in link.here)
+            empty = packed_size(())
+            counts = [empty + (one * len(part) if i != link.own else 0) for i, part in enumerate(link.parts)]
+        else:
+            sizes, found = np.array(sent, np.int64), np.empty(len(sent), np.int64)
+            place.do(lambda: link.communicator.Ialltoall([sizes, self._word], [found, self._word]))
+            counts = found.tolist()
+        room = np.empty(sum(counts), np.uint8)
+        starts = _starts(counts)
+        place.do(
+            lambda: link.communicator.Ialltoallv(
+                [payload, sent, _starts(sent), self._byte], [room, counts, starts, self._byte]
+            )
+        )
+        return [unpack(room[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
+
+    def broadcast(self, meeting: Meeting, brought: Mapping[int, Value], root: int) -> Value:
+        """What the member number ``root`` has brought."""
+        with self._at(meeting, f"broadcast from {root}") as place:
+            link = place.link
+            sender = link.members[root]
+            source = next(i for i, part in enumerate(link.parts) if sender in part)
+            payload = pack([brought[sender]] if sender in brought else [])
+            slots = self._announce(place, payload)
+            if sender in brought:
+                room = payload
+            elif slots.inline is not None:
+                room = slots.inline[source]
+            else:
+                room = np.empty(slots.sizes[source], np.uint8)
+            if slots.inline is None:
+                place.do(lambda: link.communicator.Ibcast([room, self._byte], source))
+            return brought[sender] if sender in brought else unpack(room, 1)[0]
+
+    def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
+        """Whether MPI combines such arrays itself."""
+        return all(mpi_operation(computation, a, any_order=self.cluster.any_order) is not None for a in arrays)
+
+    def reduce(self, meeting: Meeting, brought: Mapping[int, Sequence[Array]], computation: Computation) -> list[Array]:
+        """The arrays of all members, combined by MPI."""
+        with self._at(meeting, "reduce") as place:
+            link = place.link
+            self._announce(place, np.empty(0, np.uint8))
+            columns = zip(*(brought[m] for m in link.here), strict=True)
+            return [self._reduce_one(place, column, computation) for column in columns]
+
+    def _reduce_one(self, place: _Place, arrays: Sequence[Array], computation: Computation) -> Array:
+        found = mpi_operation(computation, arrays[0], any_order=self.cluster.any_order)
+        if found is None:
+            raise InternalError(f"MPI has no operation for {computation.name}")
+        (name, dtype), api = found, self._mpi.api
+        total = combine(name, [array.view(dtype) for array in arrays])
+        parts = [total, datatype(api, dtype)]
+        place.do(lambda: place.link.communicator.Iallreduce(api.IN_PLACE, parts, getattr(api, name)))
+        return total.view(arrays[0].dtype)
+
+    # -- from one device to another --------------------------------------------------------------
+
+    def send(self, key: tuple[Meeting, int], target: int, value: Value) -> None:
+        """Send a value to a device in another process. Does not wait."""
+        meeting, number = key
+        address = (self.number, self.mark(meeting, "permute"), meeting.number, number, target)
+        self.cluster.mailbox.send(self.cluster.spread.rank_of(target), address, value)
+
+    def receive(self, key: tuple[Meeting, int], source: int, device: Device) -> Value:
+        """Wait for a value that a device in another process sends."""
+        meeting, number = key
+        mark = self.mark(meeting, "permute")
+        patience = Patience(self, mark ^ meeting.number, [self.cluster.spread.rank_of(source)])
+        with self._waiting(mark, meeting), self.cluster.watch.expecting():
+            address = (self.number, mark, meeting.number, number, device.index)
+            return self.cluster.mailbox.receive(address, patience)
+
+    def post(self, channel_id: int | None, message: Message) -> None:
+        """Put a message into a channel of the process where its receiver runs."""
+        receiver = message.receiver
+        if receiver is None:
+            raise InternalError("a message to nobody in particular stays in its process")
+        address = (self.number, -1 if channel_id is None else channel_id, message.sender, receiver)
+        self.cluster.mailbox.send(self.cluster.spread.rank_of(receiver), address, message.value)
+
+    def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
+        """Put a message from another process into a channel here."""
+        with self.run.world.changing():
+            if self.run.failure is None:
+                channel = self.run.channels[None if channel_id < 0 else channel_id]
+                channel.send(Message(sender, receiver, value))
+
+    def expecting(self) -> AbstractContextManager[object]:
+        """Listen closely meanwhile."""
+        return self.cluster.watch.expecting()
+
+    # -- where one is ----------------------------------------------------------------------------
+
+    def mark(self, meeting: Meeting, kind: str) -> int:
+        """A number that stands for the place of a meeting in the program, the same in all processes."""
+        instruction = meeting.instruction
+        # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
+        text = f"{kind} {instruction.opcode} {instruction.name} {meeting.channel_id} {meeting.members}"
+        text += " ".join(_shapes(meeting))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+    def words(self, meeting: Meeting) -> str:
+        """What errors call a meeting."""
+        instruction = meeting.instruction
+        location = self.run.program.module.location_of(instruction)
+        where = f" at {location}" if location else ""
+        times = f", for the {meeting.number}th time" if meeting.number > 3 else ""
+        return f"{instruction.opcode} '{instruction.name}'{where}{times}"
+
+    def whereabouts(self) -> tuple[frozenset[int], str, bool]:
+        """The meetings with other processes that devices here wait at; in words; whether all devices wait."""
+        with self._lock:
+            waits = list(self._waits.values())
+        text = "; ".join(words for _, words in waits)
+        idle = len(waits) + self.run.world.count_waiting(self.run) >= self._running
+        return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
+
+    @contextmanager
+    def _waiting(self, mark: int, meeting: Meeting) -> Generator[None]:
+        thread = threading.get_ident()
+        with self._lock:
+            self._waits[thread] = (mark ^ meeting.number, self.words(meeting))
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._waits[thread]
+
+    @contextmanager
+    def _at(self, meeting: Meeting, kind: str) -> Generator[_Place]:
+        link = self._links.get(meeting.members)
+        if link is None:
+            raise InternalError(f"no communicator was made for the group {list(meeting.members)}")
+        mark = self.mark(meeting, kind)
+        others = [rank for rank in link.ranks if rank != self.cluster.spread.rank]
+        patience = Patience(self, mark ^ meeting.number, others)
+        with self._waiting(mark, meeting):
+            yield _Place(self, meeting, link, mark, patience)
+
+    # -- how they begin --------------------------------------------------------------------------
+
+    @property
+    def _byte(self) -> Any:
+        return self._mpi.api.BYTE
+
+    @property
+    def _word(self) -> Any:
+        return self._mpi.api.INT64_T
+
+    def _announce(self, place: _Place, payload: Bytes) -> _Slots:
+        """Say where this process is and what it brings; raises RankError where the others are elsewhere."""
+        link = place.link
+        limit = inline_limit(len(link.ranks))
+        slot = np.zeros(_HEAD + limit, np.uint8)
+        slot[:_HEAD].view(np.int64)[...] = (place.mark, place.meeting.number, len(payload))
+        if len(payload) <= limit:
+            slot[_HEAD : _HEAD + len(payload)] = payload
+        slots = np.empty((len(link.ranks), len(slot)), np.uint8)
+        place.do(lambda: link.communicator.Iallgather([slot, self._byte], [slots, self._byte]), moves=False)
+        heads = slots[:, :_HEAD].view(np.int64)
+        if (heads[:, :2] != heads[0, :2]).any():
+            self._explain(place)
+        sizes = heads[:, 2].tolist()
+        inline = [row[_HEAD : _HEAD + size] for row, size in zip(slots, sizes, strict=True)]
+        return _Slots(sizes, inline if max(sizes) <= limit else None)
+
+    def _explain(self, place: _Place) -> None:
+        """All processes have seen that they are at different places: they tell each other where."""
+        link = place.link
+        text = f"{self.words(place.meeting)} with {', '.join(_shapes(place.meeting))}"
+        note = np.zeros(_NOTE, np.uint8)
+        data = np.frombuffer(text.encode()[:_NOTE], np.uint8)
+        note[: len(data)] = data
+        notes = np.empty((len(link.ranks), _NOTE), np.uint8)
+        place.do(lambda: link.communicator.Iallgather([note, self._byte], [notes, self._byte]))
+        lines = "".join(
+            f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
+            for rank, row in zip(link.ranks, notes, strict=True)
+        )
+        raise RankError(
+            f"the processes of a group are at different collectives:{lines}",
+            hint="all devices of a group must run the same collectives in the same order",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A meeting that this process is at."""
+
+    session: MpiSession
+    meeting: Meeting
+    link: Link
+    mark: int
+    patience: Patience
+
+    def do(self, start: Callable[[], Any], *, moves: bool = True) -> None:
+        """Start an operation of MPI and wait until it is done; ``moves``: whether all processes are here already."""
+        mpi = self.session.cluster.mpi
+        request = mpi.call(start)
+        try:
+            mpi.finish(request, self.patience.turn, moves=moves)
+        except BaseException:
+            # MPI goes on to use the memory.
+            self.session.cluster.abandon(request, start)
+            raise
+
+
+def inline_limit(ranks: int) -> int:
+    """How many bytes of a value a slot holds: less where there are more of them."""
+    return min(1024, max(64, (1 << 14) // ranks // 8 * 8))
+
+
+def slot_bytes(ranks: int) -> int:
+    """How many bytes each process of a group begins a meeting with."""
+    return _HEAD + inline_limit(ranks)
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(counts[:-1], dtype=np.int64).tolist()] if counts else []
+
+
+def _shapes(meeting: Meeting) -> list[str]:
+    return [operand.shape.to_string(with_layout=False) for operand in meeting.instruction.operands]
