@@ -1,0 +1,90 @@
+"""The groups that meet at a collective, from its attributes and the devices that run the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.errors import UnsupportedError
+from xlakit.interpreter.groups import Grid, check_pairs
+from xlakit.ops.collective_moves import Permuting
+from xlakit.ops.collectives import CollectiveBroadcast
+from xlakit.ops.shared.collective import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Devices that meet, in order, and for each the place of the one that it gets its data from, -1 for nobody.
+
+    Only operations that have each member take from one other ask for ``sources``.
+    """
+
+    members: tuple[int, ...]
+    sources: tuple[int, ...]
+
+
+def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
+    """The groups, each device being in one of them.
+
+    Raises ExecutionError where the attributes name devices that there are not, UnsupportedError where a device is in
+    no group although it must be.
+    """
+    if isinstance(op, Permuting):
+        return _permuting(op, grid)
+    found = [Group(members, (0,) * len(members)) for members in _partition(op, grid)]
+    taken = {device for group in found for device in group.members}
+    for device in range(grid.num_devices):
+        if device not in taken:
+            if not isinstance(op, CollectiveBroadcast):
+                raise UnsupportedError("a device that is in no replica group", hint="list all ids, or none")
+            found.append(Group((device,), (-1,)))
+    return tuple(found)
+
+
+def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
+    seen: set[int] = set()
+    found: list[tuple[int, ...]] = []
+    for device in range(grid.num_devices):
+        if device in seen:
+            continue
+        members = grid.members(
+            device, op.replica_groups, has_channel=op.channel_id is not None, use_global_device_ids=op.global_ids
+        )
+        if members:
+            found.append(tuple(members))
+            seen.update(members)
+    return found
+
+
+def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
+    """Devices that send to each other, directly or over others; nobody waits for those who have nothing for him."""
+    found: list[Group] = []
+    for device in range(grid.num_devices):
+        peers, own = grid.peers(device, by_partition=op.channel_id is not None)
+        if own:
+            continue
+        check_pairs(op.source_target_pairs, len(peers))
+        source_of = {target: source for source, target in op.source_target_pairs}
+        for ids in _connected(range(len(peers)), op.source_target_pairs):
+            places = {number: place for place, number in enumerate(ids)}
+            sources = tuple(places[source_of[i]] if i in source_of else -1 for i in ids)
+            found.append(Group(tuple(peers[i] for i in ids), sources))
+    return tuple(found)
+
+
+def _connected(numbers: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    parent = list(numbers)
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    for a, b in pairs:
+        low, high = sorted((root(a), root(b)))
+        parent[high] = low
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        found.setdefault(root(number), []).append(number)
+    return list(found.values())

@@ -1,0 +1,163 @@
+"""Meetings: the collectives of a module that machine code does, each with its site and its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlakit.cpu.collectives import moves, ragged, reduce
+from xlakit.cpu.collectives.groups import groups_of
+from xlakit.cpu.collectives.sites import Sites
+from xlakit.cpu.kernels.fingerprint import fingerprint
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.kernel import Phase
+from xlakit.data.shape import Shape
+from xlakit.errors import ExecutionError, UnsupportedError
+from xlakit.interpreter.groups import Grid
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, CollectiveReduce, ReduceScatter
+from xlakit.ops.shared.collective import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """How machine code does a collective.
+
+    phase: the kernel, over a slot; its tables have the operands' arrays, then the results'. site: the name of the
+    table that tells devices where they meet. is_shared: whether other instructions meet there too. is_identity: whether
+    each group is one device, whose result is its operand. may_fail: whether it depends on the values of the operands
+    that it can be done; where it cannot, the interpreter says why.
+    """
+
+    phase: Phase
+    site: str
+    is_shared: bool
+    is_identity: bool
+    may_fail: bool
+    number: int
+
+
+class Meetings:
+    """Finds the meetings of one module. ``instructions`` are those that meet, by their numbers."""
+
+    def __init__(self, module: HloModule, code: Module, grid: Grid) -> None:
+        self._code = code
+        self._grid = grid
+        self._sites = Sites(code, grid.num_devices)
+        self._kernels: dict[Hashable, Phase] = {}
+        self._made: dict[Instruction, Meeting | None] = {}
+        self._places: dict[Hashable, list[Instruction]] = {}
+        self.instructions: list[Instruction] = []
+        for computation in module.computations:
+            for instruction in computation.instructions:
+                if isinstance(instruction.op, (Collective, Permuting)):
+                    self._places.setdefault(_place(instruction), []).append(instruction)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The number of members of each slot that a run needs."""
+        return tuple(self._sites.slots)
+
+    def of(self, instruction: Instruction) -> Meeting | None:
+        """How an instruction is done; None where it is no collective, or the interpreter has to do it."""
+        if not isinstance(instruction.op, (Collective, Permuting)):
+            return None
+        if instruction not in self._made:
+            self._decide(self._places[_place(instruction)])
+        return self._made[instruction]
+
+    def _decide(self, alike: Sequence[Instruction]) -> None:
+        """All instructions that meet at one place are done in one way."""
+        before = list(self._code.functions)
+        try:
+            if len({fingerprint(i) for i in alike}) > 1:
+                raise UnsupportedError("different collectives on one channel", hint="give them channels")
+            made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
+        except (UnsupportedError, ExecutionError):
+            # The interpreter tells what is wrong when the program gets there. What was begun is not needed.
+            for name in set(self._code.functions).difference(before):
+                del self._code.functions[name]
+            made = dict.fromkeys(alike)
+        self._made.update(made)
+
+    def _make(self, instruction: Instruction, *, is_shared: bool) -> Meeting:
+        op: Any = instruction.op
+        if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
+            raise UnsupportedError("a collective on arrays of dynamic sizes")
+        groups = groups_of(op, self._grid)
+        sizes = {len(group.members) for group in groups}
+        count = next(iter(sizes)) if len(sizes) == 1 else None
+        key = fingerprint(instruction), count
+        phase = self._kernels.get(key)
+        if phase is None:
+            phase = self._kernels[key] = _kernel(self._code, instruction, count)
+        site = self._sites.at(_place(instruction), groups)
+        identity = sizes == {1} and all(g.sources == (0,) for g in groups)
+        self.instructions.append(instruction)
+        may_fail = isinstance(op, RaggedAllToAll)
+        return Meeting(phase, site, is_shared, identity and not may_fail, may_fail, len(self.instructions) - 1)
+
+
+def _place(instruction: Instruction) -> Hashable:
+    """Collectives of one kind on one channel are the same collective, as in the interpreter."""
+    channel = getattr(instruction.op, "channel_id", None)
+    return instruction if channel is None else (instruction.opcode, channel)
+
+
+def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
+    """The kernel of a collective in groups of ``count``; raises UnsupportedError."""
+    op: Any = instruction.op
+    shapes = [o.shape for o in instruction.operands]
+    name = code.unique("meet_" + instruction.opcode.replace("-", "_"))
+    if not all(s.is_array for s in shapes):
+        raise UnsupportedError("a collective on tuples")
+    if isinstance(op, AllReduce):
+        return reduce.all_reduce(code, name, op.to_apply, shapes, count)
+    if isinstance(op, CollectiveReduce) and not op.has_dynamic_root:
+        return reduce.collective_reduce(code, name, op.to_apply, shapes, count)
+    if isinstance(op, CollectiveBroadcast) and not op.has_dynamic_root:
+        return moves.fetch(code, name, shapes, count)
+    if isinstance(op, Permuting) and not op.slice_sizes:
+        return moves.fetch(code, name, shapes, count)
+    if count is None:
+        raise UnsupportedError("groups of different sizes")
+    if isinstance(op, RaggedAllToAll):
+        if shapes[2].num_elements % count or any(s.element_type.bit_width > 64 for s in shapes[2:]):
+            raise UnsupportedError("tables that do not divide by the members of a group")
+        return ragged.ragged_all_to_all(code, name, shapes, count)
+    if isinstance(op, ReduceScatter):
+        _check_factor(_results(instruction), shapes, op.scatter_dimension, count)
+        return reduce.reduce_scatter(code, name, op.to_apply, shapes, op.scatter_dimension, count)
+    if isinstance(op, AllGather):
+        _check_factor(shapes, _results(instruction), op.all_gather_dimension, count)
+        return moves.all_gather(code, name, shapes, op.all_gather_dimension, count)
+    if isinstance(op, AllToAll) and op.split_dimension is None:
+        if len(shapes) != count:
+            raise UnsupportedError("not as many operands as a group has members")
+        return moves.all_to_all_of_tuples(code, name, shapes[0], count)
+    if isinstance(op, AllToAll) and op.split_dimension is not None:
+        if shapes[0].dimensions[op.split_dimension] % count:
+            raise UnsupportedError("a dimension that does not divide by the members of a group")
+        return moves.all_to_all(code, name, shapes[0], op.split_dimension, count)
+    raise UnsupportedError(f"no code is made for {op.opcode}")
+
+
+def result_of(instruction: Instruction) -> Shape:
+    """The shape of what a collective computes, without what a first half gives beside it."""
+    shape = instruction.shape
+    is_half = instruction.opcode in ("all-gather-start", "collective-permute-start")
+    return shape.tuple_shapes[1] if is_half else shape
+
+
+def _results(instruction: Instruction) -> Sequence[Shape]:
+    shape = result_of(instruction)
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
+
+
+def _check_factor(small: Sequence[Shape], large: Sequence[Shape], dimension: int, count: int) -> None:
+    """Raise UnsupportedError unless a dimension is ``count`` times as large."""
+    for a, b in zip(small, large, strict=True):
+        if a.dimensions[dimension] * count != b.dimensions[dimension]:
+            raise UnsupportedError("shapes for groups of another size")

@@ -1,0 +1,62 @@
+"""Sites: the places in a program where groups meet, the slots that they meet in, and the table that tells devices."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Hashable, Sequence
+
+from xlakit.cpu.collectives.groups import Group
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.runtime.meeting import SITE, run_bytes, slot_bytes
+from xlakit.errors import UnsupportedError
+
+
+class Sites:
+    """The sites of one program for so many devices. ``slots`` has the number of members of each slot, in order."""
+
+    def __init__(self, module: Module, devices: int) -> None:
+        self._module = module
+        self._devices = devices
+        self._end = run_bytes(devices)
+        self._known: dict[Hashable, tuple[tuple[Group, ...], str]] = {}
+        self.slots: list[int] = []
+
+    def at(self, place: Hashable, groups: Sequence[Group]) -> str:
+        """The name of the table of a site. Collectives of one ``place`` are the same: whoever comes to one meets those
+        who come to another one.
+
+        Raises UnsupportedError where two of them do not have the same groups.
+        """
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = tuple(groups), self._table(groups)
+        elif [g.members for g in found[0]] != [g.members for g in groups]:
+            raise UnsupportedError("collectives on one channel have different groups", hint="give them channels")
+        elif found[0] != tuple(groups):
+            raise UnsupportedError("collectives on one channel send to different devices", hint="give them channels")
+        return found[1]
+
+    def _table(self, groups: Sequence[Group]) -> str:
+        records: list[list[int]] = [[] for _ in range(self._devices)]
+        lists: list[int] = []
+        for group in groups:
+            slot = self._slot(len(group.members))
+            begin = self._devices * SITE.size + 8 * len(lists)
+            for place, device in enumerate(group.members):
+                # Where the list of members is, from the device's record on.
+                own = device * SITE.size
+                records[device] = [slot, place, len(group.members), begin - own, group.sources[place]]
+            lists.extend(group.members)
+        words = [word for record in records for word in record] + lists
+        data = bytes((ctypes.c_int64 * len(words))(*words))
+        return self._module.shared_data(f"site_{hashlib.sha256(data).hexdigest()[:16]}", data)
+
+    def _slot(self, count: int) -> int:
+        """Where a new slot begins in a run; 0 where nobody has to wait for another."""
+        if count < 2:
+            return 0
+        begin = self._end
+        self.slots.append(count)
+        self._end += slot_bytes(count)
+        return begin

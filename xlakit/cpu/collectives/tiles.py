@@ -1,0 +1,111 @@
+"""How the kernels of collectives see the posts of a meeting, and cut arrays into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.runtime.meeting import POST, SLOT, post_at
+
+# A task moves about so many bytes: they stay in the first cache while several members get them.
+TILE_BYTES = 16 << 10
+# Nanoseconds for a byte that is moved, on one core.
+BYTE_NANOSECONDS = 0.1
+
+
+class Members:
+    """The members of a meeting in a kernel: ``count`` is a number where all groups have one size."""
+
+    def __init__(self, fn: Function, slot: Value, count: int | None) -> None:
+        self.fn = fn
+        self._slot = slot
+        self.count: Value | int = SLOT.load(fn, slot, "count") if count is None else count
+
+    def array(self, member: Value | int, number: Value | int) -> Value:
+        """An array of a member, by its number in the table."""
+        fn = self.fn
+        table = fn.load(PTR, POST.at(fn, post_at(fn, self._slot, member), "table"))
+        return fn.load(PTR, fn.at(table, PTR, number))
+
+    def fail(self) -> None:
+        """Say that the values are not as they must be: what comes of it is of no use."""
+        self.fn.atomic_store(self.fn.i64(1), SLOT.at(self.fn, self._slot, "faulty"), "monotonic")
+
+    def source(self, member: Value | int) -> Value:
+        """The place of the member that this one gets its data from, -1 for none."""
+        return POST.load(self.fn, post_at(self.fn, self._slot, member), "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """An array as rows of so many bytes, cut into tiles: parts of a row, or several rows."""
+
+    rows: int
+    bytes: int
+
+    @property
+    def _parts(self) -> int:
+        """How many tiles a row has."""
+        return max(1, -(-self.bytes // TILE_BYTES))
+
+    @property
+    def _height(self) -> int:
+        """How many rows a tile has."""
+        return max(1, TILE_BYTES // max(1, self.bytes))
+
+    @property
+    def count(self) -> int:
+        """How many tiles there are."""
+        if not self.rows or not self.bytes:
+            return 0
+        return self.rows * self._parts if self._parts > 1 else -(-self.rows // self._height)
+
+    def bounds(self, fn: Function, tile: Value) -> tuple[Value, Value, Value, Value | int]:
+        """The first row of a tile and the one after its last; where in the rows it begins, and how many bytes."""
+        if self._parts > 1:
+            row = tile.integer("udiv", self._parts)
+            begin = tile.integer("urem", self._parts) * TILE_BYTES
+            rest = fn.i64(self.bytes) - begin
+            return row, row + 1, begin, fn.select(rest < TILE_BYTES, rest, fn.i64(TILE_BYTES))
+        first = tile * self._height
+        last = first + self._height
+        return first, fn.select(last < self.rows, last, fn.i64(self.rows)), fn.i64(0), self.bytes
+
+
+def move_rows(
+    fn: Function,
+    tiles: Tiles,
+    tile: Value,
+    target: tuple[Value, Value | int, int],
+    source: tuple[Value, Value | int, int],
+) -> None:
+    """Copy a tile. target, source: an array, the offset of its first row, and how far its rows are apart, in bytes."""
+    begin, end, start, count = tiles.bounds(fn, tile)
+    (to, to_offset, to_stride), (origin, offset, stride) = target, source
+    if tiles.bytes == to_stride == stride and isinstance(count, int):
+        # Whole rows without gaps.
+        place = begin * stride
+        fn.copy(fn.at(to, I8, place + to_offset), fn.at(origin, I8, place + offset), (end - begin) * stride)
+        return
+    with fn.loop(begin, end) as rows:
+        row = rows.index
+        fn.copy(
+            fn.at(to, I8, row * to_stride + to_offset + start),
+            fn.at(origin, I8, row * stride + offset + start),
+            count,
+        )
+
+
+def tile_kernel(
+    module: Module, name: str, tasks: int, cost: float, count: int | None, body: Callable[[Members, Value], None]
+) -> Phase:
+    """A kernel whose tasks are computed one by one by ``body``."""
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    slot, begin, end = fn.parameters
+    members = Members(fn, slot, count)
+    with fn.loop(begin, end) as loop:
+        body(members, loop.index)
+    fn.ret()
+    return Phase(fn.name, tasks, cost)

@@ -1,0 +1,19 @@
+"""Which kernels are shared out to several threads, and in pieces of which size."""
+
+from __future__ import annotations
+
+from xlakit.cpu.loops.kernel import Phase
+
+# What costs less than this is done by the calling thread alone.
+_PARALLEL_NANOSECONDS = 30_000.0
+_GRAIN_NANOSECONDS = 10_000.0
+
+
+def is_parallel(phase: Phase) -> bool:
+    """Whether it pays to have several threads at it."""
+    return phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS
+
+
+def grain_of(phase: Phase) -> int:
+    """How many tasks a thread takes at a time."""
+    return max(1, int(_GRAIN_NANOSECONDS * phase.tasks / max(1.0, phase.cost)))

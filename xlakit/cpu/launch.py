@@ -1,0 +1,261 @@
+"""Launch: one run of a program on several devices in machine code, and what Python does for it where they wait long."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.program import Program
+from xlakit.cpu.runtime import Context, Status, runtime
+from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
+from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, POST, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
+from xlakit.errors import UnsupportedError
+from xlakit.interpreter.device import Device, Run
+from xlakit.interpreter.executable import InterpreterExecutable
+from xlakit.interpreter.together import has_group
+from xlakit.interpreter.world import Wait
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Array
+
+_WORD = 8
+_LINE = 64
+
+
+class Place:
+    """The memory in which the devices of a run meet. It can be used for one run after the other, if none has failed."""
+
+    def __init__(self, devices: int, slots: Sequence[int]) -> None:
+        begin = run_bytes(devices)
+        end = begin + sum(map(slot_bytes, slots))
+        self._memory = np.zeros(end + _LINE, np.uint8)
+        self.address = -(-self._memory.ctypes.data // _LINE) * _LINE
+        place = begin
+        for count in slots:
+            words(self.address + place, SLOT.size)[SLOT.index("count")] = count
+            place += slot_bytes(count)
+        runtime().call("xlakit_run_start", self.address, devices, begin, end)
+
+    def prepare(self, origins: int, arguments: int, results: int, statuses: int) -> None:
+        """Say where the devices find what they run, arrays with a word for each: contexts, tables, statuses."""
+        run = words(self.address, RUN.size)
+        run[RUN.index("asked")] = 0
+        first = RUN.index("origins")
+        run[first : first + 4] = [origins, arguments, results, statuses]
+
+    def stop(self) -> None:
+        """Have the devices stop where they wait or loop."""
+        runtime().call("xlakit_run_stop", self.address)
+
+    def ask(self) -> None:
+        """Have devices tell when they end."""
+        runtime().call("xlakit_run_ask", self.address)
+
+
+def words(address: int, size: int) -> Any:
+    """The words at an address."""
+    return (ctypes.c_int64 * (size // _WORD)).from_address(address)
+
+
+class Launch:
+    """One run on several devices.
+
+    begin: makes the devices of the run for the interpreter, its world among them, when somebody needs them first.
+    has_ended: whether a device has; only where nobody else counts the devices as running.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        instructions: Sequence[Instruction],
+        begin: Callable[[], list[Device]],
+        has_ended: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.place = place
+        self._instructions = instructions
+        self._begin = begin
+        self._has_ended = has_ended
+        self._devices: list[Device] = []
+
+    @staticmethod
+    def of(run: Run, place: Place, instructions: Sequence[Instruction]) -> Launch:
+        """That of a run which Python has begun."""
+        made = Launch(place, instructions, lambda: run.devices)
+        made._devices = run.devices
+        run.when_failed(place.stop)
+        return made
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has failed, as far as Python knows."""
+        return self._devices[0].run.failure if self._devices else None
+
+    def know(self) -> list[Device]:
+        """Have Python know of the run from now on; its devices."""
+        if not self._devices:
+            devices = self._begin()
+            run = devices[0].run
+            with run.world.condition:
+                if not self._devices:
+                    self._devices = devices
+                    run.when_failed(self.place.stop)
+                    self.place.ask()
+                    run.world.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
+        return self._devices
+
+    def wait(self, number: int, address: int) -> None:
+        """Wait at a collective until all members are there; ``address`` is that of a notice. Raises what goes wrong."""
+        notice = words(address, NOTICE.size)
+        devices = self.know()
+        device = devices[notice[NOTICE.index("ordinal")]]
+        run = device.run
+        meeting = _Meeting(notice, device)
+
+        def sleep(seconds: float) -> None:
+            runtime().call("xlakit_meeting_sleep", address, int(seconds * 1e9))
+
+        wait = Wait(device, self._instructions[number], meeting.absent, meeting.is_complete, sleep=sleep)
+        try:
+            with run.world.bound(), run.world.condition:
+                run.world.wait(wait)
+        except BaseException as error:
+            run.fail(error)
+            raise
+
+    def close(self) -> None:
+        """Note that all devices have ended."""
+        if self._devices:
+            self._devices[0].world.leave(self._devices)
+
+    def leave(self, address: int) -> None:
+        """Note that a device has ended."""
+        devices = self.know()
+        device = devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]
+        device.world.leave([device])
+
+
+class _Meeting:
+    """What a device waits for, read from the memory of the run."""
+
+    def __init__(self, notice: Any, device: Device) -> None:
+        site_address = notice[NOTICE.index("site")]
+        site = words(site_address, SITE.size)
+        self._visit = notice[NOTICE.index("visit")]
+        self._device = device
+        count = site[SITE.index("count")]
+        self._members = list(words(site_address + site[SITE.index("members")], count * _WORD))
+        self._slot = words(notice[NOTICE.index("slot")], slot_bytes(count))
+
+    def is_complete(self) -> bool:
+        """Whether all members have come, so that nobody needs to wait in Python."""
+        return self._slot[SLOT.index("arrived")] >= (self._visit + 1) * len(self._members)
+
+    def absent(self) -> str:
+        """Who has not come."""
+        first, step = (SLOT.size + POST.offset("visits")) // _WORD, POST.size // _WORD
+        program = self._device.program
+        return "; ".join(
+            program.name_of(member)
+            for place, member in enumerate(self._members)
+            if self._slot[first + place * step] <= self._visit
+        )
+
+
+class Replicas:
+    """The devices of one executable in machine code: on threads of the runtime, or on those that Python has for them.
+
+    contexts: makes the origin of a device's contexts.
+    """
+
+    def __init__(self, program: Program, reference: InterpreterExecutable, contexts: Callable[[int], Context]) -> None:
+        self._program = program
+        self._reference = reference
+        self._make_context = contexts
+        self._contexts: list[Context] = []
+        self._origins: Any = None
+        self._lock = threading.Lock()
+        self._places: list[Place] = []
+        self._launches: weakref.WeakValueDictionary[int, Launch] = weakref.WeakValueDictionary()
+
+    @property
+    def can_run_alone(self) -> bool:
+        """Whether the devices need no Python, as long as all goes well; all of them are in this process."""
+        is_here = self._reference.num_devices > 1 and not self._reference.world.spans_processes
+        return is_here and not self._program.host_instructions
+
+    def answer(self, notice: int, address: int) -> None:
+        """Do what a device asks at a meeting, or when it ends."""
+        launch = self._launches[words(address, NOTICE.size)[NOTICE.index("run")]]
+        if notice >= LEAVE:
+            launch.leave(address)
+        else:
+            launch.wait(notice - WAIT, address)
+
+    def context(self, number: int) -> Context:
+        """The origin of a device's contexts."""
+        if self._origins is None:
+            with self._lock:
+                if self._origins is None:
+                    contexts = [self._make_context(n) for n in range(self._reference.num_devices)]
+                    self._contexts = contexts
+                    self._origins = (ctypes.c_void_p * len(contexts))(*[context.address for context in contexts])
+        return self._contexts[number]
+
+    def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
+        """Run the program on all devices: from arrays into arrays for each. Raises what goes wrong."""
+        self.context(0)
+        count = self._reference.num_devices
+        place = self._new_place()
+        # For each device its status and its two tables; then the tables.
+        addresses = [array_address(array) for arrays in (*arguments, *results) for array in arrays]
+        block = (ctypes.c_int64 * (3 * count + len(addresses)))()
+        base = ctypes.addressof(block)
+        begins = accumulate((len(arrays) for arrays in (*arguments, *results)), initial=3 * count)
+        tables = [base + _WORD * begin for begin in begins][:-1]
+        block[:] = [-1] * count + tables + addresses
+        launch = Launch(place, self._program.collectives, self._reference.begin, lambda n: block[n] >= 0)
+        self._launches[place.address] = launch
+        first = base + _WORD * count
+        place.prepare(ctypes.addressof(self._origins), first, first + _WORD * count, base)
+        try:
+            if has_group():
+                # Programs that run together end together, wherever they are.
+                launch.know()
+            status = run_devices(place.address)
+        finally:
+            launch.close()
+        if launch.failure is not None:
+            raise launch.failure
+        statuses = [status, *block[:count]]
+        wrong = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
+        if wrong or any(statuses):
+            raise_status(wrong[0] if wrong else Status.INTERRUPTED)
+        self._places.append(place)
+
+    def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:
+        """Run the program on one device of a run, on the calling thread; gives the status."""
+        launch = self._launch_of(device.run)
+        return execute_member(self.context(device.index), arguments, results, launch.place.address)
+
+    def _launch_of(self, run: Run) -> Launch:
+        with run.world.condition:
+            if run.session is not None and self._program.slots:
+                raise UnsupportedError(
+                    "this program was compiled for devices in one process",
+                    hint="compile it in the world that spans the processes",
+                )
+            if run.native is None:
+                run.native = Launch.of(run, self._new_place(), self._program.collectives)
+                self._launches[run.native.place.address] = run.native
+            return run.native
+
+    def _new_place(self) -> Place:
+        try:
+            return self._places.pop()
+        except IndexError:
+            return Place(self._reference.num_devices, self._program.slots)

@@ -1,0 +1,309 @@
+"""The crew: native threads that run the devices of a program, all at once, and stay for the next one.
+
+``xlakit_run_devices(ptr run) -> status`` runs what stands in a RUN (see meeting.py) on as many threads as there are
+devices, the caller being the first, and returns when all have ended. To be called with the GIL, which it gives away.
+
+Threads that have nothing to do sleep in a list. The caller takes those that it needs, or makes them, and wakes two;
+each of these two more. Where the system has no more threads, nothing runs. After ``fork`` the child has none.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, RUN, bed_at
+from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+
+# idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
+_CREW = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)
+
+# A thread: the next one in the list, the run that it is to work for (0 for none, 1 to end), and as which device.
+_HAND = Record(next=1, run=1, device=1, _line=5, bed=waiting.BED.size // 8)
+_END = 1
+
+# So many threads wait for work at most.
+_MOST_WAITING = 64
+
+# How often the caller listens to signals while it waits for the others.
+_SIGNAL_NANOSECONDS = 50_000_000
+_STOP_NANOSECONDS = 1_000_000_000
+
+
+def emit_crew(module: Module) -> None:
+    """Write the functions into a module that has emit_meeting's."""
+    module.global_data("crew", _CREW.size)
+    _emit_run_device(module)
+    _emit_hand(module)
+    _emit_take(module)
+    _emit_gather(module)
+    _emit_await_all(module)
+    _emit_run_devices(module)
+    _emit_member_for_python(module)
+    _emit_reset(module)
+    _emit_stop(module)
+
+
+def _crew(fn: Function, name: str) -> Value:
+    return _CREW.at(fn, fn.address("crew"), name)
+
+
+def _hand_of(fn: Function, run: Value, device: Value) -> Value:
+    """Where a run keeps the thread of a device."""
+    return fn.at(bed_at(fn, run, RUN.load(fn, run, "devices")), PTR, device)
+
+
+def _emit_run_device(module: Module) -> None:
+    """``run_device(ptr run, i64 device) -> i64``: the program on one device; and ``execute_member``, which it calls.
+
+    Who ends badly ends the run, and leaves only when nobody reads his memory any more.
+    """
+    fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
+    run = fn.parameters[3]
+    status = fn.call("execute_in", I64, *fn.parameters)
+    with fn.if_(status.ne(Status.DONE), likely=False):
+        fn.call("xlakit_run_close", VOID, run)
+    fn.ret(status)
+
+    fn = module.function("run_device", I64, [PTR, I64])
+    run, device = fn.parameters
+    tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
+    origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
+    status = fn.call("execute_member", I64, origin, arguments, results, run)
+    place = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
+    fn.atomic_store(status, place, "seq_cst")
+    # Either Python, which begins to know of the run, sees that this device has ended, or it is told.
+    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
+        fn.call("take_leave", VOID, origin, run, device)
+    fn.ret(status)
+
+    fn = module.function("take_leave", VOID, [PTR, PTR, I64], attributes=("noinline", "cold"))
+    origin, run, device = fn.parameters
+    notice = fn.alloca(I64, NOTICE.size // 8)
+    fn.fill(notice, 0, NOTICE.size)
+    NOTICE.store(fn, notice, "run", run.cast("ptrtoint", I64))
+    NOTICE.store(fn, notice, "ordinal", device)
+    fn.call("xlakit_host_call", I64, origin, fn.i64(LEAVE), notice)
+    fn.ret()
+
+
+def _emit_hand(module: Module) -> None:
+    """``hand(ptr hand) -> ptr``: what a thread of the crew does all its life."""
+    fn = module.function("wake_hands", VOID, [PTR, I64])
+    run, device = fn.parameters
+    first, count = device * 2 + 1, RUN.load(fn, run, "devices")
+    last = fn.select(first + 2 < count, first + 2, count)
+    with fn.loop(first, last) as each:
+        hand = fn.load(PTR, _hand_of(fn, run, each.index))
+        _HAND.store(fn, hand, "device", each.index)
+        fn.atomic_store(run.cast("ptrtoint", I64), _HAND.at(fn, hand, "run"), "seq_cst")
+        waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+    fn.ret()
+
+    fn = module.function("hand", PTR, [PTR])
+    (hand,) = fn.parameters
+
+    def idle() -> Value:
+        return fn.atomic_load(I64, _HAND.at(fn, hand, "run"), "seq_cst").eq(0)
+
+    with fn.while_((fn.constant(I1, 1),), lambda turn: turn.carried[0]) as turn:
+        waiting.sleep(fn, _HAND.at(fn, hand, "bed"), idle)
+        given = fn.load(I64, _HAND.at(fn, hand, "run"))
+
+        def work(given: Value = given) -> tuple[Value]:
+            return (fn.call("work_for", I1, given.cast("inttoptr", PTR), hand),)
+
+        def leave() -> tuple[Value]:
+            return (fn.constant(I1, 0),)
+
+        turn.next(*fn.if_else(given.ne(_END), work, leave))
+    fn.call("free", VOID, hand)
+    fn.atomic_update("sub", _crew(fn, "alive"), fn.i64(1))
+    fn.ret(fn.null())
+
+    # Whoever ends waits for work before the caller knows, so that he finds all of them when he comes with the next run.
+    # The last one wakes the caller, who goes on when nobody holds the mutex: then the run may vanish.
+    fn = module.function("work_for", I1, [PTR, PTR])
+    run, hand = fn.parameters
+    device = _HAND.load(fn, hand, "device")
+    fn.call("wake_hands", VOID, run, device)
+    THREAD.store(fn, thread_state(fn), "limit", RUN.load(fn, run, "limit"))
+    fn.call("run_device", I64, run, device)
+    fn.atomic_store(fn.i64(0), _HAND.at(fn, hand, "run"), "seq_cst")
+    stays = fn.call("rest", I1, hand)
+    module.declare("pthread_cond_signal", I32, [PTR])
+    bed = bed_at(fn, run, 0)
+    mutex = waiting.BED.at(fn, bed, "mutex")
+    waiting.lock(fn, mutex)
+    left = RUN.load(fn, run, "left") - 1
+    RUN.store(fn, run, "left", left)
+    with fn.if_(left.eq(0)):
+        fn.call("pthread_cond_signal", I32, waiting.BED.at(fn, bed, "condition"))
+    waiting.unlock(fn, mutex)
+    fn.ret(stays)
+
+    fn = module.function("rest", I1, [PTR])
+    (hand,) = fn.parameters
+    waiting.lock(fn, _crew(fn, "mutex"))
+    stays = (fn.load(I64, _crew(fn, "waiting")) < _MOST_WAITING) & fn.load(I64, _crew(fn, "stopping")).eq(0)
+    with fn.if_(stays):
+        fn.store(fn.load(PTR, _crew(fn, "idle")), _HAND.at(fn, hand, "next"))
+        fn.store(hand, _crew(fn, "idle"))
+        fn.store(fn.load(I64, _crew(fn, "waiting")) + 1, _crew(fn, "waiting"))
+    waiting.unlock(fn, _crew(fn, "mutex"))
+    fn.ret(stays)
+
+
+def _emit_take(module: Module) -> None:
+    """``take_hand() -> ptr``: a thread that waits, or null; ``make_hand() -> ptr``: a new one, or null."""
+    fn = module.function("take_hand", PTR, [])
+    waiting.lock(fn, _crew(fn, "mutex"))
+    hand = fn.load(PTR, _crew(fn, "idle"))
+    with fn.if_(hand.ne(fn.null())):
+        fn.store(fn.load(PTR, _HAND.at(fn, hand, "next")), _crew(fn, "idle"))
+        fn.store(fn.load(I64, _crew(fn, "waiting")) - 1, _crew(fn, "waiting"))
+    waiting.unlock(fn, _crew(fn, "mutex"))
+    fn.ret(hand)
+
+    fn = module.function("make_hand", PTR, [], attributes=("noinline", "cold"))
+    hand = fn.call("calloc", PTR, fn.i64(1), fn.i64(_HAND.size))
+    fn.return_if(hand.eq(fn.null()), hand)
+    waiting.make_bed(fn, _HAND.at(fn, hand, "bed"))
+    fn.atomic_update("add", _crew(fn, "alive"), fn.i64(1))
+    handle = fn.alloca(PTR)
+    # Signals are for Python's threads.
+    everything, before = fn.alloca(I64, 16), fn.alloca(I64, 16)
+    fn.fill(everything, 255, 128)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
+    failed = fn.call("pthread_create", I32, handle, fn.null(), fn.address("hand"), hand).ne(0)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
+
+    def gone() -> tuple[Value]:
+        fn.atomic_update("sub", _crew(fn, "alive"), fn.i64(1))
+        fn.call("free", VOID, hand)
+        return (fn.null(),)
+
+    def made() -> tuple[Value]:
+        fn.call("pthread_detach", I32, fn.load(PTR, handle))
+        return (hand,)
+
+    fn.ret(*fn.if_else(failed, gone, made))
+
+
+def _emit_gather(module: Module) -> None:
+    """``gather_hands(ptr run) -> i1``: a thread for each device but the first; all or none."""
+    fn = module.function("gather_hands", I1, [PTR])
+    (run,) = fn.parameters
+    count = RUN.load(fn, run, "devices")
+    start = (fn.i64(1), fn.constant(I1, 1))
+    with fn.while_(start, lambda turn: (turn.carried[0] < count) & turn.carried[1]) as turn:
+        found = fn.call("take_hand", PTR)
+        (hand,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_hand", PTR),))
+        fn.store(hand, _hand_of(fn, run, turn.carried[0]))
+        there = hand.ne(fn.null())
+        turn.next(turn.carried[0] + there.cast("zext", I64), there)
+    found, enough = turn.results
+    with fn.if_(~enough):
+        with fn.loop(1, found) as each:
+            hand = fn.load(PTR, _hand_of(fn, run, each.index))
+            with fn.if_(~fn.call("rest", I1, hand)):
+                fn.atomic_store(fn.i64(_END), _HAND.at(fn, hand, "run"), "seq_cst")
+                waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+    fn.ret(enough)
+
+
+def _emit_await_all(module: Module) -> None:
+    """``await_all(ptr run) -> i64``: until all devices have ended; RAISED where a signal handler has raised."""
+    fn = module.function("await_all", I64, [PTR])
+    (run,) = fn.parameters
+    bed = bed_at(fn, run, 0)
+    mutex, left = waiting.BED.at(fn, bed, "mutex"), RUN.at(fn, run, "left")
+    module.declare("pthread_self", I64, [])
+    listens = fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))
+
+    def some_left() -> Value:
+        return fn.atomic_load(I64, left).ne(0)
+
+    with fn.while_((fn.i64(Status.DONE),), lambda _: some_left()) as turn:
+        waiting.sleep(fn, bed, some_left, fn.i64(_SIGNAL_NANOSECONDS))
+        looks = listens & some_left() & turn.carried[0].eq(Status.DONE)
+
+        def look() -> tuple[Value]:
+            status = fn.call("run_signal_handlers", I64)
+            with fn.if_(status.ne(Status.DONE)):
+                fn.call("xlakit_run_stop", VOID, run)
+            return (status,)
+
+        turn.next(*fn.if_else(looks, look, lambda: (turn.carried[0],)))
+    # Whoever was the last has let go of the mutex now.
+    waiting.lock(fn, mutex)
+    waiting.unlock(fn, mutex)
+    fn.ret(turn.results[0])
+
+
+def _emit_run_devices(module: Module) -> None:
+    """``xlakit_run_devices``, as told at the top; OUT_OF_MEMORY where there are no threads, else await_all's status.
+
+    The statuses of the devices stand in the run's ``statuses``.
+    """
+    fn = module.function("xlakit_run_devices", I64, [PTR], external=True)
+    (run,) = fn.parameters
+    state = fn.call("PyEval_SaveThread", PTR)
+
+    def execute() -> tuple[Value]:
+        RUN.store(fn, run, "left", RUN.load(fn, run, "devices") - 1)
+        RUN.store(fn, run, "limit", THREAD.load(fn, thread_state(fn), "limit"))
+        fn.call("wake_hands", VOID, run, fn.i64(0))
+        fn.call("run_device", I64, run, fn.i64(0))
+        return (fn.call("await_all", I64, run),)
+
+    gathered = fn.call("gather_hands", I1, run)
+    (status,) = fn.if_else(gathered, execute, lambda: (fn.i64(Status.OUT_OF_MEMORY),))
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)
+
+
+def _emit_member_for_python(module: Module) -> None:
+    """``xlakit_execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> status``: one device, from Python.
+
+    To be called with the GIL, on a thread for each device; it gives the GIL away.
+    """
+    fn = module.function("xlakit_execute_member", I64, [PTR, PTR, PTR, PTR], external=True)
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call("execute_member", I64, *fn.parameters)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)
+
+
+def _emit_reset(module: Module) -> None:
+    """``xlakit_crew_reset()``: as if no thread had ever been made; for the start, and for the child after a fork."""
+    fn = module.function("xlakit_crew_reset", VOID, [], external=True)
+    fn.fill(fn.address("crew"), 0, _CREW.size)
+    waiting.make_mutex(fn, _crew(fn, "mutex"))
+    fn.ret()
+
+
+def _emit_stop(module: Module) -> None:
+    """``xlakit_crew_stop()``: end the threads that wait, and those that work when they have done; within a second."""
+    fn = module.function("xlakit_crew_stop", VOID, [], external=True)
+    waiting.lock(fn, _crew(fn, "mutex"))
+    fn.store(fn.i64(1), _crew(fn, "stopping"))
+    with fn.while_((fn.load(PTR, _crew(fn, "idle")),), lambda turn: turn.carried[0].ne(fn.null())) as turn:
+        (hand,) = turn.carried
+        following = fn.load(PTR, _HAND.at(fn, hand, "next"))
+        fn.atomic_store(fn.i64(_END), _HAND.at(fn, hand, "run"), "seq_cst")
+        waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+        turn.next(following)
+    fn.store(fn.null(), _crew(fn, "idle"))
+    waiting.unlock(fn, _crew(fn, "mutex"))
+    deadline = waiting.clock(fn) + _STOP_NANOSECONDS
+
+    def some_live() -> Value:
+        return (fn.atomic_load(I64, _crew(fn, "alive")) > 0) & (waiting.clock(fn) < deadline)
+
+    with fn.while_((), lambda _: some_live()):
+        fn.call("sched_yield", I32)
+    fn.ret()
