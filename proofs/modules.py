@@ -1,7 +1,8 @@
 """``python -m proofs.modules``: generated modules of many operations, compiled and interpreted, must agree.
 
 Integers and PRED must be equal. Floats may differ by what rounding makes of a few dozen operations: so many units of
-the type's epsilon, times the largest number in the array.
+epsilon, times the largest number in the array. The epsilon is that of the narrowest floating point type among all
+that a result is made of: a number that was rounded to F32 on its way is no more exact as an F64.
 """
 
 from __future__ import annotations
@@ -18,15 +19,41 @@ import numpy as np
 from proofs.programs.draft import Program
 from proofs.programs.modules import module
 from xlakit import compile as compile_program
-from xlakit.ir.instruction import HloModule
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.tools.inputs import flatten
 
 # Sums of hundreds of terms go through functions of slope 1 at most, a few times over.
 _UNITS = 600.0
 
 
-def difference(actual: Any, expected: Any) -> str:
-    """What is wrong with an array, in words; empty where nothing is."""
+def epsilons(module: HloModule) -> list[float]:
+    """For each element of the result, or the result that is no tuple, the greatest epsilon of what it is made of."""
+    root = module.entry.root
+    return [_epsilon(part) for part in (root.operands if root.opcode == "tuple" else (root,))]
+
+
+def _epsilon(root: Instruction) -> float:
+    """The greatest epsilon of the types of an instruction and of all that it needs, in called computations too."""
+    found, seen = 0.0, {root}
+    stack = [root]
+    while stack:
+        instruction = stack.pop()
+        # What is given is exact, whatever its type.
+        made = instruction.opcode not in ("parameter", "constant")
+        for _, shape in instruction.shape.leaves():
+            kind = shape.element_type
+            if made and (kind.is_floating or kind.is_complex):
+                found = max(found, float(ml_dtypes.finfo(kind.real_part.dtype).eps))
+        called = [c.root for c in instruction.op.called_computations]
+        for needed in (*instruction.operands, *called):
+            if needed not in seen:
+                seen.add(needed)
+                stack.append(needed)
+    return found
+
+
+def difference(actual: Any, expected: Any, epsilon: float = 0.0) -> str:
+    """What is wrong with an array, in words; empty where nothing is. ``epsilon``: where it is not the type's own."""
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
@@ -35,7 +62,8 @@ def difference(actual: Any, expected: Any) -> str:
     else:
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
         finite = np.abs(wide_b[np.isfinite(wide_b)])
-        allowed = _UNITS * float(ml_dtypes.finfo(b.dtype).eps) * max(1.0, float(finite.max(initial=0.0)))
+        unit = max(epsilon, float(ml_dtypes.finfo(b.dtype).eps))
+        allowed = _UNITS * unit * max(1.0, float(finite.max(initial=0.0)))
         with np.errstate(all="ignore"):
             same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
             wrong = ~(same | (np.abs(wide_a - wide_b) <= allowed))
@@ -55,7 +83,10 @@ def judge(program: Program) -> str:
         actual = flatten(compile_program(parsed, backend="cpu")(*program.arguments[0]))
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}"
-    faults = (f"result {name}: {difference(actual[name], expected[name])}" for name in expected)
+    # Names of results begin with their place in the tuple.
+    own = epsilons(parsed)
+    epsilon = {name: own[int(name.split(".")[0]) if name != "result" else 0] for name in expected}
+    faults = (f"result {name}: {difference(actual[name], expected[name], epsilon[name])}" for name in expected)
     return next((fault for fault in faults if not fault.endswith(": ")), "")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.instruction import HloModule
@@ -41,10 +40,10 @@ def compile(
 
     program: an HloModule, or what XlaBuilder.build gave.
     backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default
-        what :func:`default_backend` says.
+        machine code, and the interpreter only for what machine code cannot do with bounded dynamic dimensions.
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions.
-    custom_calls: functions for custom calls, by name: Python's, or ctypes' C functions.
+    custom_calls: functions for custom calls, by name: Python's, or C's (ctypes functions, addresses, PyCapsules).
     world: the feeds and channels that several executables share; by default each has its own.
     cache: whether machine code is taken from the compile cache on disk, and kept there; see ``xlakit cache --help``.
 
@@ -59,33 +58,29 @@ def compile(
                 f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
             )
         module = make()
-    if backend is None:
-        backend = default_backend(module)
-    if not isinstance(backend, str) or backend not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UnsupportedError(f"there is no backend '{backend}'", hint="known: " + ", ".join(BACKENDS))
-    if backend == "cpu":
-        from xlakit.cpu.executable import compile_module as chosen
+    chosen = BACKENDS[0] if backend is None else backend
+    if not isinstance(chosen, str) or chosen not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join(BACKENDS))
+    options: dict[str, Any] = {
+        "num_replicas": num_replicas,
+        "num_partitions": num_partitions,
+        "seed": seed,
+        "custom_calls": custom_calls,
+        "world": world,
+    }
+    if chosen == "cpu":
+        from xlakit.cpu.executable import compile_module
 
-        chosen = partial(chosen, cache=cache)
-    else:
-        from xlakit.interpreter.executable import compile_module as chosen
-    return chosen(
-        module,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        seed=seed,
-        custom_calls=custom_calls,
-        world=world,
-    )
+        try:
+            return compile_module(module, cache=cache, **options)
+        except UnsupportedError:
+            if backend is not None or not _has_dynamic_dimensions(module):
+                raise
+    from xlakit.interpreter.executable import compile_module as interpret
+
+    return interpret(module, **options)
 
 
-def default_backend(module: HloModule) -> str:
-    """What runs a module where nobody says it: machine code, but where it has bounded dynamic dimensions.
-
-    Those only the interpreter has.
-    """
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            if any(shape.is_array and shape.is_dynamic for _, shape in instruction.shape.leaves()):
-                return "interpreter"
-    return "cpu"
+def _has_dynamic_dimensions(module: HloModule) -> bool:
+    shapes = (i.shape for computation in module.computations for i in computation.instructions)
+    return any(shape.is_dynamic for shape in shapes)

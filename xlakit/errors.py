@@ -97,8 +97,16 @@ class DeadlockError(ExecutionError):
     """Replicas, feeds or channels wait for each other and none can go on."""
 
 
+class RankError(ExecutionError):
+    """Another process of a distributed run has failed, is absent, or does something else."""
+
+
 class ResourceError(ExecutionError):
     """A program needs more memory than it may have."""
+
+
+class DeletedBufferError(XlakitError, RuntimeError):
+    """A buffer is used that was deleted, or donated to a program."""
 
 
 class InternalError(XlakitError, RuntimeError):

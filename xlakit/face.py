@@ -23,11 +23,13 @@ from xlakit.data.shape import (
 from xlakit.errors import (
     ArgumentError,
     DeadlockError,
+    DeletedBufferError,
     ExecutionError,
     FormatError,
     LiteralError,
     Location,
     ParseError,
+    RankError,
     ResourceError,
     ShapeError,
     UnsupportedError,
@@ -241,6 +243,11 @@ from xlakit.ops.windows import (
     select_and_scatter,
     select_and_scatter_with_general_padding,
 )
+from xlakit.runtime.buffer import Buffer
+from xlakit.runtime.client import Client
+from xlakit.runtime.device import Device
+from xlakit.runtime.executable import LoadedExecutable
+from xlakit.runtime.transfer import HostBufferSemantics
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

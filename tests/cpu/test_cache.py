@@ -46,7 +46,7 @@ def compiles(monkeypatch):
     """A list that grows with each program that is really compiled."""
     done = []
     compile_now = executable._compiled
-    monkeypatch.setattr(executable, "_compiled", lambda module: done.append(module) or compile_now(module))
+    monkeypatch.setattr(executable, "_compiled", lambda module, c: done.append(module) or compile_now(module, c))
     return done
 
 

@@ -1,9 +1,11 @@
 """Generated modules of many operations: compiled code gives what the interpreter gives."""
 
+import numpy as np
 import pytest
 
-from proofs.modules import judge
+from proofs.modules import difference, epsilons, judge
 from proofs.programs.modules import module
+from xlakit.ir.instruction import HloModule
 
 # Those that once showed a fault: buffers that two results shared, a branch that wrote into what its caller still
 # needed, loop state that was overwritten too early, an empty piece of a concatenation, a
@@ -14,3 +16,18 @@ ONCE_WRONG = [(7, 89), (7, 128), (7, 144), (7, 651), (42, 2268)]
 @pytest.mark.parametrize(("seed", "number"), [*ONCE_WRONG, *((0, n) for n in range(40))])
 def test_compiled_code_agrees_with_the_interpreter(seed, number):
     assert not judge(module(seed, number))
+
+
+@pytest.mark.parametrize("narrow", ["f32", "f64"])
+def test_a_result_is_as_exact_as_the_narrowest_type_on_its_way(narrow):
+    text = f"""HloModule m
+ENTRY e {{
+  x = f64[] parameter(0)
+  y = {narrow}[] convert(x)
+  z = f64[] convert(y)
+  ROOT t = (f64[], f64[]) tuple(z, x)
+}}"""
+    through, given = epsilons(HloModule.from_text(text))
+    assert through == np.finfo({"f32": np.float32, "f64": np.float64}[narrow]).eps
+    assert given == 0
+    assert bool(difference(np.float64(1 + 1e-8), np.float64(1), through)) is (narrow == "f64")

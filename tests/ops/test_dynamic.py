@@ -164,3 +164,64 @@ def test_two_dynamic_operands_meet_in_the_smaller_one():
         return xla.get_dimension_size(total, 0)
 
     same(evaluate(run, floats([1, 2, 3, 4]), ints(3), ints(2)), ints(2))
+
+
+# -- what has less than its shape says
+
+
+def test_a_tuple_keeps_arrays_of_different_sizes():
+    def both(x, n):
+        short = xla.set_dimension_size(x, n, 0)
+        return xla.tuple_(short, xla.concatenate([short, short], 0))
+
+    first, second = evaluate(both, floats(range(4)), ints(3))
+    same(first, floats([0, 1, 2]))
+    same(second, floats([0, 1, 2, 0, 1, 2]))
+
+
+def test_fewer_elements_than_a_result_of_fixed_size_has_leave_zeros():
+    def first(x, n):
+        return xla.top_k(xla.set_dimension_size(x, n, 0), 3)
+
+    values, places = evaluate(first, floats([1, 5, 2, 9]), ints(2))
+    same(values, floats([5, 1, 0]))
+    same(places, ints([1, 0, 0]))
+
+    def slices(x, n):
+        short = xla.set_dimension_size(x, n, 0)
+        return xla.gather(short, ints([1]), slice_sizes=[3], offset_dims=[1], start_index_map=[0], index_vector_dim=1)
+
+    same(evaluate(slices, floats([1, 5, 2, 9]), ints(2)), floats([[1, 5, 0]]))
+
+
+def test_products_are_of_what_both_operands_have():
+    def product(x, y, n):
+        return xla.dot(xla.set_dimension_size(x, n, 0), y)
+
+    same(evaluate(product, floats([1, 2, 3]), floats([4, 5, 6]), ints(2)), floats(14))
+
+
+def test_a_scan_takes_as_many_steps_as_there_are_elements():
+    def sums(x, n):
+        def step(a, total):
+            return xla.tuple_(xla.add(a, total), xla.add(a, total))
+
+        start = xla.constant(x.builder, np.float32(0))
+        return xla.scan(xla.set_dimension_size(x, n, 0), start, step, 0)
+
+    for n in (0, 1, 3):
+        running, total = evaluate(sums, floats([1, 2, 3]), ints(n))
+        same(running, floats([1, 3, 6][:n]))
+        same(total, floats([0, 1, 3, 6][n]))
+
+
+def test_arrays_that_are_reduced_together_count_as_far_as_all_of_them_go():
+    def both(x, y, n):
+        def sums(a, b, c, d):
+            return xla.tuple_(xla.add(a, c), xla.add(b, d))
+
+        return xla.reduce([xla.set_dimension_size(x, n, 0), y], [np.float32(0), np.float32(0)], sums, [0])
+
+    left, right = evaluate(both, floats([1, 2, 3]), floats([4, 5, 6]), ints(2))
+    same(left, floats(3))
+    same(right, floats(9))

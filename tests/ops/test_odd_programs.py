@@ -34,8 +34,8 @@ def refused(match, body, *others):
 SEND = """x = f32[2] parameter(0)
 t = token[] after-all()
 s = (f32[2], u32[], token[]) send(t, x), channel_id=1
-d = token[] send-done(s), channel_id=1
 r = (f32[2], u32[], token[]) recv(t), channel_id=1
+d = token[] send-done(s), channel_id=1
 e = (f32[2], token[]) recv-done(r), channel_id=1
 ROOT v = f32[2] get-tuple-element(e), index=0"""
 

@@ -14,6 +14,7 @@ def test_shuffle_rotates_and_permutes():
     same(evaluate(lambda x: xla.shuffle_permute(x, [1], ints([[2, 0, 1]])), matrix), matrix[:, [2, 0, 1]])
     everywhere = np.stack(np.meshgrid([1, 0], [2, 1, 0], indexing="ij"), axis=-1).astype(np.int32)
     same(evaluate(lambda x: xla.shuffle_permute(x, [0, 1], everywhere), matrix), matrix[::-1, ::-1])
+    same(evaluate(lambda x: xla.shuffle_permute(x, [1], ints([[2]])), matrix), matrix[:, [2, 2, 2]])
     refused("leave dimension 0", lambda x: xla.shuffle_permute(x, [0], ints([2, 0])), f32(2))
 
 

@@ -125,13 +125,22 @@ def test_one_program_sends_to_another():
     same(result, floats([11, 12]))
 
 
-def test_messages_wait_for_a_program_that_runs_later():
-    world = xla.World()
+def test_a_send_is_over_when_its_recv_has_begun():
+    world = xla.World(timeout=5)
     sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), world=world)
     receiver = program(lambda b: xla.recv(b, s32(), 3), world=world)
-    sender(1)
-    sender(2)
-    assert [int(receiver()), int(receiver())] == [1, 2]
+    with pytest.raises(xla.DeadlockError, match=r"waits in send-done 'send-done.1' .* for a recv on channel 3"):
+        sender(1)
+    # Nothing is left of the program that failed.
+    _, result = xla.run_together((sender, [2]), (receiver, []))
+    same(result, ints(2))
+
+
+def test_values_of_one_channel_come_in_their_order():
+    world = xla.World()
+    sender = program(lambda b, x: (xla.send(x, 3), xla.send(x + 1, 3), x)[2], s32(), world=world)
+    receiver = program(lambda b: xla.tuple_(xla.recv(b, s32(), 3), xla.recv(b, s32(), 3)), world=world)
+    same(xla.run_together((receiver, []), (sender, [5]))[0], (ints(5), ints(6)))
 
 
 def test_replicas_send_to_each_other_by_branches():
@@ -150,10 +159,14 @@ def test_replicas_send_to_each_other_by_branches():
 
 def test_without_pairs_each_device_receives_from_the_device_of_its_number():
     world = xla.World()
-    sender = program(lambda b, x: (xla.send(x, 1), x)[1], s32(), num_replicas=3, world=world)
+
+    def numbered(b, x):
+        return xla.send(x + xla.convert_element_type(xla.replica_id(b), xla.S32), 1)
+
+    sender = program(numbered, s32(), num_replicas=3, world=world)
     receiver = program(lambda b: xla.recv(b, s32(), 1), num_replicas=3, world=world)
-    sender.execute_replicated([[1], [2], [3]])
-    assert [int(r) for r in receiver()] == [1, 2, 3]
+    _, received = xla.run_together((sender, [1]), (receiver, []))
+    assert [int(r) for r in received] == [1, 2, 3]
 
 
 def test_source_target_pairs_say_who_sends_to_whom():
@@ -182,9 +195,10 @@ def test_recv_may_begin_before_the_send_of_the_same_device():
 
 def test_a_value_of_another_shape_is_an_error():
     world = xla.World()
-    program(lambda b, x: (xla.send(x, 3), x)[1], f32(3), world=world)(floats([1, 2, 3]))
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(3), world=world)
+    receiver = program(lambda b: xla.recv(b, f32(2), 3), world=world)
     with pytest.raises(xla.ArgumentError, match=r"channel 3 takes f32\[2\], got f32\[3\]"):
-        program(lambda b: xla.recv(b, f32(2), 3), world=world)()
+        xla.run_together((sender, [floats([1, 2, 3])]), (receiver, []))
 
 
 def test_host_transfers():

@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import Any, cast
 
 from xlakit.arguments import converting
-from xlakit.data.shape import ProgramShape, Shape, ShapeIndex
+from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
@@ -66,6 +66,16 @@ class XlaComputation:
         return f"XlaComputation({self.name}: {self.program_shape.to_string(with_layout=False)})"
 
 
+def _laid_out(inferred: Shape, declared: Shape | None) -> Shape:
+    """An inferred shape with the layouts that a declared one may carry, and otherwise the default."""
+    if declared is None or not declared.compatible(inferred):
+        return inferred.with_default_layout()
+    if inferred.is_tuple:
+        pairs = zip(inferred.tuple_shapes, declared.tuple_shapes, strict=True)
+        return make_tuple_shape([_laid_out(i, d) for i, d in pairs])
+    return declared if declared.layout else inferred.with_default_layout()
+
+
 class XlaBuilder:
     """Collects the instructions of one computation.
 
@@ -108,9 +118,7 @@ class XlaBuilder:
         inferred = infer_shape(op, [i.shape for i in inputs], shape, location)
         if isinstance(op, Parameter):
             self._enter_parameter(op.number, location)
-        # A declared shape may carry a layout; an inferred one gets the default.
-        declared_layout = shape is not None and shape.compatible(inferred) and not shape.is_tuple
-        result = shape if declared_layout and shape is not None and shape.layout else inferred.with_default_layout()
+        result = _laid_out(inferred, shape)
         annotations = self._annotated(location)
         if backend_config or frontend_attributes:
             frontend = dict(annotations.frontend_attributes) | dict(frontend_attributes)

@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Collection
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,13 +36,30 @@ _VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
 _SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
 
 
-def program_key(module: HloModule, num_replicas: int, num_partitions: int) -> str | None:
-    """The key of a program's machine code; None for a module that is not well formed, or where nothing can be kept."""
+def program_key(
+    module: HloModule,
+    num_replicas: int,
+    num_partitions: int,
+    c_functions: Collection[str] = (),
+    *,
+    meets: bool = True,
+) -> str | None:
+    """The key of a program's machine code; None for a module that is not well formed, or where nothing can be kept.
+
+    c_functions: the names of custom calls that machine code calls itself; it does not know their addresses.
+    meets: whether machine code does collectives.
+    """
     compiler = _of_compiler()
     if compiler is None:
         return None
     digest = hashlib.sha256(compiler)
-    options = (num_replicas, num_partitions, *(os.environ.get(name, "") for name in _VARIABLES))
+    options = (
+        num_replicas,
+        num_partitions,
+        meets,
+        *sorted(c_functions),
+        *(os.environ.get(name, "") for name in _VARIABLES),
+    )
     try:
         parts = _ModuleText(module).parts()
     except (KeyError, AttributeError, TypeError):

@@ -7,15 +7,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xlakit.cpu.collectives.meetings import Meetings
 from xlakit.cpu.entry.aliases import honoured_aliases
 from xlakit.cpu.entry.buffers import assign_offsets
+from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
 from xlakit.cpu.entry.lowering import Lowered, Lowering
 from xlakit.cpu.entry.steps import number_uses, used_in
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.llvm import Module, engine
-from xlakit.cpu.program import Program
-from xlakit.ir.instruction import HloModule
+from xlakit.cpu.program import Program, Target
+from xlakit.ir.instruction import HloModule, Instruction
 
 # Fusions have at most a few hundred operations in a row.
 _FRAMES = 10_000
@@ -28,23 +30,32 @@ class Code:
     module: HloModule
     lowered: Lowered
     arena_bytes: int
-    text: str
-    object_data: bytes = b""
+    llvm: Module
+    objects: tuple[bytes, ...] = ()
     entry: str = ENTRY
     imports: list[str] = field(default_factory=list)
+    collectives: tuple[Instruction, ...] = ()
+    slots: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Its LLVM IR, before LLVM's own passes."""
+        return self.llvm.text()
 
     def program(self) -> Program:
         """What running it takes."""
         hosts = tuple(self.lowered.host_instructions)
         return Program(
-            self.object_data,
+            self.objects,
             self.entry,
             tuple(self.imports),
             self.arena_bytes,
             tuple(self.lowered.constants),
             hosts,
-            self.module if hosts else None,
+            self.module if hosts or self.collectives else None,
             honoured_aliases(self.module, self.lowered),
+            self.collectives,
+            self.slots,
         )
 
 
@@ -59,19 +70,25 @@ def _deep_calls() -> Generator[None]:
         sys.setrecursionlimit(before)
 
 
-def generate(module: HloModule) -> Code:
+def generate(module: HloModule, target: Target) -> Code:
     """The LLVM IR of an optimised module."""
     llvm = Module(module.name)
+    meetings = Meetings(module, llvm, target.grid) if target.meets else None
     with _deep_calls():
-        lowered = Lowering(module, KernelLibrary(llvm)).lower()
+        kernels = KernelLibrary(llvm, target.c_functions)
+        lowered = Lowering(module, kernels, Collectives(meetings, target.grid)).lower()
     number_uses(lowered.steps)
     _, placed = place_buffers(list(used_in(lowered.steps)))
     arena_bytes = assign_offsets(placed)
     EntryWriter(llvm).write(lowered.steps)
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
-    return Code(module, lowered, arena_bytes, llvm.text(), imports=imports)
+    code = Code(module, lowered, arena_bytes, llvm, imports=imports)
+    if meetings is not None:
+        code.collectives, code.slots = tuple(meetings.instructions), meetings.slots
+    return code
 
 
-def make_object(code: Code) -> None:
-    """Compile the code's text."""
-    code.object_data = engine.emit_object(engine.optimize(code.text))
+def make_objects(code: Code) -> None:
+    """Compile the code, each part with the effort that it is worth."""
+    parts = code.llvm.parts()
+    code.objects = tuple(engine.compiled(text, effort) for effort, text in parts.items())

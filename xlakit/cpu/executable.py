@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,17 +15,23 @@ import numpy as np
 from xlakit.arguments import converting
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
+from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.entry.buffers import ALIGNMENT
 from xlakit.cpu.host_steps import HostRun
+from xlakit.cpu.launch import Replicas
 from xlakit.cpu.llvm import engine
-from xlakit.cpu.program import Program
+from xlakit.cpu.program import Program, Target, c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
+from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
+from xlakit.cpu.runtime.meeting import WAIT
 from xlakit.errors import FormatError, UnsupportedError
-from xlakit.interpreter.device import Device
+from xlakit.interpreter.custom_calls import c_functions_of
+from xlakit.interpreter.device import Device, Stopped
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
+from xlakit.interpreter.groups import Grid
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
@@ -49,7 +55,13 @@ def compile_module(
     cache: bool = True,
 ) -> CpuExecutable:
     """An executable of a module in machine code; see :func:`xlakit.compile`."""
-    key = _key(module, num_replicas, num_partitions) if cache else None
+    c_functions = c_functions_of(module, custom_calls)
+    grid = Grid(
+        module.replica_count if num_replicas is None else num_replicas,
+        module.num_partitions if num_partitions is None else num_partitions,
+    )
+    target = Target(grid, c_functions, meets=world is None or not world.spans_processes)
+    key = _key(module, target) if cache else None
     program = None if key is None else _kept(key, module)
     reference = interpret(
         module,
@@ -62,21 +74,20 @@ def compile_module(
         verified=program is not None,
     )
     if program is not None:
-        return CpuExecutable(reference, program)
-    code = _compiled(module)
+        return CpuExecutable(reference, program, target)
+    code = _compiled(module, target)
     program = code.program()
     if key is not None and not compiler_has_changed():
         _keep(key, program, module)
-    return CpuExecutable(reference, program, code)
+    return CpuExecutable(reference, program, target, code)
 
 
-def _key(module: HloModule, num_replicas: int | None, num_partitions: int | None) -> str | None:
+def _key(module: HloModule, target: Target) -> str | None:
     # Who wants to see the passes wants them to run.
     if not compile_cache.is_enabled() or os.environ.get("XLAKIT_DEBUG"):
         return None
-    replicas = module.replica_count if num_replicas is None else num_replicas
-    partitions = module.num_partitions if num_partitions is None else num_partitions
-    return program_key(module, replicas, partitions)
+    grid = target.grid
+    return program_key(module, grid.num_replicas, grid.num_partitions, target.c_functions, meets=target.meets)
 
 
 def _kept(key: str, module: HloModule) -> Program | None:
@@ -99,41 +110,55 @@ def _keep(key: str, program: Program, module: HloModule) -> None:
     compile_cache.save(key, entry)
 
 
-def _compiled(module: HloModule) -> Code:
-    from xlakit.cpu.compile import make_object
+def _compiled(module: HloModule, target: Target) -> Code:
+    from xlakit.cpu.compile import make_objects
 
-    code = _generated(module)
-    make_object(code)
+    code = _generated(module, target)
+    make_objects(code)
     return code
 
 
-def _generated(module: HloModule) -> Code:
+def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is kept.
     from xlakit.cpu.compile import generate
     from xlakit.passes.pipeline import run_pipeline
 
-    return generate(run_pipeline(module))
+    if target.c_functions:
+        from xlakit.cpu.c_layouts import PlainCalls
+        from xlakit.passes.framework import PassContext
+
+        module = PlainCalls(target.c_functions).run(module, PassContext())
+    return generate(run_pipeline(module), target)
 
 
 class CpuExecutable:
     """A program in machine code. Call it with one value for each parameter; see :class:`xlakit.Executable`."""
 
-    def __init__(self, reference: InterpreterExecutable, program: Program, code: Code | None = None) -> None:
+    def __init__(
+        self,
+        reference: InterpreterExecutable,
+        program: Program,
+        target: Target,
+        code: Code | None = None,
+    ) -> None:
         self._reference = reference
         self._program = program
+        self._target = target
         self._code = code
-        symbols = program_symbols(program.imports)
-        self._library = engine.Library(f"program{next(_numbers)}", program.object_data, [program.entry], symbols)
+        symbols = program_symbols(program.imports, target.c_functions)
+        self._library = engine.Library(f"program{next(_numbers)}", program.objects, [program.entry], symbols)
         self._constants = [_readable(c) for c in program.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
             *[c.ctypes.data for c in self._constants]
         )
         self._host_key = 0
         self._running = threading.local()
-        if program.host_instructions:
+        if program.host_instructions or program.collectives:
             self._host_key = _register(self)
         self._result = self.module.entry.root.shape
+        self._dynamic = DynamicArrays.of(self.module)
         self._context = self._new_context()
+        self._replicas = Replicas(program, reference, self._new_context)
         parameters = [p.shape for p in self.module.entry.parameters]
         self._call: Callable[..., Any] = self._slow_call
         if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
@@ -141,7 +166,13 @@ class CpuExecutable:
 
     def _new_context(self, ordinal: int = 0) -> Context:
         entry = self._library.address(self._program.entry)
-        context = Context(entry, arena_bytes=self._program.arena_bytes, host=self._host_key, ordinal=ordinal)
+        context = Context(
+            entry,
+            arena_bytes=self._program.arena_bytes,
+            host=self._host_key,
+            ordinal=ordinal,
+            random=self._reference.random[ordinal],
+        )
         words = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(context.address)
         words[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
         return context
@@ -176,7 +207,9 @@ class CpuExecutable:
     @property
     def host_instructions(self) -> tuple[Instruction, ...]:
         """The instructions of the optimised program that Python does."""
-        return self._program.host_instructions
+        # Of a collective it only says what is wrong.
+        collectives = self._program.collectives
+        return tuple(i for i in self._program.host_instructions if i not in collectives)
 
     # -- what it is made of ----------------------------------------------------------------------
 
@@ -184,7 +217,7 @@ class CpuExecutable:
     def _generated_code(self) -> Code:
         """The program before it was machine code; made again where it came from the compile cache."""
         if self._code is None:
-            self._code = _generated(self.module)
+            self._code = _generated(self.module, self._target)
         return self._code
 
     def as_text(self) -> str:
@@ -216,7 +249,7 @@ class CpuExecutable:
         """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
         from xlakit.cpu.insight import analyse_memory
 
-        return analyse_memory(self._generated_code, len(self._program.object_data), self._program.in_place)
+        return analyse_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -229,9 +262,41 @@ class CpuExecutable:
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices at once, with arguments for each; see :class:`xlakit.Executable`."""
+        if self._replicas.can_run_alone:
+            return self._run_alone(arguments)
         return self._reference.execute_with(self._run_device, arguments)
 
+    def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
+        """Run the program on all devices without Python."""
+        devices = self._reference.to_devices(arguments)
+        prepared = [self._prepared([leaf for value in values for leaf in _leaves(value)]) for values in devices]
+        self._replicas.run([given for given, _ in prepared], [made for _, made in prepared])
+        return [nest(self._result, self._finished(made)) for _, made in prepared]
+
+    @property
+    def direct_call(self) -> Callable[..., Any] | None:
+        """The call as a function of arrays, where it is no more than native code: on one device, and without Python."""
+        return self._call if self._call != self._slow_call else None
+
+    @property
+    def native_entry(self) -> tuple[int, int] | None:
+        """Where :attr:`direct_call` is no more than this call: the address of a function, and that of its context.
+
+        The function is ``i64 (ptr context, ptr arguments, ptr results)``: it takes arrays of pointers, to the data of
+        each argument and result, and gives 0, or another Status. It may be called on any thread, and needs no GIL.
+        """
+        if self.direct_call is None:
+            return None
+        return runtime_symbols()["xlakit_execute"], self._context.address
+
+    @property
+    def in_place(self) -> tuple[tuple[int, int], ...]:
+        """Which result may lie in which argument's memory, by numbers: who calls the entry may pass one for both."""
+        return self._program.in_place
+
     def _slow_call(self, *arguments: object) -> Any:
+        if self._replicas.can_run_alone:
+            return self._run_alone([arguments] * self.num_devices)
         return self._reference.call_with(self._run_device, arguments)
 
     def _donating_call(self, arguments: Sequence[object], donate: Sequence[int]) -> Any:
@@ -246,38 +311,82 @@ class CpuExecutable:
         return self._reference.call_with(run if self.num_devices == 1 else self._run_device, arguments)
 
     def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[tuple[int, int]] = ()) -> Any:
-        leaves = [_readable(a) for value in arguments for a in _leaves(value)]
-        results = result_arrays(self._result)
+        leaves = [leaf for value in arguments for leaf in _leaves(value)]
+        return nest(self._result, self._run_in(self._context, device, leaves, in_place))
+
+    def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
+        """The devices of a new run, for somebody who has them run and stands for them in a world that is shared.
+
+        places: the numbers of their feeds there.
+        """
+        return self._reference.begin(world, places)
+
+    def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
+        """Run the program on one device of a run: the arrays of all arguments in, those of the result out.
+
+        donated: numbers of arrays that may be overwritten; a result may then be that very array.
+        """
+        in_place = [pair for pair in self._program.in_place if pair[1] in donated]
+        context = self._context_of(device) if self.num_devices == 1 else self._context
+        return self._run_in(context, device, arrays, in_place)
+
+    def _run_in(
+        self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]
+    ) -> list[Array]:
+        """Run the program on one device; ``context`` is for programs that have one device."""
+        device.run.check()
+        leaves, results = self._prepared(arrays)
         for result, argument in in_place:
             if _can_be_written(leaves, argument):
                 results[result] = leaves[argument]
-        context = self._context if self.num_devices == 1 else self._context_of(device)
         before = getattr(self._running, "run", None)
         self._running.run = HostRun(device)
         try:
-            status = execute(context, leaves, results)
+            if self.num_devices > 1:
+                status = self._replicas.run_member(device, leaves, results)
+            else:
+                status = execute(context, leaves, results)
         finally:
             # A custom call may have called this very program.
             self._running.run = before
         if status:
-            device.run.check()
+            if status != Status.RAISED:
+                device.run.check()
+            if status == Status.INTERRUPTED and self.num_devices > 1:
+                # Another device has failed in machine code, and is about to tell.
+                raise Stopped("another device failed")
             raise_status(status)
-        return nest(self._result, results)
+        return self._finished(results)
+
+    def _prepared(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """The arrays that the program reads, and those that it writes."""
+        leaves = [_readable(array) for array in arrays]
+        results = result_arrays(self._result)
+        if self._dynamic is not None:
+            leaves = self._dynamic.padded(leaves)
+            results += self._dynamic.size_arrays()
+        return leaves, results
+
+    def _finished(self, results: list[Array]) -> list[Array]:
+        """What the program has written, as the caller gets it."""
+        return results if self._dynamic is None else self._dynamic.cut(results)
 
     def _context_of(self, device: Device) -> Context:
-        """A context for one device in one run, whose loops end when another device fails."""
+        """A context for one run, whose loops end when that fails."""
         context = self._new_context(device.index)
 
         def stop() -> None:
             context.interrupt = True
 
         device.run.when_failed(stop)
-        device.run.check()
         return context
 
     def run_host_step(self, number: int, address: int) -> None:
         """Do what machine code asks of Python on this thread."""
-        self._running.run.step(self._program.host_instructions[number], address)
+        if number >= WAIT:
+            self._replicas.answer(number, address)
+        else:
+            self._running.run.step(self._program.host_instructions[number], address)
 
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
@@ -294,12 +403,16 @@ def _register(executable: CpuExecutable) -> int:
             alive.run_host_step(number, address)
 
     key = register_host(answer)
-    weakref.finalize(executable, release_host, key)
+    # Programs may still run when the process ends.
+    weakref.finalize(executable, release_host, key).atexit = False
     return key
 
 
 def _readable(array: Array) -> Array:
     """The array, or a copy of it, as machine code reads it."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return array
     return np.require(array, requirements=["C", "A"])
 
 
@@ -317,15 +430,15 @@ def _leaves(value: Value) -> list[Array]:
     return [] if value is TOKEN else [value]
 
 
-def program_symbols(imports: Sequence[str]) -> dict[str, int]:
+def program_symbols(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of what a program imports."""
-    symbols = runtime_symbols()
+    symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
     missing = [name for name in imports if name.startswith("xlakit_") and name not in symbols]
     if missing:
-        from xlakit.cpu.kernels import blas
+        from xlakit.cpu.kernels import blas, common
 
         for name in missing:
-            found = blas.resolve(name)
+            found = blas.resolve(name) or common.resolve(name)
             if found is not None:
                 symbols[name] = found
     return symbols

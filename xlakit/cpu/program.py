@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from xlakit.cpu.cache import Entry
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, XlakitError
+from xlakit.interpreter.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array
 from xlakit.ops.data import Constant
@@ -18,17 +20,37 @@ from xlakit.ops.data import Constant
 _LARGE_CONSTANT = 4096
 
 
+def c_symbol(name: str) -> str:
+    """The symbol by which machine code knows the C function of a custom call; the name may have any characters."""
+    return "xlakit_c_function_" + name.encode("utf-8", "surrogateescape").hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a program is compiled for.
+
+    grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses. meets:
+    whether all devices are in this process, so that machine code does the collectives.
+    """
+
+    grid: Grid
+    c_functions: Mapping[str, int] = field(default_factory=dict[str, int])
+    meets: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """Machine code, and what it is called with.
 
-    entry: the name of the function that runs it. imports: what it takes from the runtime and from libraries.
-    constants: arrays whose addresses it is given. host_instructions: what Python does for it, by the numbers of its
-    host calls; they are instructions of ``host_module``, the optimised program, which is None where there are none.
-    in_place: for each result that may lie in the memory of an argument, its number and the argument's, among arrays.
+    objects: object files that are linked together. entry: the name of the function that runs it. imports: what it takes
+    from the runtime and from libraries. constants: arrays whose addresses it is given. host_instructions: what Python
+    does for it, by the numbers of its host calls; they are instructions of ``host_module``, the optimised program,
+    which is None where there are none. in_place: for each result that may lie in the memory of an argument, its number
+    and the argument's, among arrays. collectives: instructions of ``host_module`` at which machine code meets other
+    devices, by their numbers. slots: how many devices meet in each of the slots that a run has.
     """
 
-    object_data: bytes
+    objects: tuple[bytes, ...]
     entry: str
     imports: tuple[str, ...]
     arena_bytes: int
@@ -36,10 +58,12 @@ class Program:
     host_instructions: tuple[Instruction, ...] = ()
     host_module: HloModule | None = None
     in_place: tuple[tuple[int, int], ...] = ()
+    collectives: tuple[Instruction, ...] = ()
+    slots: tuple[int, ...] = ()
 
     def to_entry(self, module: HloModule) -> Entry:
         """What the compile cache keeps; ``module`` is what was compiled, which will be there again."""
-        sections: dict[str, bytes | memoryview] = {"object": self.object_data}
+        sections: dict[str, bytes | memoryview] = {f"object {number}": data for number, data in enumerate(self.objects)}
         places = _constant_places(module)
         constants: list[Any] = []
         for number, array in enumerate(self.constants):
@@ -54,12 +78,15 @@ class Program:
         positions = {} if self.host_module is None else _positions(self.host_module)
         return Entry(
             {
+                "objects": len(self.objects),
                 "entry": self.entry,
                 "imports": self.imports,
                 "arena_bytes": self.arena_bytes,
                 "constants": constants,
                 "host_instructions": [positions[i] for i in self.host_instructions],
                 "in_place": self.in_place,
+                "collectives": [positions[i] for i in self.collectives],
+                "slots": self.slots,
             },
             sections,
         )
@@ -73,7 +100,7 @@ class Program:
             host_module = HloModule.from_proto(bytes(sections["host module"])) if "host module" in sections else None
             places = fields["host_instructions"]
             return Program(
-                bytes(sections["object"]),
+                tuple(bytes(sections[f"object {number}"]) for number in range(fields["objects"])),
                 fields["entry"],
                 tuple(fields["imports"]),
                 fields["arena_bytes"],
@@ -81,6 +108,8 @@ class Program:
                 () if host_module is None else tuple(_at(host_module, *place) for place in places),
                 host_module,
                 tuple((result, argument) for result, argument in fields["in_place"]),
+                () if host_module is None else tuple(_at(host_module, *place) for place in fields["collectives"]),
+                tuple(fields["slots"]),
             )
         except (KeyError, IndexError, TypeError, ValueError, XlakitError) as error:
             raise FormatError(f"it does not fit the program: {error}") from error

@@ -1,23 +1,19 @@
-"""The functions behind custom calls: Python's, C's, and those whose meaning everybody knows.
-
-Source: seed document "Operation semantics", section CustomCall, for the signature of C functions.
-"""
+"""The functions behind custom calls: Python's, C's, and those whose meaning everybody knows."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from xlakit.arguments import converting
-from xlakit.data.literal import Literal
-from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
+from xlakit.interpreter.c_calls import CTarget, is_c_function
+from xlakit.interpreter.size_checks import SIZE_CHECKS
 from xlakit.interpreter.values import read_only, to_device
-from xlakit.ir.enums import CustomCallApiVersion
-from xlakit.ir.operation import TOKEN, Array, Evaluation, Value
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.operation import Array, Evaluation, Value
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.sort import TopK, sort_order
 
@@ -45,12 +41,16 @@ def register_custom_call(name: str, function: Callable[..., Any], *, with_contex
 def register_c_custom_call(name: str, pointer: object) -> None:
     """Let custom calls named ``name`` run a C function ``void name(void* out, void** in)``.
 
-    pointer: a ctypes function, an address, or a PyCapsule that holds one. It must stay valid.
+    pointer: a ctypes function (of a shared library, say), an address, or a PyCapsule that holds one. It must stay
+        valid.
 
     The buffers lie in the layouts of the operands' and the result's shapes (or of operand_layout_constraints), with
-    elements of sub-byte types in a byte each; a tuple is a table of pointers to its elements. Raises ArgumentError.
+    elements of sub-byte types in a byte each; a tuple is a table of pointers to its elements. Results are zero when the
+    function is called, but where output_to_operand_aliasing puts them in the memory of operands. The function must not
+    write to its operands otherwise, and may be called on several threads at once. Compiled programs call it without
+    Python in between. Raises ArgumentError.
     """
-    _registered[name] = _c_target(pointer)
+    _registered[name] = CTarget(name, pointer)
 
 
 class CustomCalls:
@@ -59,24 +59,36 @@ class CustomCalls:
     def __init__(self, own: Mapping[str, object] | None = None) -> None:
         self._targets: dict[str, Target] = {**_BUILT_IN, **_registered}
         for name, function in (own or {}).items():
-            if hasattr(function, "argtypes"):
-                self._targets[name] = _c_target(function)
+            if is_c_function(function):
+                self._targets[name] = CTarget(name, function)
             else:
                 self._targets[name] = _python_target(name, cast("Target", function), with_context=False)
 
-    def check(self, target: str) -> None:
-        """Raise UnsupportedError where nothing is registered under a name."""
-        if target not in self._targets:
+    def check(self, instruction: Instruction) -> None:
+        """Raise UnsupportedError where nothing is registered under the name of a call, or not what it wants."""
+        target = self._target(instruction.op_as(CustomCall).custom_call_target)
+        if isinstance(target, CTarget):
+            target.check(instruction)
+
+    def native(self, name: str) -> int | None:
+        """The address of the C function of a name that machine code can call as it is; None where there is none."""
+        target = self._targets.get(name)
+        return target.address if isinstance(target, CTarget) and not target.needs_gil else None
+
+    def _target(self, name: str) -> Target:
+        found = self._targets.get(name)
+        if found is None:
             raise UnsupportedError(
-                f"no custom call is registered as '{target}'",
+                f"no custom call is registered as '{name}'",
                 hint="xlakit.register_custom_call(name, function) adds one; known: " + ", ".join(sorted(self._targets)),
             )
+        return found
 
     def call(self, context: Evaluation, target: str, operands: Sequence[Value]) -> Value:
         """The result of a target, checked; what its function raises is the cause of an ExecutionError."""
-        self.check(target)
+        function = self._target(target)
         try:
-            result = self._targets[target](context, *operands)
+            result = function(context, *operands)
         except XlakitError:
             raise
         except Exception as error:
@@ -88,6 +100,18 @@ class CustomCalls:
             return to_device(result, context.shape, f"the result of custom call '{target}'")
         except ArgumentError as error:
             raise ExecutionError(error.rule, hint=error.hint) from None
+
+
+def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
+    """The addresses of the C functions that a program calls and that machine code can call as they are, by name."""
+    names = {
+        i.op.custom_call_target for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)
+    }
+    if not names:
+        return {}
+    calls = CustomCalls(own)
+    found = {name: calls.native(name) for name in names}
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def _python_target(name: str, function: Callable[..., Any], *, with_context: bool) -> Target:
@@ -110,87 +134,6 @@ def _copied(result: object) -> object:
     if isinstance(result, tuple):
         return tuple(_copied(r) for r in cast("tuple[object, ...]", result))
     return result.copy() if isinstance(result, np.ndarray) else result
-
-
-# -- C ---------------------------------------------------------------------------------------------
-
-_SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
-
-
-def _c_target(pointer: object) -> Target:
-    function = _SIGNATURE(_address(pointer))
-
-    def target(context: Evaluation, *operands: Value) -> Any:
-        instruction = context.instruction
-        op = instruction.op_as(CustomCall)
-        version = op.api_version
-        if version not in (CustomCallApiVersion.API_VERSION_ORIGINAL, CustomCallApiVersion.API_VERSION_UNSPECIFIED):
-            raise UnsupportedError(
-                f"custom call '{op.custom_call_target}' wants {version.name}",
-                hint="C functions are called as void name(void* out, void** in), API_VERSION_ORIGINAL",
-            )
-        shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
-        inputs = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
-        output = _Buffer(context.shape, None)
-        function(output.pointer, (ctypes.c_void_p * len(inputs))(*(i.pointer for i in inputs)))
-        return output.read()
-
-    return target
-
-
-def _address(pointer: object) -> int:
-    """The address that a ctypes function, a number or a PyCapsule holds."""
-    if isinstance(pointer, int) and not isinstance(pointer, bool):
-        found = pointer
-    elif isinstance(pointer, ctypes.c_void_p):
-        found = pointer.value or 0
-    elif type(pointer).__name__ == "PyCapsule":
-        api = ctypes.pythonapi
-        name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
-        get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-        found = get(pointer, name_of(pointer)) or 0
-    elif hasattr(pointer, "argtypes"):
-        found = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
-    else:
-        raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
-    if not 0 < found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
-        raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
-    return found
-
-
-class _Buffer:
-    """Memory that a C function reads or writes: the array in its shape's layout, or a table of a tuple's elements."""
-
-    def __init__(self, shape: Shape, value: Value | None) -> None:
-        self.shape = shape
-        self.elements: list[_Buffer] = []
-        if shape.is_dynamic:
-            raise UnsupportedError(
-                f"C functions cannot take or give the dynamic {shape}",
-                hint="pad it to its bounds with set_dimension_size before the call",
-            )
-        if shape.is_tuple:
-            values = value if value is not None else [None] * len(shape.tuple_shapes)
-            self.elements = [_Buffer(s, v) for s, v in zip(shape.tuple_shapes, values, strict=True)]
-            self.memory: Any = (ctypes.c_void_p * len(self.elements))(*(e.pointer for e in self.elements))
-            self.pointer = ctypes.addressof(self.memory)
-        elif shape.is_array:
-            literal = Literal(shape, np.zeros(shape.dimensions, shape.element_type.dtype) if value is None else value)
-            # A copy, since the function may write anywhere; an empty array still needs an address.
-            linear = literal.to_linear()
-            self.memory = np.array(linear) if linear.size else np.zeros(1, linear.dtype)
-            self.count = linear.size
-            self.pointer = self.memory.ctypes.data
-        else:
-            self.memory, self.pointer = None, None
-
-    def read(self) -> Value:
-        """The value that is there now."""
-        if self.shape.is_tuple:
-            return tuple(element.read() for element in self.elements)
-        if self.memory is None:
-            return TOKEN
-        return Literal.from_linear(self.shape, self.memory[: self.count]).array
 
 
 # -- built-in --------------------------------------------------------------------------------------
@@ -241,6 +184,7 @@ def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
 
 
 _BUILT_IN: dict[str, Target] = {
+    **SIZE_CHECKS,
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,

@@ -14,6 +14,7 @@ import numpy as np
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
+from xlakit.interpreter.meetings import Group
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
@@ -82,7 +83,7 @@ def make_plan(computation: Computation) -> Plan:
 def _evaluator(instruction: Instruction) -> Callable[..., Value]:
     """The meaning of an instruction, made ready for operands of which only some have dynamic sizes."""
     marks = [o.shape.dynamic_dimensions for o in instruction.operands]
-    if not instruction.op.pointwise or len(marks) < 2 or not any(map(any, marks)):
+    if not instruction.op.pointwise or not instruction.shape.is_array or len(marks) < 2 or not any(map(any, marks)):
         return instruction.op.evaluate
 
     def evaluate(context: Context, *operands: Value) -> Value:
@@ -140,14 +141,13 @@ class Context:
         """How many partitions run the program."""
         return self.device.program.num_partitions
 
-    @property
-    def rng(self) -> np.random.Generator:
-        """The random numbers of the executable on this device."""
-        return self.device.rng
+    def draw(self) -> tuple[int, int]:
+        """What the next random numbers of this device come from."""
+        return self.device.random.draw()
 
     def advance_rng_state(self, delta: int) -> Array:
         """The 128-bit random state of this device, and then add to it."""
-        return self.device.advance_rng_state(delta)
+        return self.device.random.advance(delta)
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
         """Run a computation."""
@@ -185,33 +185,86 @@ class Context:
         use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
         """Meet the other members of this device's group."""
-        return self.device.exchange(self.instruction, groups, payload, channel_id, use_global_device_ids)
+        group = Group(groups, channel_id, use_global_device_ids)
+        return self.device.meetings.exchange(self.instruction, group, payload)
+
+    def place_in_group(
+        self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
+    ) -> tuple[int, int]:
+        """This device's place in its group, and how many members that has."""
+        return self.device.meetings.place_in_group(Group(groups, channel_id, use_global_device_ids))
+
+    def deal(
+        self,
+        groups: ReplicaGroups,
+        payloads: Sequence[Value],
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> list[Value]:
+        """What each member of this device's group has for it."""
+        group = Group(groups, channel_id, use_global_device_ids)
+        return self.device.meetings.deal(self.instruction, group, payloads)
+
+    def broadcast(
+        self,
+        groups: ReplicaGroups,
+        payload: Value,
+        root: int,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> Value:
+        """What the member of this device's group at place ``root`` has."""
+        group = Group(groups, channel_id, use_global_device_ids)
+        return self.device.meetings.broadcast(self.instruction, group, payload, root)
+
+    def reduce(
+        self,
+        groups: ReplicaGroups,
+        arrays: Sequence[Array],
+        computation: Computation,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> list[Array] | None:
+        """The arrays of this device's group, combined in its order."""
+        group = Group(groups, channel_id, use_global_device_ids)
+        return self.device.meetings.reduce(self, group, arrays, computation)
 
     def permute(
         self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
     ) -> dict[int, Value]:
         """Send values along source-target pairs; what arrived, by the number of its pair."""
-        return self.device.permute(self.instruction, pairs, payloads, channel_id)
+        return self.device.meetings.permute(self.instruction, pairs, payloads, channel_id)
 
     def infeed(self, shape: Shape) -> Value:
         """The next value of this device's infeed queue."""
-        return self.device.infeed(self.instruction, shape)
+        return self.device.transfers.infeed(self.instruction, shape)
 
-    def outfeed(self, value: Value) -> None:
+    def outfeed(self, value: Value, shape: Shape) -> None:
         """Append to this device's outfeed queue."""
-        self.device.outfeed(value)
+        self.device.transfers.outfeed(self.instruction, value, shape)
 
-    def send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> None:
-        """Put a value into a channel."""
-        self.device.send(self.instruction, channel_id, value, is_host_transfer=is_host_transfer)
+    def start_send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> int:
+        """Put a value into a channel; the number of the request."""
+        return self.device.transfers.start_send(
+            self.instruction, channel_id, value, is_host_transfer=is_host_transfer
+        )
+
+    def finish_send(self, request: int) -> None:
+        """Wait until the value of a request has come to where a recv wants it."""
+        self.device.transfers.finish_send(self.instruction, request)
 
     def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
         """Ask for the next value of a channel; the number of the request."""
-        return self.device.start_recv(self.instruction, channel_id, shape, is_host_transfer=is_host_transfer)
+        return self.device.transfers.start_recv(
+            self.instruction, channel_id, shape, is_host_transfer=is_host_transfer
+        )
 
     def finish_recv(self, request: int) -> Value:
         """Wait for the value of a request."""
-        return self.device.finish_recv(request)
+        return self.device.transfers.finish_recv(self.instruction, request)
 
     def custom_call(self, target: str, *operands: Value) -> Value:
         """The result of the function registered under a name."""

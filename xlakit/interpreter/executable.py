@@ -6,11 +6,9 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Protocol, cast, runtime_checkable
 
 from xlakit.arguments import converting, name_type
 from xlakit.data.shape import Shape
@@ -18,10 +16,12 @@ from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
 from xlakit.interpreter.custom_calls import CustomCalls
 from xlakit.interpreter.device import Device, Program, Run, Stopped
 from xlakit.interpreter.evaluate import run
-from xlakit.interpreter.values import to_device, to_host
-from xlakit.interpreter.world import World
+from xlakit.interpreter.random_state import RandomState
+from xlakit.interpreter.together import Together, running_in
+from xlakit.interpreter.values import at_declared_sizes, to_device, to_host
+from xlakit.interpreter.world import PAUSE_SECONDS, World
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ir.operation import Value
+from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
 
 # What runs the program on one device: its arguments in, what the host gets out.
@@ -150,7 +150,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                         hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
                     )
                 if isinstance(instruction.op, CustomCall):
-                    calls.check(instruction.op.custom_call_target)
+                    calls.check(instruction)
             except (ResourceError, UnsupportedError) as error:
                 raise _placed(error, module, instruction) from None
 
@@ -202,7 +202,8 @@ class InterpreterExecutable:
         self._shares_world = world is not None
         self._program = program
         self._parameters = module.entry.parameters
-        self._rngs = [np.random.default_rng([seed, device]) for device in range(self.num_devices)]
+        # Where the random numbers of each device stand.
+        self.random = [RandomState(seed, device) for device in range(self.num_devices)]
 
     @property
     def num_replicas(self) -> int:
@@ -228,10 +229,11 @@ class InterpreterExecutable:
         """As :meth:`__call__`, each device's program being run by ``runner``."""
         if self.num_devices == 1:
             return self._execute(runner, [self._to_device(arguments, "")])[0]
-        return self.execute_with(runner, [arguments] * self.num_devices)
+        return self.execute_with(runner, [arguments] * len(self.local_devices()))
 
     def _interpret(self, device: Device, arguments: Sequence[Value]) -> Any:
-        return to_host(run(device, self.module.entry, arguments))
+        entry = self.module.entry
+        return to_host(at_declared_sizes(run(device, entry, arguments), entry.root.shape))
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
@@ -240,12 +242,18 @@ class InterpreterExecutable:
 
     def execute_with(self, runner: Runner, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """As :meth:`execute_replicated`, each device's program being run by ``runner``."""
-        if len(arguments) != self.num_devices:
+        return self._execute(runner, self.to_devices(arguments))
+
+    def to_devices(self, arguments: Sequence[Sequence[object]]) -> list[list[Value]]:
+        """The arguments of each device as the program takes them; raises ArgumentError."""
+        here = self.local_devices()
+        if len(arguments) != len(here):
+            where = " in this process" if len(here) < self.num_devices else ""
             raise ArgumentError(
-                f"{self.num_devices} devices run the program, got arguments for {len(arguments)}",
+                f"{len(here)} devices run the program{where}, got arguments for {len(arguments)}",
                 hint="give a list with a sequence of arguments for each device",
             )
-        return self._execute(runner, [self._to_device(given, f" of device {i}") for i, given in enumerate(arguments)])
+        return [self._to_device(given, f" of device {i}") for i, given in zip(here, arguments, strict=True)]
 
     def _to_device(self, arguments: Sequence[object], owner: str) -> list[Value]:
         if len(arguments) != len(self._parameters):
@@ -259,19 +267,46 @@ class InterpreterExecutable:
             for number, (parameter, argument) in enumerate(zip(self._parameters, arguments, strict=True))
         ]
 
+    def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
+        """The devices of a new run, for somebody who has them run and stands for them in a world that is shared.
+
+        places: the numbers of their feeds there.
+        """
+        execution = Run(self._program, world or self.world, shares_world=self._shares_world or world is not None)
+        here = self.local_devices(execution.world)
+        numbers = here if places is None else places
+        if execution.world.network is not None:
+            execution.session = execution.world.network.session(execution)
+        pairs = zip(here, numbers, strict=True)
+        return [Device(execution, index, self.random[index], place=place) for index, place in pairs]
+
+    def local_devices(self, world: World | None = None) -> range:
+        """The devices that run in this process: all of them, unless the world reaches beyond it."""
+        network = (world or self.world).network
+        return range(self.num_devices) if network is None else network.local_devices(self.num_devices)
+
+    def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
+        """Run the program on one device of a run: the arrays of all arguments in, those of the result out.
+
+        donated: numbers of arrays that may be overwritten; the interpreter overwrites none.
+        """
+        following = iter(arrays)
+        values = [_nested(p.shape, following, f"parameter {n} '{p.name}'") for n, p in enumerate(self._parameters)]
+        return list(_leaves(self._interpret(device, values)))
+
     def _execute(self, runner: Runner, arguments: Sequence[Sequence[Value]]) -> list[Any]:
-        execution = Run(self._program, self.world, shares_world=self._shares_world)
-        devices = [Device(execution, number, rng) for number, rng in enumerate(self._rngs)]
+        devices = self.begin()
+        execution = devices[0].run
         results: list[Any] = [None] * len(devices)
 
         def work(number: int) -> None:
             device = devices[number]
             try:
-                with self.world.bound():
+                with self.world.bound(), execution.taking_part():
                     results[number] = runner(device, arguments[number])
             except BaseException as error:
                 if len(devices) > 1 and not isinstance(error, Stopped):
-                    error.add_note(f"raised on device {number} ({device})")
+                    error.add_note(f"raised on device {device.index} ({device})")
                 execution.fail(error)
             finally:
                 self.world.leave([device])
@@ -281,18 +316,37 @@ class InterpreterExecutable:
             threading.Thread(target=work, args=(number,), name=f"xlakit-device-{number}", daemon=True)
             for number in range(1, len(devices))
         ]
-        with self.world.bound():
-            for thread in threads:
-                thread.start()
-            work(0)
-            _join(threads, execution)
+        try:
+            with self.world.bound():
+                _start(threads, execution)
+                work(0)
+                _join(threads, execution)
+        finally:
+            self.world.leave(devices)
         if execution.failure is not None:
             raise execution.failure
+        execution.check_received()
         return results
 
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
         return f"<InterpreterExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def _nested(shape: Shape, arrays: Iterator[Array], what: str) -> Value:
+    """The next arrays as a value of this shape."""
+    if shape.is_tuple:
+        return tuple(_nested(s, arrays, f"element {i} of {what}") for i, s in enumerate(shape.tuple_shapes))
+    return TOKEN if shape.is_token else to_device(next(arrays), shape, what)
+
+
+def _leaves(value: Any) -> Iterator[Array]:
+    """The arrays of what the host gets."""
+    if isinstance(value, tuple):
+        for part in cast("tuple[Any, ...]", value):
+            yield from _leaves(part)
+    elif value is not None:
+        yield value
 
 
 def check_donated(donate: Sequence[int], count: int) -> None:
@@ -305,14 +359,38 @@ def check_donated(donate: Sequence[int], count: int) -> None:
             )
 
 
-def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
+def _start(threads: Sequence[threading.Thread], execution: Run) -> None:
     try:
         for thread in threads:
-            thread.join()
+            thread.start()
+    except RuntimeError as error:
+        # Those that run wait for one that will not come.
+        execution.fail(
+            ResourceError(
+                f"the system has no thread for one of {len(threads) + 1} devices: {error}",
+                hint="run fewer replicas or partitions, or allow more threads",
+            )
+        )
+    except BaseException as error:
+        execution.fail(error)
+        raise
+
+
+def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
+    try:
+        wait_for(threads)
     except BaseException as error:
         # Ctrl-C while the others still run: tell them, and do not wait for what they compute just now.
         execution.fail(error)
         raise
+
+
+def wait_for(threads: Sequence[threading.Thread]) -> None:
+    """Wait for the end of threads that were started, and let signals through."""
+    for thread in threads:
+        while thread.is_alive():
+            # A signal that comes to another thread does not end a wait without a limit.
+            thread.join(PAUSE_SECONDS)
 
 
 @converting
@@ -321,26 +399,33 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
 
     calls: pairs of an executable and its arguments.
 
-    Gives the list of their results. Raises the first error; the others then stop where they wait.
+    Gives the list of their results. Raises the first error, which stops the others, as Ctrl-C does.
     """
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
+    group = Together()
 
     def work(number: int) -> None:
         executable, arguments = calls[number]
         try:
-            results[number] = executable(*arguments)
+            with running_in(group):
+                results[number] = executable(*arguments)
         except BaseException as error:
             errors.append(error)
+            group.fail(Stopped("another program failed"))
 
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    with ExitStack() as stack:
-        for world in {executable.world for executable, _ in calls}:
-            stack.enter_context(world.bound())
+    try:
         for thread in threads:
-            thread.join()
+            thread.start()
+        with ExitStack() as stack:
+            # Only now: as long as there are threads to come, nobody waits in vain.
+            for world in {executable.world for executable, _ in calls}:
+                stack.enter_context(world.bound())
+            wait_for(threads)
+    except BaseException as error:
+        group.fail(error)
+        raise
     if errors:
         raise errors[0]
     return results

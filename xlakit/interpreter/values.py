@@ -11,6 +11,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, LiteralError, UnsupportedError
 from xlakit.ir.operation import TOKEN, Array, Token, Value
+from xlakit.ops.shared.padding import zero_extend
 
 
 def to_device(value: object, shape: Shape, what: str) -> Value:
@@ -97,6 +98,16 @@ def to_host(value: Value) -> Any:
     if isinstance(value, tuple):
         return tuple(to_host(v) for v in value)  # pyright: ignore
     return None if value is TOKEN else np.array(value, order="C")
+
+
+def at_declared_sizes(value: Value, shape: Shape) -> Value:
+    """The value with all dimensions full that are declared static: zeros are for what is missing."""
+    if isinstance(value, tuple):
+        return tuple(map(at_declared_sizes, value, shape.tuple_shapes))  # pyright: ignore
+    if value is TOKEN or value.shape == shape.dimensions:
+        return value
+    marks = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+    return zero_extend(value, [0 if mark else size for size, mark in marks])
 
 
 def read_only(value: Value) -> Value:

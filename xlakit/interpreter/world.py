@@ -1,9 +1,10 @@
 """World: what devices and hosts share while programs run: feeds, channels, and waiting for each other.
 
-Everything happens under one lock. A device that must wait says what for and when that has come; as soon as all
-devices wait and none can go on, nothing in the world can change, and all of them fail with a DeadlockError that tells
-who waits where for what. Only where another thread of the host may still bring something (a feed, a host transfer, a
-channel of a shared world) do they wait on, for ``timeout`` seconds.
+Everything happens under one lock. A device that must wait says what for and when that has come. As soon as all devices
+of a run wait and nothing outside of the run can bring what they wait for, nothing can change any more, and the run
+fails with a DeadlockError that tells who waits where for what. Where a thread of the host (a feed, a host transfer) or
+another program of a shared world (a channel) may still bring it they wait on: for the host for ``timeout`` seconds, for
+another program as long as that one goes on.
 """
 
 from __future__ import annotations
@@ -11,26 +12,32 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, DeadlockError
+from xlakit.interpreter.channels import Channels
+from xlakit.interpreter.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
 from xlakit.interpreter.values import to_host
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
-    from xlakit.interpreter.device import Device
+    from xlakit.interpreter.device import Device, Run
+    from xlakit.interpreter.network import Network
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Value
 
 # How long a waiting thread sleeps before it looks again at what no notification tells, such as ended threads.
-_PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.05
+# What a queue between host and device holds if nobody says it.
+_QUEUE_BYTES = 1 << 30
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Wait:
     """Why a device waits: for ``what``, until ``ready``."""
 
@@ -40,106 +47,169 @@ class Wait:
     ready: Callable[[], bool]
     # Whether a thread outside of the program could bring it.
     from_outside: bool = False
-    # What it takes when nothing better can come any more.
+    # Does what is second best, where there is something, when nothing better can come any more.
     second_choice: Callable[[], bool] | None = None
-    takes_second_choice: bool = False
+    # Whether another program that runs in this world could bring it.
+    from_programs: bool = False
+    # Waits for at most so many seconds without the lock, where something else than the world's changes ends the wait.
+    sleep: Callable[[float], None] | None = None
+    # Whether it is for a device that does something else: it comes when that has ended, well or not.
+    for_turn: bool = False
+    since: float = 0.0
 
     def __str__(self) -> str:
         instruction = self.instruction
-        module = self.device.program.module
-        location = module.location_of(instruction)
+        location = self.device.program.module.location_of(instruction)
         where = f" at {location}" if location else ""
-        program = f" of {module.name}" if self.device.run.shares_world else ""
+        program = f" of {self.device.program.module.name}" if self.device.run.shares_world else ""
         return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
 
 
-@dataclass(slots=True)
-class Message:
-    """A value in a channel; ``receiver`` is None where the sender does not choose one."""
-
-    sender: int
-    receiver: int | None
-    value: Value
-
-
-@dataclass(slots=True)
 class _Queues:
     """The queues that hosts see, by device, or by device and channel."""
 
-    infeed: defaultdict[int, deque[Any]] = field(default_factory=lambda: defaultdict(deque))
-    outfeed: defaultdict[int, deque[Any]] = field(default_factory=lambda: defaultdict(deque))
-    to_host: defaultdict[tuple[int, int], deque[Any]] = field(default_factory=lambda: defaultdict(deque))
-    from_host: defaultdict[tuple[int, int], deque[Any]] = field(default_factory=lambda: defaultdict(deque))
+    def __init__(self, bounds: Bounds) -> None:
+        self.infeed: defaultdict[int, Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+        self.outfeed: defaultdict[int, Feed[Sent]] = defaultdict(lambda: Feed[Sent](bounds))
+        self.to_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+        self.from_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+
+    def all(self) -> Iterable[Feed[Any]]:
+        """Every queue that there is."""
+        for queues in (self.infeed, self.outfeed, self.to_host, self.from_host):
+            yield from queues.values()
 
 
 class World:
     """Feeds, channels and waiting, for the programs that share it; all methods may be called from any thread.
 
-    timeout: how many seconds to wait for a host or another program that may still come; the environment variable
-    ``XLAKIT_TIMEOUT`` by default, or 30.
+    timeout: how many seconds to wait for a host that may still come; the environment variable ``XLAKIT_TIMEOUT`` by
+        default, or 30.
+    queue_items, queue_bytes: how much each queue between host and a device holds, any number of values of together
+        1 GiB by default. Who puts into a queue that is full waits until somebody takes from it.
     """
 
-    def __init__(self, *, timeout: float | None = None) -> None:
-        self.timeout = _default_timeout() if timeout is None else timeout
+    # What runs the devices of programs that are in other processes, where there are any.
+    network: Network | None = None
+
+    @converting
+    def __init__(
+        self, *, timeout: float | None = None, queue_items: int | None = None, queue_bytes: int = _QUEUE_BYTES
+    ) -> None:
+        self.timeout = default_timeout() if timeout is None else timeout
         self.condition = threading.Condition()
-        self._queues = _Queues()
-        self._channels: defaultdict[int | None, list[Message]] = defaultdict(list)
-        self._active: set[Device] = set()
+        self.channels = Channels()
+        self._queues = _Queues(Bounds(queue_items, queue_bytes))
+        # What runs: devices of programs, and whatever else brings something sooner or later.
+        self._active: set[object] = set()
         self._waits: dict[Device, Wait] = {}
         # Threads that run a device or wait for one: they bring nothing from outside.
         self._bound_threads = Counter[int]()
-        # The queues that threads of the host wait for.
-        self._host_takes: list[deque[Any]] = []
+        # When the threads of the host that wait can go on.
+        self._host_waits: list[Callable[[], bool]] = []
         self._last_change = time.monotonic()
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether devices of one program may be in other processes too; then collectives go through Python."""
+        return self.network is not None
 
     # -- for the host ----------------------------------------------------------------------------
 
-    def infeed(self, device: int, value: object) -> None:
-        """Append a value (an array, a number, a tuple of arrays) to the infeed of a device."""
-        with self.changing():
-            self._queues.infeed[device].append(_frozen(value))
+    @converting
+    def infeed(self, device: int, value: object, *, timeout: float | None = None) -> None:
+        """Append a value to the infeed of a device: an array, a number, a Literal, a tuple of those.
 
-    def outfeed(self, device: int = 0) -> Any:
+        Bytes in place of an array are its memory in the layout of the infeed's shape. Where the queue is full this
+        waits while a program runs that may take from it, ``timeout`` seconds at most; raises DeadlockError.
+        """
+        queue = self._queues.infeed[_checked(device)]
+        self._append(queue, value, f"room in the infeed of device {device}", timeout)
+
+    @converting
+    def outfeed(self, device: int = 0, *, timeout: float | None = None, raw: bool = False) -> Any:
         """The next value of a device's outfeed: an array, or a tuple of arrays.
 
-        Waits for it while something runs that may bring it; raises DeadlockError when nothing does.
+        raw: give bytes in place of arrays, their memory in the layout of the outfeed's shape.
+        Waits for it while something runs that may bring it, ``timeout`` seconds at most; raises DeadlockError when
+        nothing does.
         """
-        return self._take(self._queues.outfeed[device], f"the outfeed of device {device}")
+        sent: Sent = self._take(self._queues.outfeed[_checked(device)], f"the outfeed of device {device}", timeout)
+        return sent.raw() if raw else sent.value
 
-    def send_to_device(self, device: int, channel_id: int, value: object) -> None:
-        """Send a value to a device that does recv from the host on a channel."""
-        with self.changing():
-            self._queues.from_host[device, channel_id].append(_frozen(value))
+    @converting
+    def send_to_device(self, device: int, channel_id: int, value: object, *, timeout: float | None = None) -> None:
+        """Send a value to a device that does recv from the host on a channel; waits as :meth:`infeed` does."""
+        queue = self._queues.from_host[_checked(device), channel_id]
+        self._append(queue, value, f"room in channel {channel_id} to device {device}", timeout)
 
-    def recv_from_device(self, device: int, channel_id: int) -> Any:
+    @converting
+    def recv_from_device(self, device: int, channel_id: int, *, timeout: float | None = None) -> Any:
         """The next value that a device sends to the host on a channel; waits as :meth:`outfeed` does."""
-        return self._take(self._queues.to_host[device, channel_id], f"channel {channel_id} of device {device}")
+        queue = self._queues.to_host[_checked(device), channel_id]
+        return self._take(queue, f"channel {channel_id} of device {device}", timeout)
 
-    def _take(self, queue: deque[Any], what: str) -> Any:
+    def clear(self) -> None:
+        """Throw away what is in the queues between host and devices, such as feeds that a failed program left."""
+        with self.changing():
+            for queue in self._queues.all():
+                queue.clear()
+
+    def _append(self, queue: Feed[Any], value: object, what: str, timeout: float | None) -> None:
+        item = frozen(value)
+        size = byte_count(item)
         with self.condition:
-            self._bind(1)
-            self._host_takes.append(queue)
-            try:
-                self._await(queue, what)
-                return queue.popleft()
-            finally:
-                self._host_takes.remove(queue)
-                self._bind(-1)
+            if not queue.has_room(size):
 
-    def _await(self, queue: deque[Any], what: str) -> None:
-        since = time.monotonic()
-        while not queue:
-            self._resolve()
-            if not self._active and not self._host_threads():
-                raise DeadlockError(
-                    f"{what} is empty, and no program runs that could fill it",
-                    hint="run the program that fills it first, or in another thread",
-                )
-            if self._free_devices():
-                since = time.monotonic()
-            if time.monotonic() - max(since, self._last_change) > self.timeout:
-                raise DeadlockError(f"nothing came from {what} for {self.timeout:g} seconds", hint=_TIMEOUT_HINT)
-            self.condition.wait(_PAUSE_SECONDS)
+                def empty(limit: str) -> DeadlockError:
+                    rule = f"there is no {what}{limit}, and no program runs that could take from it"
+                    if limit:
+                        rule = f"there was no {what}{limit}"
+                    return DeadlockError(f"{rule}: it holds {queue}", hint=_FULL_HINT)
+
+                self._host_wait(lambda: queue.has_room(size), empty, timeout)
+            queue.append(item, size)
+            self._changed()
+
+    def _take(self, queue: Feed[Any], what: str, timeout: float | None) -> Any:
+        def empty(limit: str) -> DeadlockError:
+            if limit:
+                return DeadlockError(f"nothing came from {what}{limit}", hint=_TIMEOUT_HINT)
+            return DeadlockError(
+                f"{what} is empty, and no program runs that could fill it",
+                hint="run the program that fills it first, or in another thread",
+            )
+
+        with self.condition:
+            self._host_wait(lambda: len(queue) > 0, empty, timeout)
+            item = queue.popleft()
+            self._changed()
+            return item
+
+    def _host_wait(
+        self, ready: Callable[[], bool], failure: Callable[[str], DeadlockError], timeout: float | None
+    ) -> None:
+        """Wait, with the lock held, until it is ready. ``failure`` makes the error, given how long that took, or ""."""
+        if ready():
+            return
+        begin = since = time.monotonic()
+        self._bind(1)
+        self._host_waits.append(ready)
+        try:
+            while not ready():
+                self._resolve()
+                if not self._active and not self._host_threads():
+                    raise failure("")
+                now = time.monotonic()
+                if self._free_devices():
+                    since = now
+                late = now - max(since, self._last_change) > self.timeout if timeout is None else now - begin > timeout
+                if late:
+                    raise failure(f" for {self.timeout if timeout is None else timeout:g} seconds")
+                self.condition.wait(PAUSE_SECONDS)
+        finally:
+            self._host_waits.remove(ready)
+            self._bind(-1)
 
     # -- for devices -----------------------------------------------------------------------------
 
@@ -148,8 +218,11 @@ class World:
         """Hold the lock, then let everybody look whether their time has come."""
         with self.condition:
             yield
-            self._last_change = time.monotonic()
-            self.condition.notify_all()
+            self._changed()
+
+    def _changed(self) -> None:
+        self._last_change = time.monotonic()
+        self.condition.notify_all()
 
     @contextmanager
     def bound(self) -> Generator[None]:
@@ -168,12 +241,21 @@ class World:
         if not self._bound_threads[thread]:
             del self._bound_threads[thread]
 
-    def enter(self, devices: list[Device]) -> None:
-        """Count devices as running."""
+    def enter(self, devices: Sequence[object]) -> None:
+        """Count devices as running, those as well that were announced."""
         with self.changing():
             self._active.update(devices)
+            for device in devices:
+                self._waits.pop(cast("Device", device), None)
 
-    def leave(self, devices: list[Device]) -> None:
+    def announce(self, wait: Wait) -> None:
+        """Count a device as running that waits, on no thread as yet, for its turn: until it enters."""
+        with self.changing():
+            wait.since = time.monotonic()
+            self._active.add(wait.device)
+            self._waits[wait.device] = wait
+
+    def leave(self, devices: Sequence[object]) -> None:
         """Count devices as finished."""
         with self.changing():
             self._active.difference_update(devices)
@@ -182,124 +264,177 @@ class World:
         """Wait, with the lock held, until it is ready; raises where the device's run fails meanwhile."""
         if wait.ready():
             return
+        wait.since = self._last_change = time.monotonic()
         self._waits[wait.device] = wait
-        self._last_change = time.monotonic()
         try:
-            while not (wait.ready() or wait.takes_second_choice):
+            while not wait.ready():
                 wait.device.run.check()
                 self._resolve()
                 wait.device.run.check()
-                if not wait.takes_second_choice:
-                    self.condition.wait(_PAUSE_SECONDS)
+                if not wait.ready():
+                    self._pause(wait)
         finally:
             del self._waits[wait.device]
             self._last_change = time.monotonic()
 
-    def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Any:
+    def _pause(self, wait: Wait) -> None:
+        if wait.sleep is None:
+            self.condition.wait(PAUSE_SECONDS)
+            return
+        self.condition.release()
+        try:
+            wait.sleep(PAUSE_SECONDS)
+        finally:
+            self.condition.acquire()
+
+    def count_waiting(self, run: Run) -> int:
+        """How many devices of a run wait."""
+        with self.condition:
+            return sum(wait.device.run is run for wait in self._waits.values())
+
+    def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Value:
         """The next value of a device's infeed; waits for it."""
-        queue = self._queues.infeed[device.index]
-        return self._receive(
-            queue,
-            Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: bool(queue), True),
-        )
+        queue = self._queues.infeed[device.place]
+        wait = Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: len(queue) > 0, True)
+        return from_host(self._receive(queue, wait), shape, "infeed")
 
-    def next_from_host(self, device: Device, instruction: Instruction, channel_id: int) -> Any:
+    def next_from_host(self, device: Device, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
         """The next value that the host sends on a channel; waits for it."""
-        queue = self._queues.from_host[device.index, channel_id]
-        wait = Wait(device, instruction, lambda: f"the host to send on channel {channel_id}", lambda: bool(queue), True)
-        return self._receive(queue, wait)
+        queue = self._queues.from_host[device.place, channel_id]
+        what = f"the host to send on channel {channel_id}"
+        wait = Wait(device, instruction, lambda: what, lambda: len(queue) > 0, True)
+        return from_host(self._receive(queue, wait), shape, "the value from the host")
 
-    def _receive(self, queue: deque[Any], wait: Wait) -> Any:
+    def _receive(self, queue: Feed[Any], wait: Wait) -> Any:
         with self.condition:
             self.wait(wait)
-            return queue.popleft()
+            item = queue.popleft()
+            # Somebody may wait for the room.
+            self._changed()
+            return item
 
-    def append_outfeed(self, device: Device, value: Value) -> None:
-        """Append to a device's outfeed."""
-        with self.changing():
-            self._queues.outfeed[device.index].append(to_host(value))
+    def append_outfeed(self, device: Device, instruction: Instruction, value: Value, shape: Shape) -> None:
+        """Append to a device's outfeed; waits for room."""
+        queue = self._queues.outfeed[device.place]
+        self._put(queue, device, instruction, Sent(to_host(value), shape), byte_count(value), "its outfeed")
 
-    def append_to_host(self, device: Device, channel_id: int, value: Value) -> None:
-        """Send to the host."""
-        with self.changing():
-            self._queues.to_host[device.index, channel_id].append(to_host(value))
+    def append_to_host(self, device: Device, instruction: Instruction, channel_id: int, value: Value) -> None:
+        """Send to the host; waits for room."""
+        queue = self._queues.to_host[device.place, channel_id]
+        what = f"channel {channel_id} to the host"
+        self._put(queue, device, instruction, to_host(value), byte_count(value), what)
 
-    def put(self, channel_id: int | None, message: Message) -> None:
-        """Put a message into a channel."""
-        with self.changing():
-            self._channels[channel_id].append(message)
+    def _put(
+        self, queue: Feed[Any], device: Device, instruction: Instruction, item: object, size: int, what: str
+    ) -> None:
+        def full() -> str:
+            return f"room in {what}, which holds {queue}"
 
-    def take(self, device: Device, instruction: Instruction, channel_id: int | None, *, shared: bool) -> Value:
-        """The next message for a device: one addressed to it, or sent by the device of its number.
-
-        A message that was sent to nobody in particular by a device of another number is taken when nothing else can
-        come any more, which depends on the programs only, not on the speed of the threads.
-        """
-        messages = self._channels[channel_id]
-
-        def position(*, any_sender: bool) -> int:
-            for number, message in enumerate(messages):
-                chosen = message.receiver if message.receiver is not None else message.sender
-                if chosen == device.index or (any_sender and message.receiver is None):
-                    return number
-            return -1
-
-        wait = Wait(
-            device,
-            instruction,
-            lambda: f"a send on channel {channel_id}",
-            lambda: position(any_sender=False) >= 0,
-            from_outside=shared,
-            second_choice=lambda: position(any_sender=True) >= 0,
-        )
         with self.condition:
-            self.wait(wait)
-            return messages.pop(position(any_sender=wait.takes_second_choice)).value
+            self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), True))
+            queue.append(item, size)
+            self._changed()
 
     # -- who is stuck ----------------------------------------------------------------------------
 
     def _free_devices(self) -> bool:
-        return any(
-            device not in self._waits or self._waits[device].ready() or self._waits[device].takes_second_choice
-            for device in self._active
-        )
+        return any(self._is_free(device) for device in self._active)
+
+    def _is_free(self, participant: object) -> bool:
+        wait = self._waits.get(cast("Device", participant))
+        return wait is None or wait.ready()
 
     def _host_threads(self) -> bool:
         """Whether a thread of the host runs, or is about to go on, that may bring something."""
-        return any(self._host_takes) or any(thread.ident not in self._bound_threads for thread in threading.enumerate())
+        return any(ready() for ready in self._host_waits) or any(
+            thread.ident not in self._bound_threads for thread in threading.enumerate()
+        )
 
     def _resolve(self) -> None:
-        """Where all devices wait in vain, let one take its second choice, or fail them all."""
-        if not self._waits or self._free_devices():
+        """Fail the runs that wait in vain; where everybody does, first see what is second best."""
+        if not self._waits:
             return
-        stuck = sorted(self._waits.values(), key=lambda w: (w.device.index, id(w.device.run)))
-        for wait in stuck:
-            if wait.second_choice is not None and wait.second_choice():
-                wait.takes_second_choice = True
-                self.condition.notify_all()
-                return
-        waited = time.monotonic() - self._last_change
-        if any(w.from_outside for w in stuck) and self._host_threads() and waited < self.timeout:
+        stuck = self._stuck_runs()
+        if not stuck:
             return
-        lines = "".join(f"\n  {wait}" for wait in stuck)
-        for wait in stuck:
+        waits = [wait for run in stuck for wait in stuck[run]]
+        all_stuck = not self._free_devices()
+        if all_stuck and any(w.second_choice is not None and w.second_choice() for w in waits):
+            self._changed()
+            return
+        failed = self._hopeless(stuck, all_stuck=all_stuck)
+        if not failed:
+            return
+        lines = "".join(f"\n  {line}" for run in stuck for line in _told(run, stuck[run], self._active))
+        for run, reached in failed.items():
             rule = f"all devices wait and none can go on:{lines}"
-            wait.device.run.fail(DeadlockError(rule, hint=_hint(stuck, waited, self.timeout)))
-        self.condition.notify_all()
+            run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if reached else _hint(stuck[run])))
+
+    def _stuck_runs(self) -> dict[Run, list[Wait]]:
+        """The runs all of whose devices wait in vain, with what they wait for."""
+        runs = {wait.device.run for wait in self._waits.values()}
+        found: dict[Run, list[Wait]] = {}
+        for run in sorted(runs, key=lambda run: run.number):
+            running = [device for device in run.devices if device in self._active]
+            waits = [self._waits[device] for device in running if device in self._waits]
+            if run.failure is None and len(waits) == len(running) and not any(wait.ready() for wait in waits):
+                found[run] = waits
+        return found
+
+    def _hopeless(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> dict[Run, bool]:
+        """The runs that nothing can help any more, each with whether that is because its time is over."""
+        now = time.monotonic()
+        nobody = all_stuck and not self._host_threads()
+        failed: dict[Run, bool] = {}
+        for run, waits in stuck.items():
+            if any(w.for_turn for w in waits):
+                continue
+            if nobody or not any(w.from_outside for w in waits):
+                failed[run] = False
+            elif now - max(w.since for w in waits) >= self.timeout and (
+                # Another program goes on: it has no end of its time.
+                all_stuck or not any(w.from_programs for w in waits)
+            ):
+                failed[run] = True
+        if all_stuck and any(failed.values()):
+            # Those that wait for programs wait for each other.
+            failed.update({run: True for run, waits in stuck.items() if any(w.from_programs for w in waits)})
+        return failed
 
 
-_TIMEOUT_HINT = "the environment variable XLAKIT_TIMEOUT says how many seconds to wait"
+_TIMEOUT_HINT = "World(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
+_FULL_HINT = "run the program that takes from it, in another thread, or make World(queue_items=, queue_bytes=) larger"
 
 
-def _hint(stuck: list[Wait], waited: float, timeout: float) -> str:
-    if waited >= timeout:
-        return _TIMEOUT_HINT
-    if any(w.instruction.opcode == "infeed" for w in stuck):
+def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
+    """What each device of a run does, in lines."""
+    ended = [str(device) for device in run.devices if device not in active]
+    lines = list(map(str, waits))
+    if ended:
+        program = f" of {run.program.module.name}" if run.shares_world else ""
+        lines.append(f"{', '.join(ended)}{program} {'has' if len(ended) == 1 else 'have'} ended")
+    return lines
+
+
+def _hint(waits: list[Wait]) -> str:
+    opcodes = {wait.instruction.opcode for wait in waits}
+    if "infeed" in opcodes:
         return "call world.infeed(device, value) before the program runs, or from another thread"
+    if "outfeed" in opcodes:
+        return "call world.outfeed(device) from another thread, or make World(queue_items=, queue_bytes=) larger"
+    if "send-done" in opcodes:
+        return "a send is over when its recv has begun: run the program that receives at the same time (run_together)"
     return "every device of a group must reach the collective, and every recv needs a send"
 
 
-def _default_timeout() -> float:
+def _checked(device: int) -> int:
+    if device < 0:
+        raise ArgumentError(f"there is no device {device}", hint="devices count from 0")
+    return device
+
+
+def default_timeout() -> float:
+    """How many seconds to wait for what may still come, where nobody says it."""
     text = os.environ.get("XLAKIT_TIMEOUT", "30")
     try:
         return float(text)
@@ -307,11 +442,3 @@ def _default_timeout() -> float:
         raise ArgumentError(
             f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds", hint="set it to a number such as 60, or unset it"
         ) from None
-
-
-def _frozen(value: object) -> object:
-    """A value of the host, copied, so that the host may go on to use its arrays."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_frozen(v) for v in value) if isinstance(value, tuple) else list(value)  # pyright: ignore
-    copy = getattr(value, "__array__", None)
-    return to_host(value) if copy is not None else value

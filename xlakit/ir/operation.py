@@ -12,7 +12,6 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
 
-import numpy as np
 import numpy.typing as npt
 
 from xlakit.data.shape import Shape
@@ -133,9 +132,8 @@ class Evaluation(Protocol):
         """How many partitions run the program."""
         ...
 
-    @property
-    def rng(self) -> np.random.Generator:
-        """The random numbers of the executable on this device."""
+    def draw(self) -> tuple[int, int]:
+        """What the next random numbers of this device come from: its key, and how many draws came before."""
         ...
 
     def advance_rng_state(self, delta: int) -> Array:
@@ -169,6 +167,47 @@ class Evaluation(Protocol):
         """
         ...
 
+    def place_in_group(
+        self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
+    ) -> tuple[int, int]:
+        """This device's place in its group, and how many members that has; -1 and 0 where it is in no group."""
+        ...
+
+    def deal(
+        self,
+        groups: ReplicaGroups,
+        payloads: Sequence[Value],
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> list[Value]:
+        """As :meth:`exchange`, of one payload for each member: what each of them has for this device."""
+        ...
+
+    def broadcast(
+        self,
+        groups: ReplicaGroups,
+        payload: Value,
+        root: int,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> Value:
+        """As :meth:`exchange`: the payload of the member at place ``root``; on a device in no group its own."""
+        ...
+
+    def reduce(
+        self,
+        groups: ReplicaGroups,
+        arrays: Sequence[Array],
+        computation: Computation,
+        *,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> list[Array] | None:
+        """As :meth:`exchange`: the members' arrays combined in the group's order; None on a device in no group."""
+        ...
+
     def permute(
         self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
     ) -> dict[int, Value]:
@@ -182,12 +221,16 @@ class Evaluation(Protocol):
         """The next value of this device's infeed queue."""
         ...
 
-    def outfeed(self, value: Value) -> None:
-        """Append to this device's outfeed queue."""
+    def outfeed(self, value: Value, shape: Shape) -> None:
+        """Append to this device's outfeed queue; ``shape`` has the layout in which the host may want it."""
         ...
 
-    def send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> None:
-        """Put a value into a channel."""
+    def start_send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> int:
+        """Put a value into a channel; gives the number of the request."""
+        ...
+
+    def finish_send(self, request: int) -> None:
+        """Wait until the value of a request has come to where a recv wants it."""
         ...
 
     def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:

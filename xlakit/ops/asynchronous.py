@@ -135,6 +135,11 @@ class _Following(Calling):
 
     calls: Computation | None
 
+    @property
+    def has_side_effect(self) -> bool:
+        # Where it does not name what it runs, that may have effects: the start stays then, and must be ended.
+        return self.calls is None or self.calls.has_side_effect
+
     def computation(self, instruction: Instruction) -> Computation:
         """The computation that runs; raises VerificationError where neither this nor the start names it."""
         if self.calls is not None:

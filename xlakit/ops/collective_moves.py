@@ -83,17 +83,16 @@ class AllToAll(Collective):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         if self.split_dimension is None:
-            everybody, place = self.meet_as(context, operands, len(operands))
-            return tuple(blocks[place] for blocks in everybody)
-        everybody, place = self.meet(context, operands[0])
-        if operands[0].shape[self.split_dimension] % len(everybody):
+            return tuple(self.deal(context, operands))
+        _, count = self.place(context)
+        if operands[0].shape[self.split_dimension] % count:
             raise ExecutionError(
                 f"dimension {self.split_dimension} of {list(operands[0].shape)} does not divide by the group's "
-                f"{len(everybody)} devices",
-                hint=multiple(operands[0].shape[self.split_dimension], len(everybody)),
+                f"{count} devices",
+                hint=multiple(operands[0].shape[self.split_dimension], count),
             )
-        blocks = [np.split(array, len(everybody), axis=self.split_dimension)[place] for array in everybody]
-        return np.concatenate(blocks, axis=self.split_dimension)
+        blocks = np.split(operands[0], count, axis=self.split_dimension)
+        return np.concatenate(self.deal(context, blocks), axis=self.split_dimension)
 
 
 @building
@@ -199,15 +198,21 @@ class RaggedAllToAll(Collective):
         return target.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        everybody, place = self.meet(context, operands)
+        _, count = self.place(context)
+        source = operands[0]
+        starts, sizes, targets, received = (table.reshape(count, -1) for table in operands[2:])
+        sent: list[Value] = []
+        for place in range(count):
+            ranges = zip(starts[place].tolist(), sizes[place].tolist(), strict=True)
+            # Where a range is none the receiver tells.
+            rows = tuple(source[start : start + size] if start >= 0 <= size else source[:0] for start, size in ranges)
+            sent.append((np.asarray(len(source)), starts[place], sizes[place], targets[place], rows))
         result = operands[1].copy()
-        received = operands[5].reshape(len(everybody), -1)
-        for sender, (source, _, starts, sizes, targets, _) in enumerate(everybody):
-            pieces = [table.reshape(len(everybody), -1)[place] for table in (starts, sizes, targets)]
+        for sender, (length, *pieces, rows) in enumerate(self.deal(context, sent)):
             for number, (start, size, target) in enumerate(zip(*(p.tolist() for p in pieces), strict=True)):
-                if not (0 <= start <= start + size <= len(source) and 0 <= target <= target + size <= len(result)):
+                if not (0 <= start <= start + size <= length and 0 <= target <= target + size <= len(result)):
                     raise ExecutionError(
-                        f"device {sender} of the group sends rows {start}..{start + size} of {len(source)} to rows "
+                        f"device {sender} of the group sends rows {start}..{start + size} of {length} to rows "
                         f"{target}..{target + size} of {len(result)}",
                         hint="give sizes and offsets that stay in the sender's input and in the receiver's output",
                     )
@@ -216,7 +221,7 @@ class RaggedAllToAll(Collective):
                         f"device {sender} of the group sends {size} rows, {received[sender][number]} are expected",
                         hint="recv_sizes of a device must be what the others give as send_sizes for it",
                     )
-                result[target : target + size] = source[start : start + size]
+                result[target : target + size] = rows[number]
         return result
 
 

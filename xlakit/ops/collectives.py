@@ -7,7 +7,6 @@ ReplicaId; CollectiveBroadcast and CollectiveReduce are operations of today's HL
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -157,8 +156,7 @@ class AllReduce(Collective):
         return bundle_shapes(operands)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        everybody, _ = self.meet(context, operands)
-        return bundle(reduce_everybody(context, self.to_apply, everybody))
+        return bundle(self.reduce(context, operands, self.to_apply))
 
 
 @building
@@ -236,13 +234,10 @@ class ReduceScatter(Collective):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         own = context.shape.tuple_shapes[0] if context.shape.is_tuple else context.shape
         block = own.dimensions[self.scatter_dimension]
-        count = operands[0].shape[self.scatter_dimension] // block if block else None
-        everybody, place = self.meet(context, operands) if count is None else self.meet_as(context, operands, count)
-        blocks = [
-            [np.split(array, len(everybody), axis=self.scatter_dimension)[place] for array in arrays]
-            for arrays in everybody
-        ]
-        return bundle(reduce_everybody(context, self.to_apply, blocks))
+        count = operands[0].shape[self.scatter_dimension] // block if block else self.place(context)[1]
+        blocks = [np.split(array, count, axis=self.scatter_dimension) for array in operands]
+        dealt = self.deal(context, list(zip(*blocks, strict=True)))
+        return bundle(reduce_everybody(context, self.to_apply, dealt))
 
 
 @building
@@ -293,11 +288,10 @@ def reduce_scatter(
 # -- one root --------------------------------------------------------------------------------------
 
 
-def _roots(operands: Sequence[Any], dynamic: bool, everybody: Sequence[Any]) -> list[int]:
-    """The place of the root in the group, for each operand."""
-    if not dynamic:
-        return [0] * len(operands)
-    roots = [int(r) for r in everybody[0][-1]]
+def _roots(op: Collective, context: Evaluation, table: Value) -> list[int]:
+    """The places of the roots in the group, for each operand: those that the group's first device names."""
+    everybody, _ = op.meet(context, table)
+    roots = [int(r) for r in everybody[0]]
     for root in roots:
         if not 0 <= root < len(everybody):
             raise ExecutionError(
@@ -335,12 +329,16 @@ class CollectiveBroadcast(Collective):
         return bundle_shapes(_check_roots(operands, self.has_dynamic_root))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        everybody, place = self.meet(context, operands, optional=True)
+        place, _ = self.place(context, optional=True)
         if place < 0:
             return zero_value(context.shape)
-        data = operands[:-1] if self.has_dynamic_root else operands
-        roots = _roots(data, self.has_dynamic_root, everybody)
-        return bundle([everybody[root][i] for i, root in enumerate(roots)])
+        if not self.has_dynamic_root:
+            return bundle(self._from(context, 0, operands))
+        roots = _roots(self, context, operands[-1])
+        return bundle([self._from(context, root, array) for root, array in zip(roots, operands, strict=False)])
+
+    def _from(self, context: Evaluation, root: int, value: Value) -> Value:
+        return context.broadcast(self.replica_groups, value, root, channel_id=self.channel_id)
 
 
 @building
@@ -375,10 +373,10 @@ class CollectiveReduce(Collective):
         return bundle_shapes(data)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        everybody, place = self.meet(context, operands)
+        place, _ = self.place(context)
         data = operands[:-1] if self.has_dynamic_root else operands
-        roots = _roots(data, self.has_dynamic_root, everybody)
-        totals = reduce_everybody(context, self.to_apply, [arrays[: len(data)] for arrays in everybody])
+        roots = _roots(self, context, operands[-1]) if self.has_dynamic_root else [0] * len(data)
+        totals = self.reduce(context, data, self.to_apply)
         return bundle([t if root == place else np.zeros_like(t) for t, root in zip(totals, roots, strict=True)])
 
 

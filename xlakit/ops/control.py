@@ -355,7 +355,9 @@ class Scan(Calling):
                     f"{self.to_apply.name} gives {carry} for the carry {init.without_layout()}",
                     hint=f"give a carry of {init.without_layout()}, or start from one of {carry.without_layout()}",
                 )
-        shapes = [*(_with_dimension(p, self.dimension, size) for p in parts[:count]), *parts[count:]]
+        # As many outputs as there are slices, which in a dynamic dimension may be fewer.
+        mark = any(i.dynamic_dimensions[self.dimension] for i in inputs)
+        shapes = [*(_with_dimension(p, self.dimension, size, mark) for p in parts[:count]), *parts[count:]]
         return make_tuple_shape(shapes) if result.is_tuple else shapes[0]
 
     def _split(self, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -399,13 +401,14 @@ class Scan(Calling):
             for row, part in zip(rows, parts, strict=False):
                 row.append(part)
             carries = list(parts[len(outputs) :])  # pyright: ignore[reportUnknownArgumentType]
-        stacked = [self._stack(row, shape) for row, shape in zip(rows, outputs, strict=True)]
+        stacked = [self._stack(row, shape, steps) for row, shape in zip(rows, outputs, strict=True)]
         results = (*stacked, *carries)
         return results if context.shape.is_tuple else results[0]
 
-    def _stack(self, rows: list[Array], shape: Shape) -> Array:
+    def _stack(self, rows: list[Array], shape: Shape, steps: int) -> Array:
         if not rows:
-            return np.zeros(shape.dimensions, shape.element_type.dtype)
+            sizes = [steps if d == self.dimension else n for d, n in enumerate(shape.dimensions)]
+            return np.zeros(sizes, shape.element_type.dtype)
         return np.stack(rows[::-1] if self.is_reverse else rows, axis=self.dimension)
 
 
@@ -470,7 +473,7 @@ def _without_dimension(shape: Shape, dimension: int) -> Shape:
     return shape.with_dimensions([shape.dimensions[i] for i in kept], [shape.dynamic_dimensions[i] for i in kept])
 
 
-def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
+def _with_dimension(shape: Shape, dimension: int, size: int, mark: bool = False) -> Shape:
     if not shape.is_array or not 0 <= dimension <= shape.rank:
         raise ShapeError(
             f"an output {shape} cannot be stacked along dimension {dimension}",
@@ -478,5 +481,5 @@ def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
         )
     sizes, marks = list(shape.dimensions), list(shape.dynamic_dimensions)
     sizes.insert(dimension, size)
-    marks.insert(dimension, False)
+    marks.insert(dimension, mark)
     return shape.with_dimensions(sizes, marks)

@@ -26,7 +26,7 @@ from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, o
 from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
 from xlakit.ops.movement import need_array
-from xlakit.ops.shared.contraction import multiply_matrices
+from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array
 from xlakit.ops.shared.sparsity import expand_sparse
@@ -194,6 +194,8 @@ class Convolution(Op):
         inputs, kernel, output = _orders(self.dim_labels)
         lhs, rhs = self._dense(operands)
         lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
+        if self.feature_group_count == 1:
+            lhs, rhs = common_part(lhs, rhs, [1], [1])
         # A dynamic kernel is as large as it is now.
         window = [replace(d, size=size) for d, size in zip(self.window.dimensions, rhs.shape[2:], strict=True)]
         if self.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:

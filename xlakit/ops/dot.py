@@ -15,7 +15,7 @@ from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.movement import check_distinct, need_array
-from xlakit.ops.shared.contraction import contract, free_dimensions
+from xlakit.ops.shared.contraction import common_part, contract, free_dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,8 @@ class Contraction(Op):
         return Shape(result_type(lhs, rhs, declared), tuple(sizes), None, tuple(dynamic))
 
     def _contract(self, lhs: Array, rhs: Array, kind: PrimitiveType) -> Array:
+        left = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+        lhs, rhs = common_part(lhs, rhs, left, (*self.rhs_batch_dims, *self.rhs_contracting_dims))
         return contract(
             lhs,
             rhs,

@@ -153,7 +153,7 @@ class RaggedDot(Contraction):
         result = np.zeros([*(lhs.shape[d] for d in lhs_kept), *(rhs.shape[d] for d in free)], dtype=kind.dtype)
         axis = owner.ndim - 1
         for group in range(ends.shape[-1]):
-            rows = np.flatnonzero((owner == group).reshape(-1, owner.shape[-1]).any(axis=0))
+            rows = np.flatnonzero((owner == group).any(axis=tuple(range(owner.ndim - 1))))
             if rows.size == 0:
                 continue
             span = slice(int(rows[0]), int(rows[-1]) + 1)

@@ -25,6 +25,10 @@ from xlakit.ops.shared.regrouping import check_same_count
 
 _INT32_MAX = 2**31 - 1
 
+# Custom calls that a compiled program makes where the interpreter would raise: each takes the arguments of the function
+# of that name below, as S32.
+CHECK_SIZE, CHECK_RESHAPE, CHECK_REGROUPING = "xlakit.CheckSize", "xlakit.CheckReshape", "xlakit.CheckRegrouping"
+
 
 def _check_start_indices(operand: Shape, indices: Sequence[Shape]) -> None:
     """Raise ShapeError unless there is one integer scalar for each dimension, or one vector of them all."""
@@ -248,6 +252,15 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     return emit(GetDimensionSize(dimension=dimension), operand)
 
 
+def check_size(size: int, dimension: int, bound: int) -> None:
+    """Raise ExecutionError for a size of a dimension that is not within its bound."""
+    if not 0 <= size <= bound and bound != UNBOUNDED:
+        raise ExecutionError(
+            f"size {size} of dimension {dimension} is outside 0 .. {bound}",
+            hint=f"clamp the size to 0 .. {bound} in the program",
+        )
+
+
 @operation("set-dimension-size", arity=2, documents=("SetDimensionSize",))
 class SetDimensionSize(Op):
     """The operand with another number of elements along a dimension, up to its bound.
@@ -273,11 +286,7 @@ class SetDimensionSize(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         array: Array = operands[0]
         size, bound = int(operands[1]), context.shape.dimensions[self.dimension]
-        if not 0 <= size <= bound and bound != UNBOUNDED:
-            raise ExecutionError(
-                f"size {size} of dimension {self.dimension} is outside 0 .. {bound}",
-                hint=f"clamp the size to 0 .. {bound} in the program",
-            )
+        check_size(size, self.dimension, bound)
         if not context.shape.dynamic_dimensions[self.dimension]:
             size = bound
         sizes = [size if d == self.dimension else have for d, have in enumerate(array.shape)]
@@ -344,15 +353,19 @@ class DynamicReshape(Op):
             int(size) if dynamic else bound
             for size, bound, dynamic in zip(operands[1:], shape.dimensions, shape.dynamic_dimensions, strict=True)
         ]
-        for size, bound in zip(sizes, shape.dimensions, strict=True):
-            if not 0 <= size <= bound:
-                raise ExecutionError(f"size {size} is outside 0 .. {bound}", hint="give sizes within new_size_bounds")
-        if math.prod(sizes) != array.size:
-            raise ExecutionError(
-                f"an array of {array.size} elements cannot become {sizes}",
-                hint=f"give sizes whose product is {array.size}",
-            )
+        check_reshape(array.size, sizes, shape.dimensions)
         return array.reshape(sizes)
+
+
+def check_reshape(count: int, sizes: Sequence[int], bounds: Sequence[int]) -> None:
+    """Raise ExecutionError unless ``count`` elements become an array of ``sizes``, which are within their bounds."""
+    for size, bound in zip(sizes, bounds, strict=True):
+        if not 0 <= size <= bound:
+            raise ExecutionError(f"size {size} is outside 0 .. {bound}", hint="give sizes within new_size_bounds")
+    if math.prod(sizes) != count:
+        raise ExecutionError(
+            f"an array of {count} elements cannot become {list(sizes)}", hint=f"give sizes whose product is {count}"
+        )
 
 
 @building

@@ -16,6 +16,7 @@ from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared.hints import below
+from xlakit.ops.shared.padding import zero_extend
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -229,7 +230,10 @@ class Gather(Op):
             inside = tuple(np.clip(s, 0, count - 1) for s, count in zip(starts, windows.shape, strict=False))
             found = windows[inside].view(operand.dtype)
             result = np.broadcast_to(found, (*batch, *sizes)).reshape(batch + offsets)
-        return np.moveaxis(result, range(len(batch), result.ndim), self.offset_dims)
+        result = np.moveaxis(result, range(len(batch), result.ndim), self.offset_dims)
+        # What a slice of fixed size lacks in a dynamic dimension is zero.
+        marks = context.shape.dynamic_dimensions
+        return zero_extend(result, [0 if mark else n for n, mark in zip(context.shape.dimensions, marks, strict=True)])
 
 
 _NumbersT = TypeVar("_NumbersT", bound="DataclassInstance")

@@ -16,8 +16,8 @@ from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
-from xlakit.ops.shared.numerics import from_double
 from xlakit.ops.shared.random_bits import philox_bits, threefry_bits
+from xlakit.ops.shared.random_numbers import Draw, coins, normals, uniform_floats, uniform_integers
 
 
 @operation("rng", arity=2, documents=("RngUniform", "RngNormal"))
@@ -65,42 +65,15 @@ class Rng(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         kind, size = context.shape.element_type, context.shape.dimensions
         first, second = (o[()] for o in operands)
+        draw = Draw(*context.draw())
         if self.distribution is RandomDistribution.RNG_NORMAL:
-            with np.errstate(all="ignore"):
-                values = np.float64(first) + np.float64(second) * context.rng.standard_normal(size)
-                return from_double(np.asarray(values), kind.dtype)
+            return normals(draw, first, second, kind, size)
         if kind is PrimitiveType.PRED:
             # [false, true) would be no choice at all: a coin decides between the two bounds.
-            return np.where(context.rng.integers(0, 2, size=size) == 1, second, first)
+            return np.where(coins(draw, size), second, first)
         if kind.is_integral:
-            return uniform_integers(context.rng, int(first), int(second), kind, size)
-        return uniform_floats(context.rng, np.float64(first), np.float64(second), kind, size)
-
-
-def uniform_integers(rng: np.random.Generator, low: int, high: int, kind: PrimitiveType, size: Sequence[int]) -> Array:
-    """Integers of [low, high), each as likely; low everywhere where that is empty."""
-    wide = np.int64 if kind.is_signed else np.uint64
-    values = rng.integers(low, max(high, low + 1), size=tuple(size), dtype=wide)
-    return np.asarray(values).astype(kind.dtype)
-
-
-def uniform_floats(
-    rng: np.random.Generator, low: np.float64, high: np.float64, kind: PrimitiveType, size: Sequence[int]
-) -> Array:
-    """Numbers of [low, high), rounded once to the type."""
-    with np.errstate(all="ignore"):
-        values = np.asarray(low + (high - low) * rng.random(tuple(size)))
-        rounded = from_double(values, kind.dtype)
-        if not low < high:
-            return rounded
-        # Rounding may reach the bound that is excluded: use the number below it.
-        reached = rounded.astype(np.float64) >= high
-        return np.where(reached, _below(high, low, kind), rounded) if reached.any() else rounded
-
-
-def _below(bound: np.float64, low: np.float64, kind: PrimitiveType) -> np.generic:
-    """The greatest number of a type that is less than ``bound``, a number of that type."""
-    return np.nextafter(kind.dtype.type(bound), kind.dtype.type(low))  # pyright: ignore
+            return uniform_integers(draw, int(first), int(second), kind, size)
+        return uniform_floats(draw, first, second, kind, size)
 
 
 @building
@@ -110,6 +83,8 @@ def rng_uniform(a: OperandLike, b: OperandLike, shape: Shape) -> XlaOp:
     a, b: scalars of the result's type: PRED, an integer or a floating-point type.
     shape: the shape of the result.
 
+    Each device has numbers of its own, which follow from the ``seed`` of :func:`xlakit.compile` and go on from call to
+    call; they are the same on every backend and for any number of threads. Floats are rounded once, and never to b.
     Where b <= a the result is a everywhere for integers, and a + (b - a) * u otherwise. Raises ShapeError.
     Source: Operation semantics, RngUniform.
     """
@@ -123,7 +98,8 @@ def rng_normal(mu: OperandLike, sigma: OperandLike, shape: Shape) -> XlaOp:
     mu, sigma: scalars of the result's floating-point type: mean and standard deviation.
     shape: the shape of the result.
 
-    Raises ShapeError. Source: Operation semantics, RngNormal.
+    They follow from the seed as those of :func:`rng_uniform` do. Raises ShapeError.
+    Source: Operation semantics, RngNormal.
     """
     return _rng(RandomDistribution.RNG_NORMAL, mu, sigma, shape)
 

@@ -211,6 +211,14 @@ def split_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence
     return operands[:count], operands[count:]
 
 
+def common_part(arrays: Sequence[Array]) -> Sequence[Array]:
+    """The part that is there in all arrays: along a dynamic dimension some may be larger than others."""
+    if len({array.shape for array in arrays}) <= 1:
+        return arrays
+    both = tuple(slice(min(sizes)) for sizes in zip(*(array.shape for array in arrays), strict=True))
+    return [array[both] for array in arrays]
+
+
 def reduce_arrays(
     context: Evaluation,
     computation: Computation,
@@ -223,6 +231,7 @@ def reduce_arrays(
     Known reducers are NumPy's; others combine neighbours, half of them at a time, which needs associativity only.
     """
     fold = folder(context, computation)
+    arrays = common_part(arrays)
     starts, values = fold.widen(inits), fold.widen(arrays)
     kept = [d for d in range(arrays[0].ndim) if d not in dimensions]
     sizes = [arrays[0].shape[d] for d in kept]

@@ -170,12 +170,14 @@ class Scatter(Op):
         split = len(order) - len(self.update_window_dims)
         window = updates[0].shape[split:]
         batching = dict(zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True))
-        starts = [
-            s.reshape(-1)
-            for s in start_positions(
-                indices, self.index_vector_dim, self.scatter_dims_to_operand_dims, arrays[0].ndim, batching
-            )
-        ]
+        starts = start_positions(
+            indices, self.index_vector_dim, self.scatter_dims_to_operand_dims, arrays[0].ndim, batching
+        )
+        if starts and starts[0].shape != updates[0].shape[:split]:
+            # Where one of the two has fewer along a dynamic dimension, there are no more windows than that.
+            both = tuple(slice(min(pair)) for pair in zip(starts[0].shape, updates[0].shape, strict=False))
+            starts, updates = [s[both] for s in starts], [u[both] for u in updates]
+        starts = [s.reshape(-1) for s in starts]
         extents = [1] * arrays[0].ndim
         for dimension, size in zip(self._window_dims(arrays[0].ndim), window, strict=True):
             extents[dimension] = size

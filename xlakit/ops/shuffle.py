@@ -97,7 +97,7 @@ class Shuffle(Op):
         for column, dimension in enumerate(self.dimensions):
             own = numbers[..., column] if numbers.ndim > array.ndim else numbers
             places[dimension] = own.astype(np.int64)
-        return array[tuple(np.broadcast_arrays(*places))]
+        return array[tuple(np.broadcast_to(place, array.shape) for place in places)]
 
 
 @building

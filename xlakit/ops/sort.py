@@ -30,6 +30,7 @@ from xlakit.ops.handle import (
 )
 from xlakit.ops.shared.hints import below
 from xlakit.ops.shared.numerics import to_double, total_order_key
+from xlakit.ops.shared.padding import zero_extend
 
 
 @operation("sort", documents=("Sort",))
@@ -288,7 +289,9 @@ class TopK(Op):
                 hint="convert it with convert_element_type to an integer or floating-point type",
             )
         order = np.argsort(keys, axis=-1, kind="stable")[..., : self.k]
-        return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
+        results = np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
+        # Of a dynamic dimension there may be fewer than k: the result has k all the same.
+        return tuple(zero_extend(result, (*operand.shape[:-1], self.k)) for result in results)
 
 
 @building

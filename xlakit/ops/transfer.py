@@ -111,8 +111,9 @@ class Outfeed(_Transfer):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         value = operands[0]
+        # An empty tuple is nothing to feed.
         if not isinstance(value, tuple) or value:
-            context.outfeed(value)
+            context.outfeed(value, self.outfeed_shape or context.instruction.operands[0].shape)
         return TOKEN
 
 
@@ -143,8 +144,9 @@ def outfeed_with_token(
 class Send(_Transfer):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
-    Gives (operand, request, token) for send-done. The interpreter's channels hold any number of values, so nothing
-    waits here. Some programs give the token first, as nothing in XLA minds; what is sent is the other operand.
+    Gives (operand, request, token) for send-done, which waits until the value is where a recv wants it; a send to the
+    host waits here, for room in the host's queue. Some programs give the token first, as nothing in XLA minds; what is
+    sent is the other operand.
     """
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -161,8 +163,8 @@ class Send(_Transfer):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         first, second = operands
         value = second if first is TOKEN else first
-        context.send(self.channel_id, value, is_host_transfer=self.is_host_transfer)
-        return (first, np.zeros((), np.uint32), TOKEN)
+        request = context.start_send(self.channel_id, value, is_host_transfer=self.is_host_transfer)
+        return (first, np.asarray(request, np.uint32), TOKEN)
 
 
 def _check_context(shape: Shape) -> None:
@@ -176,7 +178,7 @@ def _check_context(shape: Shape) -> None:
 
 @operation("send-done", arity=1, documents=("SendDone",))
 class SendDone(_Transfer):
-    """A token for a finished send."""
+    """A token for a finished send: the recv of its channel has begun, and has the value."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
     is_host_transfer: bool = attribute(Kind.BOOL, default=False)
@@ -186,6 +188,7 @@ class SendDone(_Transfer):
         return TOKEN_SHAPE
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        context.finish_send(int(operands[0][1]))
         return TOKEN
 
 
@@ -230,7 +233,7 @@ class RecvDone(_Transfer):
 def send(operand: XlaOp, channel_handle: int) -> XlaOp:
     """Send a value to a recv with the same channel, which must be one of its kind.
 
-    Gives a token, when the value is sent. Raises ShapeError. Source: Operation semantics, Send.
+    Gives a token when the recv has begun and has the value. Raises ShapeError. Source: Operation semantics, Send.
     """
     return send_with_token(operand, create_token(operand.builder), channel_handle)
 

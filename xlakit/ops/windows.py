@@ -28,7 +28,7 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.movement import need_array
-from xlakit.ops.reduction import Folder, as_declared, check_reducer, folder, split_operands
+from xlakit.ops.reduction import Folder, as_declared, check_reducer, common_part, folder, split_operands
 from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import Padding, make_padding
@@ -57,7 +57,7 @@ class ReduceWindow(Op):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         count = len(operands) // 2
         fold = folder(context, self.to_apply)
-        arrays, window = fold.widen(operands[:count]), self.window.dimensions
+        arrays, window = fold.widen(common_part(operands[:count])), self.window.dimensions
         sizes = arrays[0].shape
         outputs = [d.output_size(size) for d, size in zip(window, sizes, strict=True)]
         running = [np.full(outputs, init) for init in fold.widen(operands[count:])]

@@ -1,4 +1,4 @@
-"""Matrix products: transposes that become part of them. The same numbers are multiplied and added."""
+"""Products: transposes and conversions that become part of them. The same numbers are multiplied and added."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Transpose
+from xlakit.passes.conversions import holds_all
 from xlakit.passes.matching import one_type
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
+
+# Smaller operands are not worth a kernel of other types.
+_LARGE = 1 << 10
 
 DOTS = Rules("dots")
 _rule = DOTS.rule
@@ -30,6 +34,27 @@ def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
         changed = dataclasses.replace(op, rhs_batch_dims=batch, rhs_contracting_dims=contracting)
         return make.make(changed, left, right.operands[0], shape=x.shape)
     return None
+
+
+@_rule("dot", "convolution")
+def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(convert(x), y) -> dot(x, y) with the same result type, where the conversion loses nothing.
+
+    A product converts its operands block by block, so that the converted array need not exist.
+    """
+    operands = [_unconverted(operand, make) for operand in x.operands]
+    if operands == list(x.operands):
+        return None
+    return make.make(x.op, *operands, shape=x.shape)
+
+
+def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
+    """What a large operand that only this product reads was converted from."""
+    if operand.op.opcode != "convert" or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE:
+        return operand
+    source = operand.operands[0]
+    wide, narrow = operand.shape.element_type, source.shape.element_type
+    return source if narrow.bit_width < wide.bit_width and holds_all(wide, narrow) else operand
 
 
 def _permutation(operand: Instruction, used: Sequence[int]) -> tuple[int, ...] | None:

@@ -15,17 +15,17 @@ from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, Tuple
-from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import TopK
 from xlakit.passes.expand_algebra import (
-    batch_norm_grad,
-    batch_norm_inference,
-    batch_norm_training,
+    batch_norm,
     scaled_dot,
     widened,
 )
+from xlakit.passes.expand_arrays import shuffle, sparse_convolution
+from xlakit.passes.expand_dots import long_dot
 from xlakit.passes.framework import ComputationPass, PassContext
 from xlakit.passes.remaking import Making, Remaking
 from xlakit.passes.rewriter import same_layouts
@@ -46,7 +46,7 @@ class Expand(ComputationPass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; what nobody calls any more is left out."""
-        if not any(i.op.opcode in _EXPANDED for c in module.computations for i in c.instructions):
+        if not any(_may_expand(i) for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
         changed = super().run(module, context)
@@ -54,7 +54,7 @@ class Expand(ComputationPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Expand the operations of one computation."""
-        if not any(i.op.opcode in _EXPANDED for i in computation.instructions):
+        if not any(map(_may_expand, computation.instructions)):
             return computation
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
         halves = _halves(computation, ordered, context)
@@ -69,7 +69,8 @@ class Expand(ComputationPass):
                 continue
             expansion = _EXPANSIONS.get(old.op.opcode)
             made = None
-            if expansion and not (old.control_predecessors or old in ordered or _is_dynamic(old)):
+            held = old.control_predecessors or old in ordered
+            if expansion and not held and (old.op.opcode in _STRUCTURAL or not _is_dynamic(old)):
                 made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
             if made is None:
                 remaking.keep(old)
@@ -77,6 +78,14 @@ class Expand(ComputationPass):
                 remaking.stands_for(old, made)
                 changed = True
         return remaking.finished() if changed else computation
+
+
+def _may_expand(instruction: Instruction) -> bool:
+    """Whether it is worth a look; most products are not."""
+    opcode = instruction.op.opcode
+    if opcode == "dot":
+        return instruction.shape.num_elements == 1
+    return opcode in _EXPANDED and (opcode != "convolution" or len(instruction.operands) > 2)
 
 
 def _is_dynamic(instruction: Instruction) -> bool:
@@ -109,8 +118,7 @@ def _halves(
         complete = start.op.opcode == "copy-start" or (
             isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
         )
-        plain = not start.op.has_side_effect and not _is_dynamic(start)
-        if complete and plain and context.spend(done.op.opcode):
+        if complete and not start.op.has_side_effect and context.spend(done.op.opcode):
             found[done] = chain
     return found
 
@@ -165,7 +173,8 @@ def _scan(
 ) -> Instruction | None:
     """scan -> while, which counts the steps, reads a slice of each input and writes one of each output.
 
-    Its state is the count, the inputs, the carries and the outputs.
+    Its state is the count, the number of steps, the inputs, the carries and the outputs. Along a dynamic dimension
+    there are as many steps as elements.
     """
     op = old.op_as(Scan)
     shapes = old.shape.tuple_shapes if old.shape.is_tuple else (old.shape,)
@@ -179,15 +188,24 @@ def _scan(
     if not steps:
         results = [*zeros, *carries]
     else:
-        start = remaking.add(Tuple(), remaking.scalar(0, PrimitiveType.S32), *inputs, *carries, *zeros, like=old)
+        end = None
+        if inputs and inputs[0].shape.dynamic_dimensions[op.dimension]:
+            end = remaking.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
+        counts = [remaking.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
+        start = remaking.add(Tuple(), *counts, *inputs, *carries, *zeros, like=old)
+        steps_said = steps if end is None else None
         loop = While(
-            condition=_condition(old.name, steps, start.shape, context),
-            body=_body(op, old.name, steps, start.shape, len(inputs), context),
+            condition=_condition(old.name, steps_said, start.shape, context),
+            body=_body(op, old.name, steps_said, start.shape, len(inputs), context),
         )
         made = remaking.add(loop, start, like=old)
-        first = 1 + len(inputs)
+        first = len(counts) + len(inputs)
         places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
         results = [remaking.element(made, place, old) for place in places]
+        if end is not None:
+            for number in range(len(outputs)):
+                set_size = SetDimensionSize(dimension=op.dimension)
+                results[number] = remaking.add(set_size, results[number], end, like=old)
     return remaking.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
 
 
@@ -196,26 +214,32 @@ def _zeros(shape: Shape, like: Instruction, making: Making) -> Instruction:
     return making.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
 
 
-def _condition(name: str, steps: int, state: Shape, context: PassContext) -> Computation:
+def _condition(name: str, steps: int | None, state: Shape, context: PassContext) -> Computation:
     making = Making(context)
-    count = making.element(making.parameter(0, state), 0)
-    end = making.scalar(steps, PrimitiveType.S32)
+    parameter = making.parameter(0, state)
+    count = making.element(parameter, 0)
+    end = making.element(parameter, 1) if steps is None else making.scalar(steps, PrimitiveType.S32)
     test = making.add(Compare(direction=ComparisonDirection.LT), count, end)
     return making.computation(context.computation_name(f"{name}_condition"), test)
 
 
-def _body(op: Scan, name: str, steps: int, state: Shape, inputs: int, context: PassContext) -> Computation:
+def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
     making = Making(context)
     parameter = making.parameter(0, state)
     elements = [making.element(parameter, i) for i in range(len(state.tuple_shapes))]
-    count = elements[0]
-    step = count
+    count = step = elements[0]
+    # What stays as it is: the number of steps, where it is not known, and the inputs.
+    first = 1 if steps is not None else 2
+    carry = first + inputs
     if op.is_reverse:
-        last = making.scalar(steps - 1, PrimitiveType.S32)
+        if steps is None:
+            last = making.add(OPERATIONS["subtract"](), elements[1], making.scalar(1, PrimitiveType.S32))
+        else:
+            last = making.scalar(steps - 1, PrimitiveType.S32)
         step = making.add(OPERATIONS["subtract"](), last, count)
     zero = making.scalar(0, PrimitiveType.S32)
-    slices = [_slice(array, op.dimension, step, zero, making) for array in elements[1 : 1 + inputs]]
-    carried = elements[1 + inputs : 1 + inputs + op.num_carries]
+    slices = [_slice(array, op.dimension, step, zero, making) for array in elements[first:carry]]
+    carried = elements[carry : carry + op.num_carries]
     result = making.add(Call(to_apply=op.to_apply), *slices, *carried)
     parts = [result]
     if result.shape.is_tuple:
@@ -223,10 +247,10 @@ def _body(op: Scan, name: str, steps: int, state: Shape, inputs: int, context: P
     rows = parts[: len(parts) - op.num_carries]
     arrays = [
         _write(array, row, op.dimension, step, zero, making)
-        for array, row in zip(elements[1 + inputs + op.num_carries :], rows, strict=True)
+        for array, row in zip(elements[carry + op.num_carries :], rows, strict=True)
     ]
     following = making.add(OPERATIONS["add"](), count, making.scalar(1, PrimitiveType.S32))
-    root = making.add(Tuple(), following, *elements[1 : 1 + inputs], *parts[len(rows) :], *arrays)
+    root = making.add(Tuple(), following, *elements[1:carry], *parts[len(rows) :], *arrays)
     return making.computation(context.computation_name(f"{name}_body"), root)
 
 
@@ -235,8 +259,9 @@ def _slice(array: Instruction, dimension: int, step: Instruction, zero: Instruct
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
     part = making.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
-    without = tuple(n for d, n in enumerate(sizes) if d != dimension)
-    return making.add(Reshape(), part, shape=array.shape.without_layout().with_dimensions(without))
+    kept = [d for d in range(len(sizes)) if d != dimension]
+    shape = part.shape.with_dimensions([sizes[d] for d in kept], [part.shape.dynamic_dimensions[d] for d in kept])
+    return making.add(Reshape(), part, shape=shape)
 
 
 def _write(
@@ -245,19 +270,26 @@ def _write(
     """The array with a row in the place of the elements at ``step`` along a dimension."""
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
-    part = making.add(Reshape(), row, shape=row.shape.without_layout().with_dimensions(sizes))
+    marks = row.shape.dynamic_dimensions
+    shape = row.shape.without_layout().with_dimensions(sizes, (*marks[:dimension], False, *marks[dimension:]))
+    part = making.add(Reshape(), row, shape=shape)
     return making.add(DynamicUpdateSlice(), array, part, *starts)
 
 
 _EXPANSIONS: dict[str, _Expansion] = {
-    "batch-norm-grad": batch_norm_grad,
-    "batch-norm-inference": batch_norm_inference,
-    "batch-norm-training": batch_norm_training,
+    "batch-norm-grad": batch_norm,
+    "batch-norm-inference": batch_norm,
+    "batch-norm-training": batch_norm,
     "cholesky": widened,
+    "convolution": sparse_convolution,
     "custom-call": _custom_call,
     "domain": _domain,
+    "dot": long_dot,
     "scaled-dot": scaled_dot,
     "scan": _scan,
+    "shuffle": shuffle,
     "triangular-solve": widened,
 }
+# What does not ask how many elements there are.
+_STRUCTURAL = frozenset({"custom-call", "domain", "scan"})
 _EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})

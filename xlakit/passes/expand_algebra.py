@@ -6,7 +6,8 @@ What is narrower than F32 is computed in F32 and rounded once at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def _wide(*kinds: PrimitiveType) -> PrimitiveType:
 class _Arithmetic:
     """Makes element-wise operations in the place of an instruction."""
 
-    def __init__(self, old: Instruction, remaking: Remaking) -> None:
+    def __init__(self, old: Instruction, remaking: Making) -> None:
         self._old = old
         self._remaking = remaking
 
@@ -66,16 +67,17 @@ class _Arithmetic:
         return self._remaking.add(Reshape(), operand, like=self._old, shape=shape)
 
 
-class _Features(_Arithmetic):
+class Features(_Arithmetic):
     """Makes the parts of a batch norm: arrays of one number for each feature, and of all."""
 
-    def __init__(self, old: Instruction, x: Shape, feature: int, remaking: Remaking, context: PassContext) -> None:
+    def __init__(self, old: Instruction, x: Shape, remaking: Making, context: PassContext) -> None:
         super().__init__(old, remaking)
         self._context = context
         self._sizes = x.dimensions
-        self._feature = feature
+        op: Any = old.op
+        self.feature: int = op.feature_index
         self.kind = _wide(x.element_type)
-        self.count = float(math.prod(n for d, n in enumerate(x.dimensions) if d != feature))
+        self._others = tuple(d for d in range(len(self._sizes)) if d != self.feature)
         self._sum: Computation | None = None
 
     def wide(self, operand: Instruction) -> Instruction:
@@ -84,24 +86,31 @@ class _Features(_Arithmetic):
 
     def all(self, feature: Instruction) -> Instruction:
         """The number of its feature for each element."""
-        return self.spread(feature, (self._feature,), self._sizes)
+        return self.spread(feature, (self.feature,), self._sizes)
 
     def sum(self, x: Instruction) -> Instruction:
         """The sum over all but the features."""
-        others = tuple(d for d in range(len(self._sizes)) if d != self._feature)
-        if not others:
+        if not self._others:
             return x
         if self._sum is None:
             making, scalar = Making(self._context), Shape(self.kind, ())
             total = making.add(OPERATIONS["add"](), making.parameter(0, scalar), making.parameter(1, scalar))
             self._sum = making.computation(self._context.computation_name("sum"), total)
         zero = self._remaking.scalar(0, self.kind)
-        return self._remaking.add(Reduce(dimensions=others, to_apply=self._sum), x, zero, like=self._old)
+        return self._remaking.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero, like=self._old)
 
     def mean(self, x: Instruction) -> Instruction:
         """The sum over all but the features, divided by the count."""
         total = self.sum(x)
-        return self.apply("divide", total, self.full(self.count, total))
+        return self.apply("divide", total, self.counts(total))
+
+    def counts(self, like: Instruction) -> Instruction:
+        """How many elements each feature has, in an array of the shape of another one."""
+        return self.full(math.prod(self._sizes[d] for d in self._others), like)
+
+    def bundle(self, parts: Sequence[Instruction]) -> Instruction:
+        """A tuple."""
+        return self._remaking.add(Tuple(), *parts, like=self._old)
 
     def padded(self, variance: Instruction, epsilon: float) -> Instruction:
         """The variance plus epsilon, of which HLO holds a single-precision number."""
@@ -116,56 +125,62 @@ class _Features(_Arithmetic):
         return self.apply("add", self.apply("multiply", centred, self.all(factor)), self.all(self.wide(offset)))
 
 
-def batch_norm_training(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
-) -> Instruction | None:
+def _training(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
     """The mean, then the variance of what is left, then the rest."""
-    if not context.spend("batch-norm"):
-        return None
     op, (x, scale, offset) = old.op_as(BatchNormTraining), operands
-    make = _Features(old, x.shape, op.feature_index, remaking, context)
     wide = make.wide(x)
     mean = make.mean(wide)
     centred = make.apply("subtract", wide, make.all(mean))
     variance = make.mean(make.apply("multiply", centred, centred))
     result = make.normalised(centred, scale, offset, variance, op.epsilon)
     parts = [make.convert(part, x.shape.element_type) for part in (result, mean, variance)]
-    return remaking.add(Tuple(), *parts, like=old)
+    return make.bundle(parts)
 
 
-def batch_norm_inference(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
-) -> Instruction | None:
+def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
     """The same with a given mean and variance."""
-    if not context.spend("batch-norm"):
-        return None
     op, (x, scale, offset, mean, variance) = old.op_as(BatchNormInference), operands
-    make = _Features(old, x.shape, op.feature_index, remaking, context)
     centred = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     result = make.normalised(centred, scale, offset, make.wide(variance), op.epsilon)
     return make.convert(result, x.shape.element_type)
 
 
-def batch_norm_grad(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
-) -> Instruction | None:
+def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
     """The gradients by the chain rule."""
-    if not context.spend("batch-norm"):
-        return None
     op, (x, scale, mean, variance, gradient) = old.op_as(BatchNormGrad), operands
-    make = _Features(old, x.shape, op.feature_index, remaking, context)
     gradient = make.wide(gradient)
     centred = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     padded = make.padded(make.wide(variance), op.epsilon)
     root = make.apply("sqrt", padded)
     offset, products = make.sum(gradient), make.sum(make.apply("multiply", gradient, centred))
-    count = make.full(make.count, products)
+    count = make.counts(products)
     slope = make.apply("divide", make.apply("divide", products, padded), count)
     rest = make.apply("subtract", gradient, make.all(make.apply("divide", offset, count)))
     rest = make.apply("subtract", rest, make.apply("multiply", make.all(slope), centred))
     result = make.apply("multiply", make.all(make.apply("divide", make.wide(scale), root)), rest)
     results = (result, make.apply("divide", products, root), offset)
-    return remaking.add(Tuple(), *(make.convert(part, x.shape.element_type) for part in results), like=old)
+    return make.bundle([make.convert(part, x.shape.element_type) for part in results])
+
+
+_BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features], Instruction]] = {
+    "batch-norm-training": _training,
+    "batch-norm-inference": _inference,
+    "batch-norm-grad": _grad,
+}
+
+
+def batch_norm(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """Means, variances and all that is made of them, written out."""
+    if not context.spend("batch-norm"):
+        return None
+    return batch_norm_of(old, operands, Features(old, operands[0].shape, remaking, context))
+
+
+def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+    """A batch norm on these operands, of the parts that ``make`` makes."""
+    return _BATCH_NORMS[old.op.opcode](old, operands, make)
 
 
 def scaled_dot(

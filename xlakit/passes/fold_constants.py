@@ -10,6 +10,7 @@ from xlakit.errors import XlakitError
 from xlakit.interpreter.custom_calls import CustomCalls
 from xlakit.interpreter.device import Device, Program, Run
 from xlakit.interpreter.evaluate import Context
+from xlakit.interpreter.random_state import RandomState
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
@@ -47,6 +48,8 @@ _FOLDED = frozenset(
     }
 ) | frozenset(opcode for opcode, op in OPERATIONS.items() if op.pointwise and opcode not in ("copy", "tuple"))
 
+# Nothing that is computed here draws.
+_NO_RANDOM = RandomState()
 _NO_MODULE = HloModule(
     "constants", Computation.from_root("constants", Instruction(Tuple(), (), make_tuple_shape([]), "nothing"))
 )
@@ -102,7 +105,7 @@ def _elements(shape: Shape) -> int:
 
 def _evaluate(x: Instruction) -> Value:
     program = Program(_NO_MODULE, 1, 1, CustomCalls(None))
-    device = Device(Run(program, World(), shares_world=False), 0, np.random.default_rng(0))
+    device = Device(Run(program, World(), shares_world=False), 0, _NO_RANDOM)
     context = Context(device, x)
 
     def value_of(known: Instruction) -> Value:

@@ -1,7 +1,7 @@
 """Layouts: every array inside the program is laid out major to minor, which is what no layout says.
 
 A layout has no part in what an instruction computes, except that a bitcast reads memory in the operand's layout and
-understands it in its own, and that a custom call is given memory.
+understands it in its own, and that a custom call and an infeed are given memory.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from xlakit.ops.data import Constant
 from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.passes.framework import Names, Pass, PassContext, change_computations, inherited
 from xlakit.passes.matching import permutation_inverse
+
+# What reads memory of others, in the layouts of its shape.
+_GIVEN_MEMORY = frozenset({"custom-call", "infeed"})
 
 
 class NormaliseLayouts(Pass):
@@ -64,7 +67,7 @@ def _has_layout(instruction: Instruction) -> bool:
     opcode = instruction.op.opcode
     if opcode == "bitcast":
         return True
-    return opcode != "custom-call" and _says_layout(instruction.shape)
+    return opcode not in _GIVEN_MEMORY and _says_layout(instruction.shape)
 
 
 def _says_layout(shape: Shape) -> bool:
@@ -104,6 +107,8 @@ class _Normalised:
             layouts = tuple(o.shape for o in old.operands)
             if not op.operand_layout_constraints and not all(map(_is_default, layouts)):
                 op = dataclasses.replace(op, operand_layout_constraints=layouts)
+        elif op.opcode in _GIVEN_MEMORY:
+            shape = old.shape
         operands = tuple(self._made[o] for o in old.operands)
         predecessors = tuple(self._made[p] for p in old.control_predecessors)
         if (

@@ -19,6 +19,7 @@ from xlakit.passes.dead_code import DeadCode
 from xlakit.passes.dots import DOTS
 from xlakit.passes.dynamic_slices import DYNAMIC_SLICES
 from xlakit.passes.empty_arrays import EMPTY_ARRAYS
+from xlakit.passes.epilogues import Epilogues
 from xlakit.passes.expand import Expand
 from xlakit.passes.fold_constants import CONSTANTS
 from xlakit.passes.framework import Pass, PassContext
@@ -29,6 +30,8 @@ from xlakit.passes.logic import LOGIC
 from xlakit.passes.movement import MOVEMENT
 from xlakit.passes.normalise_layouts import NormaliseLayouts
 from xlakit.passes.pack_invariants import PackInvariants
+from xlakit.passes.pad_dynamic import PadDynamic
+from xlakit.passes.pooling_gradients import PoolingGradients
 from xlakit.passes.reductions import REDUCTIONS
 from xlakit.passes.rules import Rule, RulePass, Rules
 from xlakit.passes.schedule import Schedule
@@ -63,6 +66,7 @@ _SIMPLIFY = RulePass(
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
     NormaliseLayouts(),
+    PadDynamic(),
     Expand(),
     InlineCalls(),
     DeadCode(),
@@ -79,7 +83,9 @@ PIPELINE: tuple[Pass, ...] = (
     CommonSubexpressions(),
     _SIMPLIFY,
     DeadCode(),
+    PoolingGradients(),
     Fuse(),
+    Epilogues(),
     Schedule(),
 )
 
@@ -100,7 +106,7 @@ def run_pipeline(
     *,
     context: PassContext | None = None,
 ) -> HloModule:
-    """A better module that gives the same results.
+    """A better module that gives the same results; arrays of dynamic dimensions it takes and gives as padded ones.
 
     module: what to improve; it must be well formed.
     passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``.

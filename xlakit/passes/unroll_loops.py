@@ -36,7 +36,8 @@ class UnrollLoops(LoopPass):
         counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
-            if loop is None or count is None:
+            # A test that has effects is made once more than the body runs.
+            if loop is None or count is None or loop.condition.has_side_effect:
                 continue
             if not _is_worth_it(loop, count):
                 if not loop.instruction.annotations.backend_config and context.spend("trip-count"):

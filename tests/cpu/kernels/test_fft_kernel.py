@@ -6,6 +6,7 @@ import scipy.fft
 from evaluating import build, shape_of
 
 import xlakit as xla
+from xlakit.cpu.kernels import fft, fft_points, fft_rows
 from xlakit.cpu.kernels.fft_plan import convolution_length, halves, is_smooth, radices
 
 FORMS = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -106,3 +107,19 @@ def test_plans():
     assert halves(1024, 8) == (32, 32)
     assert is_smooth(convolution_length(1009))
     assert convolution_length(1009) >= 2017
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("sizes", "rank"), [((1009,), 1), ((6, 1009), 1), ((2, 2018), 1), ((1009, 3), 2), ((2, 997, 6), 2)]
+)
+def test_large_primes_without_tables(monkeypatch, form, sizes, rank):
+    # What was compiled with tables is not to be found again.
+    monkeypatch.setenv("XLAKIT_CACHE", "off")
+    for module in (fft, fft_points, fft_rows):
+        monkeypatch.setattr(module, "LONGEST_CHIRP", 64)
+    check(form, sizes, rank)
+
+
+def test_a_large_prime():
+    check("FFT", (131_101,), 1)

@@ -46,21 +46,6 @@ def test_an_epilogue_sees_rows_and_columns():
     close(out, (a.astype(np.float64) @ b + bias + np.arange(50)[:, None]).astype(np.float32))
 
 
-def test_operands_that_are_made_while_they_are_packed():
-    a, b = operands(40, 37, 90)
-
-    def doubled(fn, row, k):
-        array = fn.load(PTR, fn.at(fn.parameters[0], PTR, 0))
-        return (fn.load(F32, fn.at(array, F32, row * 90 + k)) * 2.0,)
-
-    def negated(fn, column, k):
-        array = fn.load(PTR, fn.at(fn.parameters[0], PTR, 1))
-        return (-fn.load(F32, fn.at(array, F32, k * 37 + column)),)
-
-    what = product(40, 37, 90, lhs={"load": doubled}, rhs={"load": negated})
-    close(computed(what, [a, b], (40, 37)), (-2 * (a.astype(np.float64) @ b)).astype(np.float32))
-
-
 def test_results_do_not_depend_on_shares():
     a, b = operands(200, 150, 700)
     what = product(200, 150, 700)

@@ -74,3 +74,24 @@ def test_narrow_types_are_computed_in_f32():
     a = definite(np.float32, 4).astype(np.float16)
     agree(lambda x: xla.cholesky(x, lower=True), a)
     agree(lambda x: xla.triangular_solve(x, x, True, True, False), a)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("kind", [np.float32, np.complex128])
+def test_large_factors_do_not_depend_on_threads(kind, lower):
+    size, rng = 781, np.random.default_rng(0)
+    x = rng.standard_normal((size, size)) + (1j * rng.standard_normal((size, size)) if kind is np.complex128 else 0)
+    matrix = (x @ x.conj().T / size + np.eye(size)).astype(kind)
+    # The other triangle is not read.
+    other = np.triu(np.ones_like(matrix), 1) if lower else np.tril(np.ones_like(matrix), -1)
+    given = np.where(other == 1, np.nan, matrix)
+    program = xla.compile(build(lambda a: xla.cholesky(a, lower=lower), shape_of(given)), backend="cpu")
+    with xla.threads(1):
+        factor = program(given)
+    with xla.threads(4):
+        np.testing.assert_array_equal(program(given), factor)
+    assert not factor[other == 1].any()
+    product = factor @ factor.conj().T if lower else factor.conj().T @ factor
+    np.testing.assert_allclose(product, matrix, rtol=0, atol=1e-5 if kind is np.float32 else 1e-13)
+    given[size - 2, size - 2] = -1
+    assert np.isnan(program(given)).all()

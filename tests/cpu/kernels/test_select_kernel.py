@@ -55,3 +55,77 @@ def test_other_computations():
 def test_long_rows():
     check(numbers(np.float32, 3, 1500), (1, 5), (1, 2), "SAME")
     check(numbers(np.float32, 12, 1500), (5, 1), (2, 1), "SAME")
+
+
+HOLES = """
+HloModule holes
+
+select {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=GE
+}
+
+scatter {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  half = f32[] constant(0.5)
+  c = f32[] multiply(a, half)
+  ROOT d = f32[] add(b, c)
+}
+
+ENTRY main {
+  x = f32[3,4,5] parameter(0)
+  source = f32[SOURCE] parameter(1)
+  zero = f32[] constant(0)
+  ROOT y = f32[3,4,5] select-and-scatter(x, source, zero), window={WINDOW}, select=select, scatter=scatter
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "source"),
+    [
+        ("size=1x3x3 pad=0_0x1_1x2_0 lhs_dilate=1x2x3", (3, 7, 13)),
+        ("size=2x3x2 stride=1x2x1 pad=1_0x0_0x0_1 lhs_dilate=2x3x1 rhs_dilate=1x2x1", (5, 3, 5)),
+        ("size=1x1x4 stride=1x1x2 lhs_dilate=1x1x2", (3, 4, 3)),
+    ],
+)
+def test_windows_over_holes(window, source):
+    module = xla.HloModule.from_text(HOLES.replace("WINDOW", window).replace("SOURCE", ",".join(map(str, source))))
+    compiled, reference = (xla.compile(module, backend=name) for name in ("cpu", "interpreter"))
+    assert not compiled.host_instructions
+    x, given = numbers(np.float32, 3, 4, 5), numbers(np.float32, *source, seed=1)
+    np.testing.assert_array_equal(compiled(x, given), reference(x, given))
+
+
+def padded_gradient(x, source, window, strides, around, value, scatter=xla.add):
+    """As JAX says the gradient of pooling with padding: padded, selected, cut."""
+    edges = [(0, 0), *around, (0, 0)]
+    padded = xla.pad(x, np.array(value, np.float32), [(low, high, 0) for low, high in edges])
+    init = np.array(-0.0, np.float32)
+    made = xla.select_and_scatter(padded, xla.ge, window, strides, "VALID", source, init, scatter)
+    starts, sizes = [low for low, _ in edges], x.shape.dimensions
+    limits = [s + n for s, n in zip(starts, sizes, strict=True)]
+    return xla.slice(made, starts, limits, [1] * len(starts))
+
+
+@pytest.mark.parametrize("value", [-np.inf, 0.25, np.nan])
+@pytest.mark.parametrize(
+    ("window", "stride", "around"),
+    [((3, 3), (2, 2), ((1, 1), (1, 1))), ((5, 4), (1, 3), ((2, 0), (0, 4))), ((2, 2), (2, 2), ((0, 1), (1, 0)))],
+)
+def test_padding_takes_part_and_gets_nothing(value, window, stride, around):
+    x = numbers(np.float32, 2, 7, 9, 19)
+    x[0, :3, :4] = -np.inf
+    x[1, 2:5, ::2] = np.nan
+    sizes = [(n + sum(a) - w) // s + 1 for n, a, w, s in zip(x.shape[1:3], around, window, stride, strict=True)]
+    source = numbers(np.float32, 2, *sizes, 19, seed=3)
+    for scatter in (xla.add, xla.max):
+        agree(
+            lambda x, s, scatter=scatter: padded_gradient(
+                x, s, (1, *window, 1), (1, *stride, 1), around, value, scatter
+            ),
+            x,
+            source,
+        )

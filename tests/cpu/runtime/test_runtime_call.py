@@ -180,13 +180,13 @@ def test_context():
     words = Shape(PrimitiveType.S64, (4,))
     context = Context(address("context"), arena_bytes=5_000_000, ordinal=3)
     call = make_caller(context, [], words, Fallback())
-    state = context.random_state
+    state = context.random.value
     first, second = call(), call()
     assert first[0] % 64 == 0
     assert first[0] == second[0] != 0
     assert first[1] == 3
     assert (first[2], first[3], second[2]) == (state, 0, state + 5)
-    context.random_state = 2**128 - 3
+    context.random.value = 2**128 - 3
     last, after = call(), call()
     assert last.tolist()[2:] == [-3, -1]
     assert after.tolist()[2:] == [2, 0]

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.entry.buffers import Buffer
-from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
+from xlakit.cpu.entry.meet import emit_meet
+from xlakit.cpu.entry.parallel import grain_of, is_parallel
+from xlakit.cpu.entry.steps import (
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    MeetStep,
+    NumberStep,
+    RandomStep,
+    Step,
+    WhileStep,
+)
 from xlakit.cpu.kernels import blas
-from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Module, Value
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.runtime.context import CONTEXT
 
 ENTRY = "xlakit_entry"
@@ -16,9 +27,6 @@ _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
 # Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
 SMALL_BYTES = 64
 _MOST_SMALL = 512
-# What costs less than this is done by the calling thread alone.
-_PARALLEL_NANOSECONDS = 30_000.0
-_GRAIN_NANOSECONDS = 10_000.0
 # A kernel that costs more than this is not worth copying into its caller.
 _CALLED_NANOSECONDS = 2_000.0
 _MOST_ARRAYS = 128
@@ -40,6 +48,7 @@ class EntryWriter:
         self._small: dict[Buffer, Value] = {}
         self._constants: Value | None = None
         self._inlines = True
+        self._is_cold = True
         self._shared_table: Value | None = None
         for name, result, parameters in (
             ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
@@ -57,6 +66,8 @@ class EntryWriter:
         self._inlines = _count(steps) <= _MOST_INLINED
         self._steps(steps)
         fn.ret(fn.i64(0))
+        # Next to kernels that take longer than a call, its own time is nothing.
+        fn.effort = Effort.LITTLE if self._is_cold else Effort.ALL
         if self._calls_blas:
             self._write_around_blas()
 
@@ -69,6 +80,7 @@ class EntryWriter:
         status = fn.call(self._fn, I64, *fn.parameters)
         fn.call(set, VOID, before)
         fn.ret(status)
+        fn.effort = self._fn.effort
 
     # -- addresses -------------------------------------------------------------------------------
 
@@ -112,6 +124,12 @@ class EntryWriter:
                 self._copy(step)
             elif isinstance(step, HostStep):
                 self._host(step)
+            elif isinstance(step, RandomStep):
+                self._random(step)
+            elif isinstance(step, MeetStep):
+                self._meet(step)
+            elif isinstance(step, NumberStep):
+                self._number(step)
             elif isinstance(step, WhileStep):
                 self._while(step)
             else:
@@ -125,8 +143,10 @@ class EntryWriter:
                 continue
             if phase.cost > _CALLED_NANOSECONDS or not self._inlines:
                 _add(self._module.functions[phase.function].attributes, "noinline")
-            if phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS:
-                grain = _grain(phase)
+            else:
+                self._is_cold = False
+            if is_parallel(phase):
+                grain = grain_of(phase)
                 fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))
             else:
                 fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
@@ -148,6 +168,24 @@ class EntryWriter:
         table = self._table((*step.operands, *step.results))
         status = fn.call("xlakit_host_call", I64, fn.parameters[2], fn.i64(step.number), table)
         fn.return_if(status.ne(0), status)
+
+    def _random(self, step: RandomStep) -> None:
+        fn, state = self._fn, self._address(step.state)
+        if step.delta is None:
+            self._module.declare("xlakit_random_draw", VOID, [PTR, PTR])
+            fn.call("xlakit_random_draw", VOID, fn.parameters[2], state)
+        else:
+            self._module.declare("xlakit_random_state", VOID, [PTR, PTR, I64])
+            fn.call("xlakit_random_state", VOID, fn.parameters[2], state, fn.i64(step.delta))
+
+    def _meet(self, step: MeetStep) -> None:
+        emit_meet(self._fn, step, [self._address(b) for b in (*step.operands, *step.results, *step.visit)])
+
+    def _number(self, step: NumberStep) -> None:
+        fn = self._fn
+        device = CONTEXT.load(fn, fn.parameters[2], "ordinal")
+        number = device.integer("udiv", step.divisor).integer("urem", step.modulus)
+        fn.store(number.cast("trunc", I32), self._address(step.result))
 
     def _while(self, step: WhileStep) -> None:
         fn = self._fn
@@ -208,10 +246,6 @@ def _count(steps: Sequence[Step]) -> int:
     return total
 
 
-def _grain(phase: Phase) -> int:
-    return max(1, int(_GRAIN_NANOSECONDS * phase.tasks / max(1.0, phase.cost)))
-
-
 def _add(attributes: list[str], attribute: str) -> None:
     if attribute not in attributes:
         attributes.append(attribute)
@@ -229,6 +263,10 @@ def _cost(steps: Sequence[Step]) -> float:
             total += max((_cost(b) for b in step.branches), default=0.0)
         elif isinstance(step, CopyStep):
             total += step.target.bytes * 0.05
+        elif isinstance(step, (RandomStep, NumberStep)):
+            total += 10.0
+        elif isinstance(step, MeetStep):
+            total += 5_000.0 + step.meeting.phase.cost
         else:
             total += 20_000.0
     return total

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xlakit.cpu.entry.buffers import Buffer, Tree, byte_size, leaves, new_tree
+from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.in_place import in_place_pairs
-from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, Step, WhileStep
+from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, RandomStep, Step, WhileStep
 from xlakit.cpu.entry.uses import Uses
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.errors import UnsupportedError, XlakitError
@@ -16,6 +17,7 @@ from xlakit.ir.operation import Array
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement
 from xlakit.ops.data import Parameter as ParameterOp
+from xlakit.ops.random import Rng, RngGetAndUpdateState
 
 
 @dataclass(slots=True)
@@ -32,12 +34,13 @@ class Lowered:
 class Lowering:
     """Lowers the computations of one module."""
 
-    def __init__(self, module: HloModule, kernels: KernelLibrary) -> None:
+    def __init__(self, module: HloModule, kernels: KernelLibrary, collectives: Collectives) -> None:
         self._module = module
         self._kernels = kernels
+        self._collectives = collectives
         self._constants: list[Array] = []
         self._constant_buffers: dict[Instruction, Buffer] = {}
-        self._host: list[Instruction] = []
+        self._host = collectives.host_instructions
         # The state of the loops that are being lowered, and for results the operands that they could lie in.
         self._homes: set[Buffer] = set()
         # Buffers that later values were put into.
@@ -45,6 +48,8 @@ class Lowering:
         # What branches and calls are given: the caller may need it again.
         self._lent: set[Buffer] = set()
         self._may_share: dict[Buffer, set[Buffer]] = {}
+        # Where in a computation buffers are first written; a later value may lie in the same one.
+        self._begun: dict[Computation, dict[Buffer, int]] = {}
 
     def lower(self) -> Lowered:
         """The steps of the entry computation."""
@@ -78,6 +83,7 @@ class Lowering:
 
     def _computation(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
         values: dict[Instruction, Tree] = {}
+        begun = self._begun[computation] = {}
         uses = Uses(computation)
         for instruction in computation.instructions:
             if not uses.is_live(instruction):
@@ -90,6 +96,8 @@ class Lowering:
                     shapes=[o.shape for o in instruction.operands],
                     location=self._module.location_of(instruction),
                 ) from error.__cause__
+            for leaf in leaves(values[instruction]):
+                begun.setdefault(leaf.resolved(), uses.position(instruction))
         return values[computation.root]
 
     def _called(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
@@ -116,7 +124,7 @@ class Lowering:
         op = instruction.op
         if instruction.shape.is_dynamic:
             raise UnsupportedError(
-                "the cpu backend has no bounded dynamic dimensions yet", hint='give backend="interpreter"'
+                "dynamic dimensions that no pass has padded", hint="leave the pass pad-dynamic switched on"
             )
         if isinstance(op, ParameterOp):
             return arguments[op.number]
@@ -131,12 +139,21 @@ class Lowering:
             return operands[0]
         if op.opcode == "after-all":
             return None
+        if isinstance(op, RngGetAndUpdateState):
+            state = Buffer(byte_size(instruction.shape), name=instruction.name)
+            steps.append(RandomStep(instruction, state, op.delta))
+            return state
         if isinstance(op, Call):
             return self._called(op.to_apply, operands, steps)
         if isinstance(op, While):
             return self._while(instruction, op, operands[0], uses, steps)
         if isinstance(op, Conditional):
             return self._conditional(instruction, op, operands, steps)
+        met = self._collectives.lower(
+            instruction, operands, uses, steps, lambda given, made: self._share_same(instruction, given, made, uses)
+        )
+        if met is not None:
+            return met[0]
         kernel = self._kernels.kernel(instruction)
         if kernel is None and isinstance(op, Fusion):
             return self._called(op.calls, operands, steps)
@@ -179,6 +196,8 @@ class Lowering:
                 steps.append(CopyStep(buffer, made[result]))
         self._share(instruction, kernel, given, made, uses)
         scratch = [Buffer(kernel.scratch_bytes, name=instruction.name + ".scratch")] if kernel.scratch_bytes else []
+        if isinstance(instruction.op, Rng):
+            steps.append(RandomStep(instruction, scratch[0]))
         steps.append(KernelStep(instruction, kernel.phases, (*given, *made, *scratch), kernel.updates))
         return tree
 
@@ -186,10 +205,25 @@ class Lowering:
         self, instruction: Instruction, kernel: Kernel, given: Sequence[Buffer], made: Sequence[Buffer], uses: Uses
     ) -> None:
         """Put results where operands are that nobody reads any more; note what could be put so."""
-        if len(kernel.phases) != 1 or kernel.scratch_bytes:
-            return
+        if len(kernel.phases) == 1 and not kernel.scratch_bytes:
+            self._share_pairs(instruction, sorted(in_place_pairs(instruction)), given, made, uses)
+
+    def _share_same(
+        self, instruction: Instruction, given: Sequence[Buffer], made: Sequence[Buffer], uses: Uses
+    ) -> None:
+        """As :meth:`_share`, where each result can lie where the operand of the same number is."""
+        self._share_pairs(instruction, [(number, number) for number in range(len(made))], given, made, uses)
+
+    def _share_pairs(
+        self,
+        instruction: Instruction,
+        pairs: Sequence[tuple[int, int]],
+        given: Sequence[Buffer],
+        made: Sequence[Buffer],
+        uses: Uses,
+    ) -> None:
         taken: set[Buffer] = set()
-        for result, operand in sorted(in_place_pairs(instruction)):
+        for result, operand in pairs:
             buffer = given[operand].resolved()
             if [b.resolved() for b in given].count(buffer) > 1:
                 continue
@@ -250,7 +284,7 @@ class Lowering:
             if own is given:
                 continue
             last_read = uses.last_use((parameter, path))
-            maker = uses.defined_at((body.root, path))
+            maker = self._begun[body].get(given, -1)
             fresh = given.place == "temporary" and given not in homes and given_count[given] == 1
             # Where something else was computed in this state's place, it may be needed until the end.
             fresh = fresh and own not in self._reused and own not in given_count

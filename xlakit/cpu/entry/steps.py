@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xlakit.cpu.collectives.meetings import Meeting
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.ir.instruction import Instruction
@@ -42,6 +43,42 @@ class HostStep:
 
 
 @dataclass(slots=True, eq=False)
+class RandomStep:
+    """Write the state of the device's next draw, or with a ``delta`` its 128-bit state, to which that is added."""
+
+    instruction: Instruction
+    state: Buffer
+    delta: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class MeetStep:
+    """Meet other devices at a collective.
+
+    half: ``""`` for all of it; ``"post"`` to bring the operands, ``"await"`` for the results, which share ``visit``.
+    host: the number of the host call that does it where the values are faulty.
+    """
+
+    instruction: Instruction
+    meeting: Meeting
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    half: str = ""
+    visit: tuple[Buffer, ...] = ()
+    host: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class NumberStep:
+    """The number of the device that runs the program, over ``divisor``, modulo ``modulus``."""
+
+    instruction: Instruction
+    result: Buffer
+    divisor: int
+    modulus: int
+
+
+@dataclass(slots=True, eq=False)
 class WhileStep:
     """Repeat the body while the condition, whose steps leave it in ``predicate``, holds."""
 
@@ -63,7 +100,7 @@ class ConditionalStep:
     results: tuple[Buffer, ...] = field(default=())
 
 
-Step = KernelStep | CopyStep | HostStep | WhileStep | ConditionalStep
+Step = KernelStep | CopyStep | HostStep | RandomStep | MeetStep | NumberStep | WhileStep | ConditionalStep
 
 
 def number_uses(steps: Sequence[Step], place: int = 0) -> int:
@@ -77,8 +114,10 @@ def number_uses(steps: Sequence[Step], place: int = 0) -> int:
             _use(step.table, place)
         elif isinstance(step, CopyStep):
             _use((step.source, step.target), place)
-        elif isinstance(step, HostStep):
-            _use((*step.operands, *step.results), place)
+        elif isinstance(step, (HostStep, MeetStep, NumberStep)):
+            _use(buffers_of(step), place)
+        elif isinstance(step, RandomStep):
+            _use((step.state,), place)
         elif isinstance(step, ConditionalStep):
             _use((step.index,), place)
             begin = place
@@ -119,6 +158,12 @@ def buffers_of(step: Step) -> tuple[Buffer, ...]:
         return step.source, step.target
     if isinstance(step, HostStep):
         return (*step.operands, *step.results)
+    if isinstance(step, MeetStep):
+        return (*step.operands, *step.results, *step.visit)
+    if isinstance(step, NumberStep):
+        return (step.result,)
+    if isinstance(step, RandomStep):
+        return (step.state,)
     if isinstance(step, ConditionalStep):
         return (step.index, *step.results)
     return (step.predicate, *step.carried)

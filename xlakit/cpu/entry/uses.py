@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlakit.cpu.entry.halves import halves_of
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement
 
@@ -18,10 +19,15 @@ class Uses:
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._live = _live(computation)
         self._last: dict[Place, int] = {}
+        self._first_halves = halves_of(computation)
+        self._second_halves = {start: done for done, start in self._first_halves.items()}
         end = len(self._order)
         for instruction in computation.instructions:
             if instruction in self._live and not _renames(instruction):
                 for operand in instruction.operands:
+                    self._note(operand, self._order[instruction])
+                # Until the second half, others may read what the first one was given.
+                for operand in self._first_halves[instruction].operands if instruction in self._first_halves else ():
                     self._note(operand, self._order[instruction])
         self._note(computation.root, end)
 
@@ -30,6 +36,10 @@ class Uses:
             if shape.is_array:
                 origin = self.origin((operand, tuple(path)))
                 self._last[origin] = max(self._last.get(origin, -1), place)
+
+    def second_half(self, start: Instruction) -> Instruction | None:
+        """The second half of a collective, where only that has to do with the first one."""
+        return self._second_halves.get(start)
 
     def is_live(self, instruction: Instruction) -> bool:
         """Whether the result, or an effect, needs it."""
@@ -53,9 +63,9 @@ class Uses:
         """The number of the last instruction that reads an array; -1 if nobody does."""
         return self._last.get(self.origin(place), -1)
 
-    def defined_at(self, place: Place) -> int:
-        """The number of the instruction that makes an array."""
-        return self._order[self.origin(place)[0]]
+    def position(self, instruction: Instruction) -> int:
+        """The number of an instruction."""
+        return self._order[instruction]
 
     def ends_at(self, place: Place, instruction: Instruction) -> bool:
         """Whether nobody reads an array after ``instruction``."""

@@ -1,10 +1,12 @@
-"""cholesky: by LAPACK, and by plain loops for small matrices."""
+"""cholesky: by LAPACK, by blocks that threads share for large matrices, and by plain loops for small ones."""
 
 from __future__ import annotations
 
 import math
+import os
 
 from xlakit.cpu.kernels import blas
+from xlakit.cpu.kernels.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
 from xlakit.cpu.kernels.triangular_solve import LETTERS, NO_UNROLL
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Emitted, Phase
@@ -16,6 +18,7 @@ from xlakit.ops.linear_algebra import Cholesky
 
 # Up to this size calling LAPACK costs more than it brings.
 SMALL = 16
+_PROCESSORS = os.cpu_count() or 1
 
 
 def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
@@ -26,16 +29,19 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
     fn = module.function("cholesky", VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
     factors = fn.load(PTR, fn.at(table, PTR, 1), invariant=True)
-    factor = _Loops(fn, kind, size, lower=lower) if size <= SMALL else _Lapack(fn, kind, size, lower=lower)
+    count = math.prod(batch)
+    # Few large matrices are factored one after the other, each by all threads.
+    is_shared = size >= LEAST_BLOCKED and count < _PROCESSORS
+    method = _Loops if size <= SMALL else BlockedCholesky if is_shared else _Lapack
+    factor = method(fn, kind, size, lower=lower)
     width = 2 if kind.is_complex else 1
-    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+    with fn.loop(*((0, count) if is_shared else (begin, end)), hints=NO_UNROLL) as task:
         matrix = fn.at(factors, memory_type(kind), task.index * (size * size * width))
         good = factor.factor(matrix)
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
     fn.ret()
-    count = math.prod(batch)
     cost = 50.0 + 0.05 * size**3 * (4 if kind.is_complex else 1)
-    return (Phase(fn.name, count, count * cost),), {0: 0}, 0
+    return (Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0}, 0
 
 
 def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> tuple[Value, ...]:

@@ -15,7 +15,7 @@ from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, choose_engine, to
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import Matrix, Packer, Steps
 from xlakit.cpu.kernels.gemm_store import Output, store_elements
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 
 # Placements computed together, and registers of features.
 _TOGETHER = 4
@@ -51,6 +51,7 @@ def lanes_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
 def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: str) -> Function:
     """A task function for one phase; its table is input, kernel, result."""
     fn = module.function(name, VOID, [PTR, I64, I64])
+    fn.effort = Effort.CODE
     table, begin, end = fn.parameters
     arrays = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(3)]
     engine = lanes_engine(geometry)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
 # Bytes of a task.
 _TASK_BYTES = 1 << 18
+# Bytes of a line from which on what is round the copying of lines takes no time that counts.
+_LONG_LINE = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,10 @@ def emit_pad(module: Module, padded: Padded, array: int, target: int, name: str)
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
         _write_line(fn, padded, source, into, line.index)
     fn.ret()
+    # Long lines are filled and copied by functions of the C library.
+    line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
+    if line >= _LONG_LINE and padded.source is padded.kind and not padded.holes[padded.line]:
+        fn.effort = Effort.LITTLE
     return fn
 
 

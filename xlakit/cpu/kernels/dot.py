@@ -76,8 +76,8 @@ def dot_product(
     left, right = strides_of(lhs), strides_of(rhs)
     if result.element_type.is_complex is False:
         # Of complex operands, real results see the real parts.
-        lhs, left = _real(lhs, left)
-        rhs, right = _real(rhs, right)
+        lhs, left = real_parts(lhs, left)
+        rhs, right = real_parts(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
         raise UnsupportedError("a dot of complex numbers has no result of type pred")
     out = strides_of(result) if steps is None else steps
@@ -130,7 +130,8 @@ def strides_of(shape: Shape) -> tuple[int, ...]:
     return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
 
 
-def _real(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    """An array of the real parts of another one, and their strides in its memory."""
     if not shape.element_type.is_complex:
         return shape, strides
     return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xlakit.cpu.kernels.fft_axis import Axis, Place
 from xlakit.cpu.kernels.fft_groups import emit_groups, group_cost
 from xlakit.cpu.kernels.fft_plan import is_smooth
+from xlakit.cpu.kernels.fft_points import LONGEST_CHIRP
 from xlakit.cpu.kernels.fft_rows import emit_long_rows, long_row_cost
 from xlakit.cpu.llvm import F32, F64, Module
 from xlakit.cpu.loops.kernel import Emitted, Phase
@@ -19,7 +20,6 @@ from xlakit.ops.fft import Fft
 
 # Tables of longer transforms would make programs too large.
 _LONGEST = 1 << 24
-_LONGEST_CONVOLUTION = 1 << 17
 
 
 def emit_fft(module: Module, instruction: Instruction) -> Emitted:
@@ -77,9 +77,9 @@ def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]
 
 def _emit_axis(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
     """The phases of one axis, and how many bytes of scratch they need behind the first ``scratch`` ones."""
+    if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP:
+        return emit_long_rows(module, axis, scratch)
     long = long_row_cost(axis)
-    if not is_smooth(axis.points) and axis.points > _LONGEST_CONVOLUTION:
-        raise UnsupportedError(f"no code is made for a transform of {axis.points} points")
     if long is not None and long < group_cost(axis):
         return emit_long_rows(module, axis, scratch)
     return [emit_groups(module, axis)], 0

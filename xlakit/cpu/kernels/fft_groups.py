@@ -19,7 +19,7 @@ from xlakit.cpu.kernels.fft_plan import LONGEST_LANES, lane_points, work
 from xlakit.cpu.kernels.fft_real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft_tables import Tables, roots
 from xlakit.cpu.kernels.scratch import acquire, release
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
 
 
@@ -37,6 +37,7 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
     transform = lane_transform(module, axis.part, axis.points)
     fn = module.function("fft_groups", VOID, [PTR, I64, I64])
     fn.fast_math = "contract"
+    fn.effort = Effort.CODE
     writer = _Writer(fn, axis, transform)
     table, begin, end = fn.parameters
     source, target = axis.source.pointer(fn, table), axis.target.pointer(fn, table)

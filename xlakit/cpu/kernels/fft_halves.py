@@ -21,7 +21,7 @@ from xlakit.cpu.kernels.fft_lanes import (
 from xlakit.cpu.kernels.fft_moves import Moves
 from xlakit.cpu.kernels.fft_tables import LongRoots, Tables, roots
 from xlakit.cpu.kernels.scratch import acquire, release
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Type, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
 
 
 class Halves:
@@ -43,6 +43,7 @@ class Halves:
         transform = lane_transform(module, part, self._a)
         fn = module.function("fft_columns", VOID, [PTR, PTR, I64, I64])
         fn.fast_math = "contract"
+        fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves, tables = Moves(fn, part), Tables(fn, part)
         # The root of row i and column j is that of the group's first column times that of the lane.
@@ -74,6 +75,7 @@ class Halves:
         transform = lane_transform(module, part, self._b)
         fn = module.function("fft_rows", VOID, [PTR, PTR, I64, I64])
         fn.fast_math = "contract"
+        fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves = Moves(fn, part)
         size = self.column_units * lanes * 2 * moves.type.bytes

@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.fft_butterfly import Point, butterfly, multiply
 from xlakit.cpu.kernels.fft_plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft_tables import Tables, chirp, chirp_spectrum, roots, symbol
 from xlakit.cpu.kernels.gemm_engine import vector_bytes
-from xlakit.cpu.llvm import PTR, VOID, Function, Module, Type, Value, vector
+from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Type, Value, vector
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 
@@ -65,6 +65,7 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
         found = module.function(name, VOID, [PTR, PTR], attributes=["noinline"])
         found.parameter_attributes = ["noalias", "noalias"]
         found.fast_math = "contract"
+        found.effort = Effort.CODE
         writer = _Writer(found, part)
         if inner is None:
             writer.passes(n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from xlakit.cpu.kernels.fft_axis import Axis
@@ -14,6 +14,8 @@ from xlakit.cpu.llvm import I64, Function, Value
 
 # How many points a unit has.
 CHUNK = 1 << LongRoots.BITS
+# Tables of longer chirps would make programs too large.
+LONGEST_CHIRP = 1 << 17
 
 
 class Points:
@@ -133,15 +135,40 @@ class Points:
 
     # -- other lengths ---------------------------------------------------------------------------
 
+    def _chirp(self) -> Callable[[Value], Point]:
+        """The numbers of the chirp; of a long one, from roots, as a table would make the program too large."""
+        count = self._axis.points
+        if count <= LONGEST_CHIRP:
+            table = self._tables.pairs(f"chirp.{count}", chirp(count))
+            return lambda index: self._entry(table, index)
+        roots = LongRoots(self._tables, self._fn, self._part, 2 * count, 1, 2 * count)
+        return lambda index: roots.at((index * index).integer("urem", 2 * count))
+
+    def back_chirp(self) -> int:
+        """The conjugate chirp around 0, over the length: its transform is what a convolution multiplies with."""
+        fn, count, length = self._fn, self._axis.points, self._length
+        entry, scale = self._chirp(), 1.0 / length
+        with self._chunks(length) as (_, first, stop):
+            spans = (
+                (first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(count)), False),
+                (self._from(first, length - count + 1), stop, True),
+            )
+            fn.fill(fn.at(self._target, self._part, first * 2), 0, (stop - first) * (2 * self._part.bytes))
+            for begin, end, is_mirrored in spans:
+                with fn.loop(begin, end, independent=True) as loop:
+                    real, imag = entry(fn.i64(length) - loop.index if is_mirrored else loop.index)
+                    self._store((real * scale, imag * -scale), loop.index)
+        return length
+
     def chirped(self) -> int:
         """The row times the chirp, and zeros behind it."""
         fn, count = self._fn, self._axis.points
-        table = self._tables.pairs(f"chirp.{count}", chirp(count))
+        entry = self._chirp()
         with self._chunks(self._length) as (_, first, stop):
             middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(count))
             with fn.loop(first, middle, independent=True) as loop:
-                point = self._exchanged(self._load(loop.index))
-                self._store(multiply(point, self._entry(table, loop.index)), loop.index)
+                point = self._exchanged(self._load(loop.index * self._axis.inner))
+                self._store(multiply(point, entry(loop.index)), loop.index)
             zero = fn.constant(self._part, 0.0)
             with fn.loop(self._from(first, count), stop, independent=True) as loop:
                 self._store((zero, zero), loop.index)
@@ -156,13 +183,21 @@ class Points:
             self._store((imag, real), loop.index)
         return length
 
+    def kept_spectrum(self) -> int:
+        """The transform times that of the other chirp, which is the source, with the parts exchanged."""
+        fn, length = self._fn, self._length
+        with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            real, imag = multiply(self._entry(self._target, loop.index), self._load(loop.index))
+            self._store((imag, real), loop.index)
+        return length
+
     def unchirped(self) -> int:
         """The row times the chirp."""
         fn, count = self._fn, self._axis.points
-        table = self._tables.pairs(f"chirp.{count}", chirp(count))
+        entry = self._chirp()
         with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = self._exchanged(multiply(self._load(loop.index), self._entry(table, loop.index)))
-            self._store((real * self._scale, imag * self._scale), loop.index)
+            real, imag = self._exchanged(multiply(self._load(loop.index), entry(loop.index)))
+            self._store((real * self._scale, imag * self._scale), loop.index * self._axis.inner)
         return count
 
     def _exchanged(self, point: Point) -> Point:

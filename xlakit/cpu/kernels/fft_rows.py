@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.fft_axis import Axis
 from xlakit.cpu.kernels.fft_halves import Halves
 from xlakit.cpu.kernels.fft_lanes import NO_UNROLL, lane_count
 from xlakit.cpu.kernels.fft_plan import convolution_length, halves, is_smooth, work
-from xlakit.cpu.kernels.fft_points import CHUNK, Points
+from xlakit.cpu.kernels.fft_points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
@@ -23,8 +23,8 @@ from xlakit.cpu.loops.kernel import Phase
 _SHARED = 1 << 14
 _FEW_ROWS = 4
 
-# Where a step reads and writes: the row itself, its result, or one of three memories.
-_SOURCE, _TARGET, _X, _Y, _Z = range(5)
+# Where a step reads and writes: the row itself, its result, one of three memories, or what all rows share.
+_SOURCE, _TARGET, _X, _Y, _Z, _SHARED_SPECTRUM = range(6)
 _SCRATCH = 2
 
 
@@ -60,9 +60,12 @@ def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[P
     """The phases, and how many bytes of scratch they need behind the first ``scratch`` ones."""
     pipeline = _Pipeline(module, axis)
     pipeline.build()
-    if axis.outer >= _FEW_ROWS or pipeline.length < _SHARED:
-        return [pipeline.emit_whole()], 0
-    return pipeline.emit_shared(scratch), len(pipeline.memories) * pipeline.bytes * axis.outer
+    before = pipeline.emit_before(scratch)
+    if pipeline.rows >= _FEW_ROWS or pipeline.length < _SHARED:
+        return [*before, pipeline.emit_whole(scratch)], pipeline.shared_bytes
+    after = scratch + pipeline.shared_bytes
+    bytes = pipeline.shared_bytes + len(pipeline.memories) * pipeline.bytes * pipeline.rows
+    return [*before, *pipeline.emit_shared(scratch, after)], bytes
 
 
 class _Pipeline:
@@ -76,14 +79,22 @@ class _Pipeline:
         if pair is None:
             raise ValueError(f"a length of {self.length} has no halves")
         self.halves = Halves(module, axis.part, *pair)
+        self.rows = axis.outer * axis.inner
         self.steps: list[_Step] = []
+        # What is done once, before all rows.
+        self.before: list[_Step] = []
         # All memories are as large as the largest.
         self.bytes = -(-max(self.halves.bytes, 2 * axis.spectrum * axis.part.bytes) // 64) * 64
 
     @property
     def memories(self) -> list[int]:
         """The memories that steps use."""
-        return sorted({m for s in self.steps for m in (s.source, s.target)} - {_SOURCE, _TARGET})
+        return sorted({m for s in self.steps for m in (s.source, s.target)} - {_SOURCE, _TARGET, _SHARED_SPECTRUM})
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much memory there is for what all rows share: the chirp's spectrum, and as much to compute it."""
+        return 2 * self.bytes if self.before else 0
 
     # -- which steps there are -------------------------------------------------------------------
 
@@ -115,7 +126,14 @@ class _Pipeline:
         self._simple(Points.chirped, source, _Y, swaps_in)
         self._halves(_Y, _Y, False, False, 1.0)
         # With the parts exchanged, the forward transform is the backward one.
-        self._simple(Points.spectrum, _Y, _Y)
+        if self.axis.points > LONGEST_CHIRP:
+            self._simple(Points.kept_spectrum, _SHARED_SPECTRUM, _Y)
+            steps, self.steps = self.steps, self.before
+            self._simple(Points.back_chirp, _SHARED_SPECTRUM, _SHARED_SPECTRUM)
+            self._halves(_SHARED_SPECTRUM, _SHARED_SPECTRUM, False, False, 1.0)
+            self.steps = steps
+        else:
+            self._simple(Points.spectrum, _Y, _Y)
         self._halves(_Y, _Y, False, True, 1.0)
         self._simple(Points.unchirped, _Y, target, swaps_out, scale)
 
@@ -136,7 +154,20 @@ class _Pipeline:
 
     # -- how they run ----------------------------------------------------------------------------
 
-    def emit_whole(self) -> Phase:
+    def emit_before(self, scratch: int) -> list[Phase]:
+        """The phases before those of the rows."""
+        phases: list[Phase] = []
+        for step in self.before:
+            fn = self.module.function("fft_before_rows", VOID, [PTR, I64, I64])
+            table, begin, end = fn.parameters
+            space = self._scratch(fn, table, scratch)
+            places = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
+            fn.call(step.function, VOID, places[step.source], places[step.target], begin, end)
+            fn.ret()
+            phases.append(Phase(fn.name, step.units, step.cost))
+        return phases
+
+    def emit_whole(self, shared: int) -> Phase:
         """One phase; a task does all steps of a row."""
         fn = self.module.function("fft_long_rows", VOID, [PTR, I64, I64])
         table, begin, end = fn.parameters
@@ -146,13 +177,15 @@ class _Pipeline:
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
             places = {memory: fn.at(scratch, I8, n * self.bytes) for n, memory in enumerate(memories)}
             places |= self._row(fn, source, target, task.index)
+            if self.before:
+                places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
             for step in self.steps:
                 fn.call(step.function, VOID, places[step.source], places[step.target], fn.i64(0), fn.i64(step.units))
         release(fn, scratch)
         fn.ret()
-        return Phase(fn.name, self.axis.outer, self.axis.outer * sum(s.cost for s in self.steps))
+        return Phase(fn.name, self.rows, self.rows * sum(s.cost for s in self.steps))
 
-    def emit_shared(self, scratch: int) -> list[Phase]:
+    def emit_shared(self, shared: int, scratch: int) -> list[Phase]:
         """A phase for each step; a task does one unit of one row."""
         memories = self.memories
         phases: list[Phase] = []
@@ -160,19 +193,29 @@ class _Pipeline:
             fn = self.module.function("fft_shared_rows", VOID, [PTR, I64, I64])
             table, begin, end = fn.parameters
             source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
-            space = fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH), invariant=True), I8, scratch)
+            space = self._scratch(fn, table, scratch)
             with fn.loop(begin, end, hints=NO_UNROLL) as task:
                 row, unit = task.index.integer("udiv", step.units), task.index.integer("urem", step.units)
                 own = row * len(memories)
                 places = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}
                 places |= self._row(fn, source, target, row)
+                if self.before:
+                    places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
                 fn.call(step.function, VOID, places[step.source], places[step.target], unit, unit + 1)
             fn.ret()
-            phases.append(Phase(fn.name, self.axis.outer * step.units, self.axis.outer * step.cost))
+            phases.append(Phase(fn.name, self.rows * step.units, self.rows * step.cost))
         return phases
 
+    def _scratch(self, fn: Function, table: Value, offset: int) -> Value:
+        return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH), invariant=True), I8, offset)
+
     def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
-        part = self.axis.part
+        part, inner = self.axis.part, self.axis.inner
+        if inner > 1:
+            # Columns: complex numbers that are ``inner`` apart.
+            outer, column = row.integer("udiv", inner), row.integer("urem", inner)
+            start = outer * (2 * self.axis.length * inner) + column * 2
+            return {_SOURCE: fn.at(source, part, start), _TARGET: fn.at(target, part, start)}
         return {
             _SOURCE: fn.at(source, part, row * self.axis.source_row),
             _TARGET: fn.at(target, part, row * self.axis.target_row),

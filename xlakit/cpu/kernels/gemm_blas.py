@@ -6,10 +6,12 @@ import struct
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels import blas
-from xlakit.cpu.kernels.gemm import Product, smaller
+from xlakit.cpu.kernels.following import Following, Rectangle
+from xlakit.cpu.kernels.gemm import Product
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.kernels.gemm_pack import Steps
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.kernels.gemm_pack import Steps, smaller
+from xlakit.cpu.kernels.scratch import acquire, release
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -53,7 +55,8 @@ def fits_blas(product: Product) -> bool:
         and all(product.sizes)
         and as_stored(rhs.across, rhs.along) is not None
         and as_stored(lhs.across, lhs.along) is not None
-        and as_stored(product.columns, product.rows) == Stored(False, max(product.columns.size, 1))
+        and (result := as_stored(product.columns, product.rows)) is not None
+        and not result.turned
     )
 
 
@@ -71,24 +74,28 @@ def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
     return unit, split
 
 
-def emit_blas(module: Module, product: Product, unit: int, split: int, name: str = "gemm") -> Function:
-    """A task function that calls BLAS; its table is lhs, rhs, result. BLAS is meant to run on one thread then."""
+def emit_blas(
+    module: Module, product: Product, unit: int, split: int, name: str = "gemm", following: Following | None = None
+) -> Function:
+    """A task function that calls BLAS; its table is lhs, rhs, result. BLAS is meant to run on one thread then.
+
+    ``following`` comes after each rectangle, see there.
+    """
     fn = module.function(name, VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
     rows, columns, depth = product.sizes
     units, splits = -(-rows // unit), -(-columns // split)
     kind = product.result
-    letter = _LETTERS[kind]
-    routine = blas.declare(module, f"{letter}gemm", 13)
+    routine = Routine(fn, kind)
     arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in range(3)]
-    arguments = blas.Arguments(fn)
     parts = 2 if kind.is_complex else 1
-    scale = _FACTORS[letter]
-    one = arguments.data(struct.pack(scale, *(1.0, 0.0)[:parts]))
-    zero = arguments.data(struct.pack(scale, *(0.0, 0.0)[:parts]))
     rhs, lhs = (as_stored(m.across, m.along) for m in (product.rhs, product.lhs))
-    if rhs is None or lhs is None:
+    result = as_stored(product.columns, product.rows)
+    if rhs is None or lhs is None or result is None:
         raise InternalError("the product does not fit BLAS")
+    local = following is not None and following.local
+    distance = min(split, columns) if local else result.distance
+    memory = acquire(fn, min(unit, rows) * distance * kind.byte_width) if local else fn.null()
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         rest = task.index.integer("udiv", units)
         row = task.index.integer("urem", units) * unit
@@ -99,30 +106,70 @@ def emit_blas(module: Module, product: Product, unit: int, split: int, name: str
         offsets[1] = offsets[1] + product.rhs.across.offset(fn, column)
         offsets[2] = offsets[2] + product.rows.offset(fn, row) + column
         places = [fn.at(a, memory_type(kind), o * parts) for a, o in zip(arrays, offsets, strict=True)]
-        # Row-major results are the transposes of column-major ones: result' = rhs' lhs'.
-        fn.call(
-            routine,
-            VOID,
-            arguments.letter("T" if rhs.turned else "N"),
-            arguments.letter("N" if lhs.turned else "T"),
-            _size(fn, arguments, "columns", column, split, columns),
-            _size(fn, arguments, "rows", row, unit, rows),
-            arguments.integer(depth),
-            one,
-            places[1],
-            arguments.integer(rhs.distance),
-            places[0],
-            arguments.integer(lhs.distance),
-            zero,
-            places[2],
-            arguments.integer(max(columns, 1)),
-        )
+        if local:
+            places[2] = memory
+        sizes = (_size(fn, row, unit, rows), _size(fn, column, split, columns), depth)
+        routine.call((places[0], lhs), (places[1], rhs), (places[2], distance), sizes)
+        if following is not None:
+            last_row, last_column = smaller(fn, row + unit, fn.i64(rows)), smaller(fn, column + split, fn.i64(columns))
+            base = memory if local else arrays[2]
+            following.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
+    if local:
+        release(fn, memory)
     fn.ret()
+    fn.effort = Effort.LITTLE
     return fn
 
 
-def _size(fn: Function, arguments: blas.Arguments, name: str, first: Value, size: int, total: int) -> Value:
+def _size(fn: Function, first: Value, size: int, total: int) -> Value | int:
     """How many rows or columns a rectangle has."""
-    if total % size == 0:
-        return arguments.integer(size)
-    return arguments.computed(name, smaller(fn, fn.i64(total) - first, fn.i64(size)))
+    return size if total % size == 0 else smaller(fn, fn.i64(total) - first, fn.i64(size))
+
+
+class Routine:
+    """The matrix product of BLAS, called from one function."""
+
+    def __init__(self, fn: Function, kind: PrimitiveType) -> None:
+        letter, parts = _LETTERS[kind], 2 if kind.is_complex else 1
+        self._fn = fn
+        self._name = blas.declare(fn.module, f"{letter}gemm", 13)
+        self._arguments = blas.Arguments(fn)
+        self._one = self._arguments.data(struct.pack(_FACTORS[letter], *(1.0, 0.0)[:parts]))
+        self._zero = self._arguments.data(struct.pack(_FACTORS[letter], *(0.0, 0.0)[:parts]))
+
+    def call(
+        self,
+        lhs: tuple[Value, Stored],
+        rhs: tuple[Value, Stored],
+        result: tuple[Value, int],
+        sizes: tuple[Value | int, Value | int, int],
+    ) -> None:
+        """The product of two matrices, given as where they begin and how they are stored.
+
+        result: where it begins, and how far its rows are apart. sizes: its rows and columns, and the steps of k.
+        """
+        arguments = self._arguments
+        rows, columns, depth = sizes
+        # Row-major results are the transposes of column-major ones: result' = rhs' lhs'.
+        self._fn.call(
+            self._name,
+            VOID,
+            arguments.letter("T" if rhs[1].turned else "N"),
+            arguments.letter("N" if lhs[1].turned else "T"),
+            self._number("columns", columns),
+            self._number("rows", rows),
+            arguments.integer(depth),
+            self._one,
+            rhs[0],
+            arguments.integer(rhs[1].distance),
+            lhs[0],
+            arguments.integer(lhs[1].distance),
+            self._zero,
+            result[0],
+            arguments.integer(result[1]),
+        )
+
+    def _number(self, name: str, number: Value | int) -> Value:
+        if isinstance(number, int):
+            return self._arguments.integer(number)
+        return self._arguments.computed(name, number)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlakit.cpu.kernels.gemm import Product, smaller
+from xlakit.cpu.kernels.gemm import Product
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.kernels.gemm_pack import Packer
+from xlakit.cpu.kernels.gemm_pack import Packer, smaller
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value

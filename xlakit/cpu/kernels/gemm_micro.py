@@ -15,8 +15,8 @@ from xlakit.cpu.llvm import I16, I32, Function, Type, Value, vector
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]
 
-# LLVM unrolls small loops by itself; the bodies here are large enough already.
-NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+# LLVM unrolls small loops by itself; the bodies here are large enough already, and written in vectors.
+NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Rows:
     """
 
     pointers: Sequence[Value]
-    step: int = 1
+    step: Value | int = 1
     offset: Callable[[Value], Value] | None = None
 
 
@@ -36,7 +36,7 @@ class Columns:
     """The right operand of a tile: where its first column starts, and the distance between steps of k, in elements."""
 
     pointer: Value
-    step: int
+    step: Value | int
     offset: Callable[[Value], Value] | None = None
     # How far the imaginary parts are behind the real ones.
     part: int = 0
@@ -99,9 +99,9 @@ def _run(
         columns = fn.at(columns, stored, right.offset(run) * parts)
 
     def step(k: Value, sums: Sums) -> Sums:
-        across = k * (left.step * engine.group * parts)
+        across = k * (engine.group * parts) * left.step
         elements = [fn.at(p, type, across) for p in pointers]
-        start = fn.at(columns, stored, k * (right.step * engine.group * parts))
+        start = fn.at(columns, stored, k * (engine.group * parts) * right.step)
         return _products(fn, engine, elements, start, right, sums)
 
     if isinstance(steps, int) and steps <= (4 if rows > 1 else 8):

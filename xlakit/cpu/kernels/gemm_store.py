@@ -19,13 +19,14 @@ Epilogue = Callable[[Function, Value, Value, "tuple[Value, ...]"], "tuple[Value,
 
 @dataclass(slots=True)
 class Output:
-    """Where results go: their type, and how rows and columns lie from ``base`` on."""
+    """Where results go: their type, and how rows and columns lie from ``base`` on, where those of ``origin`` are."""
 
     kind: PrimitiveType
     rows: Steps
     columns: Steps
     base: Value
     epilogue: Epilogue | None = None
+    origin: tuple[Value, Value] | None = None
 
     def is_contiguous(self, width: int) -> bool:
         """Whether ``width`` columns, from a multiple of it on, are neighbours in memory."""
@@ -65,17 +66,32 @@ def _store_some(
     fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value, width: int
 ) -> None:
     flat = flatten(sums)
-    per_row = len(flat) // len(sums)
     place = fn.alloca(acc_vector(engine), len(flat), align=64)
     for number, value in enumerate(flat):
         fn.store(value, fn.at(place, acc_vector(engine), number), align=16)
-    types = [value.type for value in flat[:per_row]]
+    store_rows(fn, engine, output, (place, len(flat) // len(sums)), row, column, count, width)
+
+
+def store_rows(
+    fn: Function,
+    engine: Engine,
+    output: Output,
+    sums: tuple[Value, int],
+    row: Value,
+    column: Value,
+    count: Value,
+    width: int,
+) -> None:
+    """Store ``count`` rows, ``width`` columns of a tile whose sums are in memory, so many registers for each row."""
+    place, per_row = sums
+    pieces = vectors_of(engine, width)
+    types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
     with fn.loop(0, count, hints=NO_UNROLL) as r:
         found = [
-            fn.load(type, fn.at(place, acc_vector(engine), r.index * per_row + n), align=16)
+            fn.load(type, fn.at(place, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
             for n, type in enumerate(types)
         ]
-        registers = [tuple(found[i : i + engine.parts]) for i in range(0, per_row, engine.parts)]
+        registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
         _store_row(fn, engine, output, registers, row + r.index, column, width)
 
 
@@ -88,21 +104,24 @@ def _store_row(
     column: Value,
     width: int,
 ) -> None:
-    start = output.rows.offset(fn, row)
+    start_row, start_column = (
+        (row, column) if output.origin is None else (row - output.origin[0], column - output.origin[1])
+    )
+    start = output.rows.offset(fn, start_row)
     contiguous = output.is_contiguous(engine.columns)
     if contiguous:
-        start = start + output.columns.offset(fn, column)
+        start = start + output.columns.offset(fn, start_column)
     for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):
-        sums = tuple(_cut(fn, part, lanes) for part in register)
+        sums = tuple(first_lanes(fn, part, lanes) for part in register)
         if output.epilogue is not None:
             sums = output.epilogue(fn, row, column + first, sums)
         values = to_result(fn, output.kind, sums)
         if contiguous:
             store_elements(fn, output, values, start + first)
         elif lanes == 1:
-            store_elements(fn, output, values, start + output.columns.offset(fn, column + first))
+            store_elements(fn, output, values, start + output.columns.offset(fn, start_column + first))
         else:
-            _scatter(fn, output, values, start, column + first)
+            _scatter(fn, output, values, start, start_column + first)
 
 
 def _scatter(fn: Function, output: Output, values: Sequence[Value], start: Value, column: Value) -> None:
@@ -132,7 +151,7 @@ def store_elements(fn: Function, output: Output, values: Sequence[Value], offset
     fn.store(mixed, place, align=type.bytes)
 
 
-def _cut(fn: Function, value: Value, lanes: int) -> Value:
+def first_lanes(fn: Function, value: Value, lanes: int) -> Value:
     """The first lanes of a register."""
     if value.type.lanes == lanes:
         return value

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
 from xlakit.cpu.kernels.fingerprint import fingerprint
 from xlakit.cpu.kernels.makers import MAKERS
+from xlakit.cpu.kernels.product_fusion import emit_product_fusion
+from xlakit.cpu.kernels.select_and_scatter import emit_padded_selection
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.fusion import emit_fusion
 from xlakit.cpu.loops.kernel import Phase
@@ -31,15 +35,20 @@ class Kernel:
 
 
 class KernelLibrary:
-    """Makes the kernels of a module as they are asked for."""
+    """Makes the kernels of a module as they are asked for.
 
-    def __init__(self, module: Module) -> None:
+    c_functions: the names of custom calls that are C functions.
+    """
+
+    def __init__(self, module: Module, c_functions: Collection[str] = ()) -> None:
         self.module = module
+        self._c_functions = c_functions
         self._made: dict[Any, Kernel | None] = {}
 
     def kernel(self, instruction: Instruction) -> Kernel | None:
         """The kernel of an instruction; None where there is none, and the interpreter has to do it."""
-        key = fingerprint(instruction)
+        # A custom call sees layouts, too.
+        key = fingerprint(instruction), isinstance(instruction.op, CustomCall) and lies_major_to_minor(instruction)
         if key not in self._made:
             before = len(self.module.functions)
             try:
@@ -56,7 +65,17 @@ class KernelLibrary:
         if not acts and not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
             return Kernel(())
         if isinstance(instruction.op, Fusion):
+            product = emit_product_fusion(self.module, instruction.op.calls, _symbol(instruction))
+            if product is not None:
+                return Kernel(*product)
+            selection = emit_padded_selection(self.module, instruction.op.calls)
+            if selection is not None:
+                return Kernel(*selection)
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
+        if isinstance(instruction.op, CustomCall):
+            if instruction.op.custom_call_target not in self._c_functions or not lies_major_to_minor(instruction):
+                return None
+            return Kernel(*emit_c_call(self.module, instruction))
         maker = MAKERS.get(instruction.opcode)
         made = maker(self.module, instruction) if maker is not None else None
         if made is not None:

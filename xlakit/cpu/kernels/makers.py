@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.kernels.cholesky import emit_cholesky
 from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution
 from xlakit.cpu.kernels.cumulative import emit_cumulative, plan_cumulative
-from xlakit.cpu.kernels.dot import emit_dot, plan_dot
+from xlakit.cpu.kernels.dot import MULTIPLICATION, emit_dot, plan_dot
 from xlakit.cpu.kernels.fft import emit_fft
+from xlakit.cpu.kernels.ragged_dot import emit_ragged_dot
 from xlakit.cpu.kernels.random_bits import emit_random_bits
+from xlakit.cpu.kernels.random_numbers import emit_random_numbers
 from xlakit.cpu.kernels.scatter import scatter_kernel
 from xlakit.cpu.kernels.select_and_scatter import select_and_scatter_kernel
 from xlakit.cpu.kernels.sort import sort_kernel
@@ -26,15 +28,12 @@ from xlakit.ops.sort import TopK
 # None where a loop nest does it as well.
 Maker = Callable[[Module, Instruction], "Emitted | None"]
 
-# Nanoseconds for a multiplication in a product of matrices, on one core.
-_PRODUCT = 0.05
-
 
 def _dot(module: Module, instruction: Instruction) -> Emitted:
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
     function = emit_dot(module, plan)
-    return (Phase(function.name, plan.tasks, plan.cost * _PRODUCT),), {}, 0
+    return (Phase(function.name, plan.tasks, plan.cost * MULTIPLICATION),), {}, 0
 
 
 def _convolution(module: Module, instruction: Instruction) -> Emitted:
@@ -43,7 +42,7 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)
-    return tuple(Phase(s.function.name, s.tasks, s.cost * _PRODUCT) for s in stages), {}, plan.scratch_bytes
+    return tuple(Phase(s.function.name, s.tasks, s.cost * MULTIPLICATION) for s in stages), {}, plan.scratch_bytes
 
 
 def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
@@ -70,6 +69,8 @@ MAKERS: dict[str, Maker] = {
     "dot": _dot,
     "reduce-window": _reduce_window,
     "fft": emit_fft,
+    "ragged-dot": emit_ragged_dot,
+    "rng": emit_random_numbers,
     "rng-bit-generator": emit_random_bits,
     "scatter": scatter_kernel,
     "select-and-scatter": select_and_scatter_kernel,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 from dataclasses import dataclass
 
@@ -19,13 +20,14 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve
 
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
-_FORMATS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
+FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
 SMALL = 16
-# A task should have so many multiplications, and so many right-hand sides at least.
+# A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
 _TASK_PRODUCTS = 1 << 18
-_LEAST_SIDES = 32
+_LEAST_SIDES = 64
+_PROCESSORS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class _Problem:
     @property
     def block(self) -> int:
         """How many right-hand sides a task has."""
-        wanted = max(_LEAST_SIDES, int(_TASK_PRODUCTS * self.sides / max(1.0, self.products)))
+        shared = -(-self.sides // -(-_PROCESSORS // max(1, self.batch)))
+        wanted = max(_LEAST_SIDES, shared, int(_TASK_PRODUCTS * self.sides / max(1.0, self.products)))
         return min(self.sides, -(-wanted // 16) * 16)
 
     @property
@@ -103,7 +106,7 @@ class _Blas:
             arguments.letter("U" if op.unit_diagonal else "N"),
             sides if op.left_side else size,
             size if op.left_side else sides,
-            arguments.data(struct.pack(_FORMATS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
+            arguments.data(struct.pack(FACTORS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
             a,
             size,
             x,

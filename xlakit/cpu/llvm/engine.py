@@ -9,6 +9,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from xlakit.cpu.llvm.function import Effort
 from xlakit.errors import InternalError
 
 # LLVM's global state (targets, the JIT) is set up once; llvmlite is not safe for all of it from several threads.
@@ -38,7 +39,17 @@ def target_machine(level: int = 3) -> Any:
     )
 
 
-def optimize(text: str, level: int = 2) -> Any:
+# The levels of LLVM's passes, and of its code generation. More passes than those of level 1 take longer for the same.
+_LEVELS = {Effort.ALL: (1, 3), Effort.CODE: (0, 3), Effort.LITTLE: (0, 0)}
+
+
+def compiled(text: str, effort: Effort) -> bytes:
+    """The object file of an IR text."""
+    passes, code = _LEVELS[effort]
+    return emit_object(optimize(text, passes), code)
+
+
+def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
     """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty."""
     with _lock:
         machine = target_machine(level)
@@ -59,10 +70,10 @@ def optimize(text: str, level: int = 2) -> Any:
         return module
 
 
-def emit_object(module: Any) -> bytes:
-    """The object file of an optimised module."""
+def emit_object(module: Any, level: int = 3) -> bytes:
+    """The object file of an optimised module; level 0 takes least time, and gives code that takes most."""
     with _lock:
-        return target_machine().emit_object(module)
+        return target_machine(level).emit_object(module)
 
 
 def emit_assembly(module: Any) -> str:
@@ -74,10 +85,16 @@ def emit_assembly(module: Any) -> str:
 class Library:
     """Machine code in memory. It stays as long as this object does."""
 
-    def __init__(self, name: str, data: bytes, functions: Sequence[str], symbols: Mapping[str, int]) -> None:
+    def __init__(
+        self, name: str, objects: bytes | Sequence[bytes], functions: Sequence[str], symbols: Mapping[str, int]
+    ) -> None:
+        """Object files linked together; ``functions`` are those that are asked for, ``symbols`` what they import."""
         with _lock:
             _targets()
-            builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+            builder = llvm.JITLibraryBuilder()
+            for data in (objects,) if isinstance(objects, bytes) else objects:
+                builder.add_object_img(data)
+            builder.add_current_process()
             for symbol, address in symbols.items():
                 builder.import_symbol(symbol, address)
             for function in functions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
@@ -13,6 +14,14 @@ from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
     from xlakit.cpu.llvm.module import Module
+
+
+class Effort(Enum):
+    """How much LLVM does for a function."""
+
+    ALL = "all"  # its passes over the IR, and good code
+    CODE = "code"  # good code for what is written in vectors already, and which passes would hardly change
+    LITTLE = "little"  # code as fast as it is made: what takes time is in the functions that are called
 
 
 class Loop:
@@ -49,6 +58,7 @@ class Function:
         self.parameters = tuple(Value(self, t, f"%p{i}") for i, t in enumerate(parameters))
         self.parameter_attributes: list[str] = [""] * len(parameters)
         self.linkage = "internal "
+        self.effort = Effort.ALL
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count = 0
@@ -344,6 +354,12 @@ class Function:
         self._start(then)
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
         self._start(rest)
+
+    @property
+    def declaration(self) -> str:
+        """What another module says to call this function."""
+        types = ", ".join(p.type.name for p in self.parameters)
+        return f"declare {self.result.name} @{self.name}({types})"
 
     def text(self) -> str:
         """The definition."""

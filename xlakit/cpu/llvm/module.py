@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
-from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.types import Type
 
+_NAME = re.compile(r"@([\w.$-]+)")
 # How LLVM's text has each byte.
 _BYTES = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in range(256)]
 
@@ -107,11 +109,31 @@ class Module:
 
     def text(self) -> str:
         """The whole module."""
+        return self._text(self._globals.values(), [f.text() for f in self.functions.values()], ())
+
+    def parts(self) -> dict[Effort, str]:
+        """The module as several that are linked together: its functions by the effort that they are worth."""
+        efforts = [e for e in Effort if any(f.effort is e for f in self.functions.values())]
+        if len(efforts) <= 1:
+            return {effort: self.text() for effort in efforts}
+        groups = {e: {n: f for n, f in self.functions.items() if f.effort is e} for e in efforts}
+        names = {e: set(_NAME.findall("\n".join(f.text() for f in own.values()))) for e, own in groups.items()}
+        for name, function in self.functions.items():
+            if any(name in named for effort, named in names.items() if effort is not function.effort):
+                function.linkage = ""
+        return {effort: self._part(own, names[effort]) for effort, own in groups.items()}
+
+    def _part(self, own: Mapping[str, Function], names: set[str]) -> str:
+        data = [text for name, text in self._globals.items() if name in names]
+        others = [f.declaration for name, f in self.functions.items() if name in names and name not in own]
+        return self._text(data, [f.text() for f in own.values()], others)
+
+    def _text(self, data: Iterable[str], functions: Iterable[str], declared: Iterable[str]) -> str:
         metadata = "\n".join(f"!{i} = {text}" for i, text in enumerate(self._metadata))
         parts = [
-            "\n".join(self._globals.values()),
-            "\n".join(f.text() for f in self.functions.values()),
-            "\n".join(self._declarations.values()),
+            "\n".join(data),
+            "\n".join(functions),
+            "\n".join([*self._declarations.values(), *declared]),
             metadata,
         ]
         return "\n\n".join(part for part in parts if part) + "\n"

@@ -100,6 +100,11 @@ class Level:
     end: Value | int
 
 
+def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
+    """What LLVM should know about an innermost loop that computes the nodes."""
+    return _DOUBLED if element_cost(nodes) > _LONG_CHAIN else ()
+
+
 def nest(
     emitter: Emitter,
     levels: Sequence[Level],
@@ -112,7 +117,7 @@ def nest(
         body()
         return
     level, *inner = levels
-    hints = _DOUBLED if not inner and element_cost(nodes) > _LONG_CHAIN else ()
+    hints = () if inner else hints_for(nodes)
     with emitter.fn.loop(level.begin, level.end, independent=not inner, hints=hints) as loop, emitter.scope():
         emitter.bind_group(level.group, loop.index)
         known = known | set(level.group.variables)

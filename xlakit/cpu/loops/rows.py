@@ -60,7 +60,7 @@ class Plan:
 def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
     """A kernel of rows; None where the fusion is none."""
     try:
-        plan = with_splits(lambda space: _plan(space, sources, reduced))
+        plan = with_splits(lambda space: plan_rows(space, sources, reduced))
     except UnsupportedError:
         return None
     turn = sum(element_cost(stage.nodes) for stage in plan.stages)
@@ -75,7 +75,8 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
     return (_write(module, name, reduced, plan, row, rows),), {}, 0
 
 
-def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
+def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
+    """The stages of a row; raises UnsupportedError where something is needed at another place than it is computed."""
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
     row_variables = list(space.variables)
     axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
@@ -169,9 +170,9 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     inner = merged(plan.inner_variables, indices)
     length = math.prod(v.extent for v in plan.inner_variables)
     with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
-        release = _acquire_scratch(fn, emitter, [size * length for size in plan.scratch])
+        release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
-            nest(emitter, levels, every, lambda: _row(emitter, plan, inner))
+            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner))
         release()
     return Phase(fn.name, split.count, row * rows)
 
@@ -201,7 +202,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
     return Phase(fn.name, parts, cost)
 
 
-def _acquire_scratch(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
+def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
     """Make room for the scratch rows; gives what ends their life."""
     total = sum(-(-size // 64) * 64 for size in sizes)
     if not total:
@@ -223,7 +224,8 @@ def _release(fn: Function, scratch: Value) -> None:
     fn.call("xlakit_scratch_release", VOID, scratch)
 
 
-def _row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
+def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
+    """All stages of the row that the emitter's variables stand at."""
     known = frozenset(plan.row_variables)
     for stage in plan.stages:
         initial = [emitter.value(n) for f in stage.foldings for n in f.initial]

@@ -143,6 +143,15 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
     return _to_minifloat(minifloat(primitive_type), value).cast("trunc", value.type.with_element(I8))
 
 
+def as_bf16(value: Value) -> Value:
+    """An F32 rounded to what BF16 has, still an F32.
+
+    What NaNs come of arithmetic with BF16 have no bits that would carry, so they stay NaNs without being asked for;
+    :func:`from_f32` gives them the bits that they are stored with.
+    """
+    return float_of(_rounded(bits_of(value), 16) << 16)
+
+
 def _rounded(bits: Value, dropped: int) -> Value:
     """Bits without so many of the last ones, rounded half to even; a carry makes the exponent greater, as it should."""
     odd = (bits >> dropped) & 1

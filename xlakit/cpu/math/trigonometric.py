@@ -84,6 +84,15 @@ def _sine_cosine(r: Value, of_sine: tuple[float, ...], of_cosine: tuple[float, .
     return sine, fma(z, fma(z, polynomial(z, of_cosine), -0.5), 1.0)
 
 
+def sine_cosine_of_eighth(r: Value) -> tuple[Value, Value]:
+    """The sine and the cosine of an F64 within an eighth of a turn around 0."""
+    z = r * r
+    half = z * 0.5
+    near = 1.0 - half
+    rest = fma(z * z, polynomial(z, COS_DOUBLE), (1.0 - near) - half)
+    return fma(r * z, polynomial(z, SIN_DOUBLE), r), near + rest
+
+
 def _sine_cosine_double(angle: Angle) -> tuple[Value, Value]:
     r, low = angle.high, angle.low
     z = r * r

@@ -94,11 +94,36 @@ def execute(
 
     Raises what a signal handler raised while it ran, such as KeyboardInterrupt.
     """
-
-    def pointers(arrays: Sequence[Array]) -> Any:
-        return (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
-
     return _execute_for_python()(context.address, pointers(arguments), pointers(results), releases_gil)
+
+
+def pointers(arrays: Sequence[Array]) -> Any:
+    """The addresses of arrays, as a program takes them."""
+    return (ctypes.c_void_p * max(1, len(arrays)))(*map(array_address, arrays))
+
+
+def array_address(array: Array) -> int:
+    """Where the elements of an array are; ``array.ctypes.data`` takes several times as long."""
+    return array.__array_interface__["data"][0]
+
+
+def execute_member(context: Context, arguments: Sequence[Array], results: Sequence[Array], run: int) -> int:
+    """As :func:`execute`, on one of the devices of a run, whose address is given; each has a thread of its own."""
+    return _native("xlakit_execute_member", 4)(context.address, pointers(arguments), pointers(results), run)
+
+
+def run_devices(run: int) -> int:
+    """Run what stands in a run on all of its devices; gives what went wrong with the threads, else DONE.
+
+    Raises what a signal handler raised meanwhile, when all devices have ended.
+    """
+    return _native("xlakit_run_devices", 1)(run)
+
+
+@cache
+def _native(name: str, count: int) -> Callable[..., int]:
+    # PYFUNCTYPE: as in _execute_for_python.
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * count)(runtime().symbols[name])
 
 
 @cache

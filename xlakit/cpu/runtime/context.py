@@ -15,6 +15,7 @@ from enum import IntEnum
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
 from xlakit.cpu.runtime.record import Record
+from xlakit.interpreter.random_state import RANDOM_WORDS, RandomState
 
 
 class Status(IntEnum):
@@ -27,6 +28,8 @@ class Status(IntEnum):
     INTERRUPTED = 2
     # There is no memory for the arena or for something else.
     OUT_OF_MEMORY = 3
+    # A collective could not do with the values that it was given; Python says what is wrong with them.
+    FAULTY = 4
     PROGRAM = 16
 
 
@@ -36,26 +39,27 @@ class Status(IntEnum):
 #   polled        when this call last asked for signals, in nanoseconds
 #   host          the key of the Python object that answers the program's host calls, 0 for none
 #   ordinal       the number of the device that runs the program
-#   spare         four words for the program's own use, copied for each call
+#   random        where the device's random state is, which all its calls share: the words of a RandomState
+#   spare         three words for the program's own use, copied for each call
+#   run           what the devices of this run share, where there are several; see meeting.py
 # and in the origin alone:
 #   entry         the address of the entry
 #   arena_bytes   the size of the arena
 #   interrupt     not 0 to stop all calls that run; any thread may set it
-#   random_lock   held while the random state changes
-#   random        the state of rng-get-and-update-state: 128 bits, the low ones first
 CONTEXT = Record(
-    arena=1, origin=1, polled=1, host=1, ordinal=1, spare=4,
-    entry=1, arena_bytes=1, interrupt=1, random_lock=1, random=2, _fill=1,
+    arena=1, origin=1, polled=1, host=1, ordinal=1, random=1, spare=3, run=1,
+    entry=1, arena_bytes=1, interrupt=1, _fill=3,
 )  # fmt: skip
-
-# What a fresh program's random state is, as in XLA.
-_FIRST_RANDOM_STATE = 0x7012395
+_RANDOM = Record(**dict.fromkeys(RANDOM_WORDS, 1))
 
 
 class Context:
     """The origin of a program's contexts. It must stay as long as the program may be called."""
 
-    def __init__(self, entry: int, *, arena_bytes: int = 0, host: int = 0, ordinal: int = 0) -> None:
+    def __init__(
+        self, entry: int, *, arena_bytes: int = 0, host: int = 0, ordinal: int = 0, random: RandomState | None = None
+    ) -> None:
+        self.random = RandomState(0, ordinal) if random is None else random
         self._memory = (ctypes.c_int64 * (CONTEXT.size // 8))()
         self.address = ctypes.addressof(self._memory)
         for name, value in (
@@ -64,7 +68,7 @@ class Context:
             ("arena_bytes", arena_bytes),
             ("host", host),
             ("ordinal", ordinal),
-            ("random", _FIRST_RANDOM_STATE),
+            ("random", self.random.address),
         ):
             self._memory[CONTEXT.index(name)] = value
 
@@ -82,28 +86,24 @@ class Context:
     def interrupt(self, stop: bool) -> None:
         self._memory[CONTEXT.index("interrupt")] = int(stop)
 
-    @property
-    def random_state(self) -> int:
-        """The state of rng-get-and-update-state, a number of 128 bits."""
-        low, high = (self._memory[CONTEXT.index("random") + i] & (2**64 - 1) for i in (0, 1))
-        return high << 64 | low
-
-    @random_state.setter
-    def random_state(self, state: int) -> None:
-        for i in (0, 1):
-            self._memory[CONTEXT.index("random") + i] = ctypes.c_int64(state >> 64 * i & (2**64 - 1)).value
-
 
 def emit_context(module: Module) -> None:
     """Write the functions about contexts into a module that has emit_memory's."""
     _emit_execute(module)
     _emit_random_state(module)
+    _emit_random_draw(module)
 
 
 def _emit_execute(module: Module) -> None:
-    """``xlakit_execute``, as told at the top of this file; it gives the entry's status."""
+    """``xlakit_execute``, as told at the top of this file; it gives the entry's status.
+
+    ``execute_in(ptr origin, ptr arguments, ptr results, ptr run)`` does it for one of several devices.
+    """
     fn = module.function("xlakit_execute", I64, [PTR, PTR, PTR], external=True)
-    origin, arguments, results = fn.parameters
+    fn.ret(fn.call("execute_in", I64, *fn.parameters, fn.null()))
+
+    fn = module.function("execute_in", I64, [PTR, PTR, PTR, PTR])
+    origin, arguments, results, run = fn.parameters
     interrupt = CONTEXT.at(fn, origin, "interrupt")
     fn.return_if(fn.atomic_load(I64, interrupt, "monotonic").ne(0), fn.i64(Status.INTERRUPTED))
     context = fn.alloca(I64, CONTEXT.size // 8, align=64)
@@ -113,6 +113,7 @@ def _emit_execute(module: Module) -> None:
     (arena,) = fn.if_else(bytes > 0, lambda: (fn.call("xlakit_allocate", PTR, bytes),), lambda: no_arena)
     fn.return_if((bytes > 0) & arena.eq(fn.null()), fn.i64(Status.OUT_OF_MEMORY))
     fn.store(arena, CONTEXT.at(fn, context, "arena"))
+    fn.store(run, CONTEXT.at(fn, context, "run"))
     entry = fn.load(PTR, CONTEXT.at(fn, origin, "entry"))
     status = fn.call_pointer(entry, I64, arguments, results, context)
     fn.call("xlakit_release", VOID, arena)
@@ -124,18 +125,28 @@ def _emit_random_state(module: Module) -> None:
     module.declare("sched_yield", I32, [])
     fn = module.function("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
     context, target, delta = fn.parameters
-    origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
-    held = CONTEXT.at(fn, origin, "random_lock")
+    random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
+    held = _RANDOM.at(fn, random, "held")
 
     with fn.while_((), lambda _: fn.atomic_update("xchg", held, fn.i64(1)).ne(0)):
         fn.call("sched_yield", I32)
-    low_place = CONTEXT.at(fn, origin, "random")
-    high_place = fn.at(low_place, I64, 1)
-    low, high = fn.load(I64, low_place), fn.load(I64, high_place)
+    low, high = (_RANDOM.load(fn, random, name) for name in ("low", "high"))
     total = low + delta
-    fn.store(total, low_place)
-    fn.store(high + total.compare("ult", low).cast("zext", I64), high_place)
+    _RANDOM.store(fn, random, "low", total)
+    # The upper half of a negative delta has all bits set.
+    _RANDOM.store(fn, random, "high", high + delta.integer("ashr", 63) + total.compare("ult", low).cast("zext", I64))
     fn.atomic_store(fn.i64(0), held)
     fn.store(low, target)
     fn.store(high, fn.at(target, I64, 1))
+    fn.ret()
+
+
+def _emit_random_draw(module: Module) -> None:
+    """``xlakit_random_draw(ptr context, ptr state)``: write the next draw's key, and the halves of its counter."""
+    fn = module.function("xlakit_random_draw", VOID, [PTR, PTR], external=True)
+    context, target = fn.parameters
+    random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
+    number = fn.atomic_update("add", _RANDOM.at(fn, random, "draws"), fn.i64(1))
+    for place, word in enumerate((_RANDOM.load(fn, random, "key"), fn.i64(0), number)):
+        fn.store(word, fn.at(target, I64, place))
     fn.ret()

@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module, Value
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module, Value
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 
@@ -105,6 +105,10 @@ def emit_host(module: Module) -> None:
     origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
     interrupt = fn.atomic_load(I64, CONTEXT.at(fn, origin, "interrupt"), "monotonic")
     fn.return_if(interrupt.ne(0), fn.i64(Status.INTERRUPTED))
+    run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+    is_one = (fn.constant(I1, 0),)
+    (stopped,) = fn.if_else(run.eq(fn.null()), lambda: is_one, lambda: (fn.call("run_has_stopped", I1, run),))
+    fn.return_if(stopped, fn.i64(Status.INTERRUPTED))
     polled = CONTEXT.at(fn, context, "polled")
     last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
     fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))

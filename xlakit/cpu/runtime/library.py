@@ -16,7 +16,9 @@ from xlakit.cpu import cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Module, engine
 from xlakit.cpu.runtime.context import emit_context
+from xlakit.cpu.runtime.crew import emit_crew
 from xlakit.cpu.runtime.host import emit_host, host_symbols
+from xlakit.cpu.runtime.meeting import emit_meeting, emit_meeting_start
 from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
 from xlakit.cpu.runtime.native_call import emit_native_call
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
@@ -41,6 +43,12 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_memory_before_fork": (None, 0),
     "xlakit_memory_after_fork": (None, 0),
     "xlakit_main_thread": (None, 1),
+    "xlakit_run_start": (None, 4),
+    "xlakit_run_stop": (None, 1),
+    "xlakit_run_ask": (None, 1),
+    "xlakit_meeting_sleep": (None, 2),
+    "xlakit_crew_reset": (None, 0),
+    "xlakit_crew_stop": (None, 0),
 }
 
 # What compiled programs import.
@@ -50,9 +58,15 @@ _FOR_PROGRAMS = (
     "xlakit_scratch_release",
     "xlakit_poll",
     "xlakit_host_call",
+    "xlakit_meet",
+    "xlakit_post",
+    "xlakit_await",
+    "xlakit_random_draw",
     "xlakit_random_state",
     "xlakit_execute",
     "xlakit_execute_for_python",
+    "xlakit_execute_member",
+    "xlakit_run_devices",
 )
 
 # What is there only where native code knows this build of Python and NumPy.
@@ -82,9 +96,13 @@ def runtime_text() -> str:
     emit_thread_key(fn, at_thread_exit)
     emit_memory_start(fn, limit)
     emit_pool_start(fn, threads, processors)
+    emit_meeting_start(fn, processors)
+    fn.call("xlakit_crew_reset", VOID)
     fn.ret()
     emit_context(module)
     emit_host(module)
+    emit_meeting(module)
+    emit_crew(module)
     if api_symbols() is not None:
         emit_native_call(module)
     return module.text()
@@ -138,6 +156,7 @@ class Runtime:
         """To be called in the child: it has the memory of the parent, and one thread."""
         self.call("xlakit_memory_after_fork")
         self.call("xlakit_pool_reset")
+        self.call("xlakit_crew_reset")
         self.call("xlakit_main_thread", threading.get_ident())
 
 
@@ -181,4 +200,5 @@ def _load() -> Runtime:
         after_in_child=made.after_fork_in_child,
     )
     atexit.register(made.call, "xlakit_pool_stop")
+    atexit.register(made.call, "xlakit_crew_stop")
     return made

@@ -58,8 +58,11 @@ def make_bed(fn: Function, bed: Value) -> None:
     fn.call("pthread_cond_init", I32, condition, fn.null())
 
 
-def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value) -> None:
-    """Wait while ``pending`` (an I1, computed anew at each turn), at most for so long."""
+def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded: Value | None = None) -> None:
+    """Wait while ``pending`` (an I1, computed anew at each turn), at most for so long.
+
+    Where it is ``crowded``, other threads run meanwhile: what is waited for may need this processor.
+    """
     deadline = clock(fn) + nanoseconds
 
     def late() -> tuple[Value]:
@@ -68,13 +71,19 @@ def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value) -> None
     start = (fn.i64(0), nanoseconds <= 0)
     with fn.while_(start, lambda turn: pending() & ~turn.carried[1]) as turn:
         fn.pause()
+        if crowded is not None:
+            with fn.if_(crowded):
+                fn.module.declare("sched_yield", I32, [])
+                fn.call("sched_yield", I32)
         count = turn.carried[0] + 1
         asks = (count & (_TURNS_PER_CLOCK - 1)).eq(0)
+        if crowded is not None:
+            asks = asks | crowded
         turn.next(count, *fn.if_else(asks, late, lambda: (fn.constant(I1, 0),)))
 
 
-def sleep(fn: Function, bed: Value, pending: Callable[[], Value]) -> None:
-    """Sleep while ``pending``, until woken.
+def sleep(fn: Function, bed: Value, pending: Callable[[], Value], nanoseconds: Value | None = None) -> None:
+    """Sleep while ``pending``, until woken, or for so long.
 
     Nothing is missed where ``pending`` and what the waker changes before it calls ``wake`` are sequentially
     consistent: either the sleeper sees the change, or the waker sees the sleeper.
@@ -82,11 +91,30 @@ def sleep(fn: Function, bed: Value, pending: Callable[[], Value]) -> None:
     mutex, sleeping = BED.at(fn, bed, "mutex"), BED.at(fn, bed, "sleeping")
     lock(fn, mutex)
     fn.atomic_store(fn.i64(1), sleeping, "seq_cst")
-    fn.module.declare("pthread_cond_wait", I32, [PTR, PTR])
-    with fn.while_((), lambda _: pending()):
-        fn.call("pthread_cond_wait", I32, BED.at(fn, bed, "condition"), mutex)
+    condition = BED.at(fn, bed, "condition")
+    if nanoseconds is None:
+        fn.module.declare("pthread_cond_wait", I32, [PTR, PTR])
+        with fn.while_((), lambda _: pending()):
+            fn.call("pthread_cond_wait", I32, condition, mutex)
+    else:
+        fn.module.declare("pthread_cond_timedwait", I32, [PTR, PTR, PTR])
+        until = _deadline(fn, nanoseconds)
+        with fn.while_((fn.i32(0),), lambda turn: pending() & turn.carried[0].eq(0)) as turn:
+            turn.next(fn.call("pthread_cond_timedwait", I32, condition, mutex, until))
     fn.atomic_store(fn.i64(0), sleeping)
     unlock(fn, mutex)
+
+
+def _deadline(fn: Function, nanoseconds: Value) -> Value:
+    """Where the time of the day so much later stands, as conditions take it."""
+    until = fn.alloca(I64, 2)
+    fn.module.declare("clock_gettime", I32, [I32, PTR])
+    fn.call("clock_gettime", I32, fn.i32(time.CLOCK_REALTIME), until)
+    rest = fn.at(until, I64, 1)
+    total = fn.load(I64, rest) + nanoseconds
+    fn.store(fn.load(I64, until) + total // 1_000_000_000, until)
+    fn.store(total % 1_000_000_000, rest)
+    return until
 
 
 def wake(fn: Function, bed: Value) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
-from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, select
+from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, rounded_result, select
 from xlakit.cpu.scalars.precision import reduce_precision
 from xlakit.cpu.scalars.real import BINARY, EXACT, UNARY, is_finite, maximum, minimum, total_order_key
 from xlakit.data.primitive import PrimitiveType
@@ -50,7 +50,7 @@ def apply(
         found = UNARY[opcode](fn, kind, values[0])
     else:
         raise UnsupportedError(f"no code is made for {opcode}")
-    return found if opcode in EXACT else rounded(fn, result, found)
+    return found if opcode in EXACT else rounded_result(fn, result, found)
 
 
 def _special(
@@ -113,6 +113,9 @@ def _compare(fn: Function, op: Compare, kind: PrimitiveType, a: Scalar, b: Scala
     if kind.is_floating:
         if op.type is not ComparisonType.TOTALORDER:
             return x.compare(_ORDERED[direction], y)
+        if kind is PrimitiveType.BF16:
+            # NaNs are compared as they are stored.
+            x, y = rounded(fn, kind, x), rounded(fn, kind, y)
         x, y = total_order_key(fn, kind, x), total_order_key(fn, kind, y)
     predicate = _SIGNED[direction]
     return x.compare(predicate if kind.is_signed or kind.is_floating else predicate.replace("s", "u"), y)

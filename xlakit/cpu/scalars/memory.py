@@ -8,7 +8,7 @@ from typing import Any, Union
 import numpy as np
 
 from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer
-from xlakit.cpu.math.narrow import from_f32, to_f32
+from xlakit.cpu.math.narrow import as_bf16, from_f32, to_f32
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
 
@@ -78,6 +78,11 @@ def rounded(fn: Function, kind: PrimitiveType, value: Value) -> Value:
     if is_narrow(kind):
         return to_f32(fn, kind, from_f32(fn, kind, value))
     return wrap(kind, value)
+
+
+def rounded_result(fn: Function, kind: PrimitiveType, value: Value) -> Value:
+    """What arithmetic with elements of a type gives, as that type can hold it; NaNs may have other bits than stored."""
+    return as_bf16(value) if kind is PrimitiveType.BF16 else rounded(fn, kind, value)
 
 
 def load(fn: Function, kind: PrimitiveType, array: Value, index: Value) -> Scalar:

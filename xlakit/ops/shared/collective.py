@@ -97,18 +97,52 @@ class Collective(Op):
             self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
         if place < 0 and not optional:
-            raise ExecutionError("a device that runs this is in no replica group", hint="list all ids, or none")
+            raise _in_no_group()
         return everybody, place
 
-    def meet_as(self, context: Evaluation, payload: Value, count: int) -> tuple[list[Value], int]:
-        """As :meth:`meet`; raises ExecutionError unless ``count`` devices, as the shapes say, are in the group."""
-        everybody, place = self.meet(context, payload)
-        if len(everybody) != count:
+    def place(self, context: Evaluation, *, optional: bool = False) -> tuple[int, int]:
+        """This device's place in its group, and how many devices that has.
+
+        A device in no group gets -1 and 0 where that is ``optional``, else ExecutionError.
+        """
+        place, count = context.place_in_group(
+            self.replica_groups, channel_id=self.channel_id, use_global_device_ids=self.global_ids
+        )
+        if not count and not optional:
+            raise _in_no_group()
+        return place, count
+
+    def deal(self, context: Evaluation, payloads: Sequence[Value]) -> list[Value]:
+        """What each member of the group has for this device, which has one payload for each of them.
+
+        Raises ExecutionError unless there are as many of them.
+        """
+        _, count = self.place(context)
+        if len(payloads) != count:
             raise ExecutionError(
-                f"the shapes are for groups of {count}, the group has {len(everybody)} devices",
+                f"the shapes are for groups of {len(payloads)}, the group has {count} devices",
                 hint="run with the num_replicas and num_partitions that the program was written for",
             )
-        return everybody, place
+        return context.deal(
+            self.replica_groups, payloads, channel_id=self.channel_id, use_global_device_ids=self.global_ids
+        )
+
+    def reduce(self, context: Evaluation, arrays: Sequence[Array], computation: Computation) -> list[Array]:
+        """The arrays of all members combined, in the order of the group."""
+        totals = context.reduce(
+            self.replica_groups,
+            arrays,
+            computation,
+            channel_id=self.channel_id,
+            use_global_device_ids=self.global_ids,
+        )
+        if totals is None:
+            raise _in_no_group()
+        return totals
+
+
+def _in_no_group() -> ExecutionError:
+    return ExecutionError("a device that runs this is in no replica group", hint="list all ids, or none")
 
 
 def bundle(values: Sequence[Value]) -> Value:
@@ -175,7 +209,7 @@ def reduce_everybody(
     results: list[Array] = []
     for arrays in zip(*everybody, strict=True):
         own = arrays[0].dtype
-        combine = _combiner_of(computation, PrimitiveType.from_dtype(own))
+        combine = combiner_of(computation, PrimitiveType.from_dtype(own))
         kind = combine.root.shape.element_type.dtype
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
@@ -191,7 +225,7 @@ def reduce_everybody(
 
 # The interpreter keeps what it has made ready to run, so the same question must have the same answer.
 @lru_cache(maxsize=256)
-def _combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
+def combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
     """The computation, for elements of a type: it may work in another precision than its operands.
 
     Where it is of another kind of type altogether, only what it does counts, as in XLA. Raises UnsupportedError.

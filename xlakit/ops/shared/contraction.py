@@ -26,6 +26,19 @@ def free_dimensions(rank: int, *taken: Sequence[int]) -> list[int]:
     return [d for d in range(rank) if d not in used]
 
 
+def common_part(
+    lhs: Array, rhs: Array, lhs_dimensions: Sequence[int], rhs_dimensions: Sequence[int]
+) -> tuple[Array, Array]:
+    """The parts that both have along pairs of dimensions: one of them may be dynamic and not full."""
+    pairs = list(zip(lhs_dimensions, rhs_dimensions, strict=True))
+    if all(lhs.shape[a] == rhs.shape[b] for a, b in pairs):
+        return lhs, rhs
+    left, right = [slice(None)] * lhs.ndim, [slice(None)] * rhs.ndim
+    for a, b in pairs:
+        left[a] = right[b] = slice(min(lhs.shape[a], rhs.shape[b]))
+    return lhs[tuple(left)], rhs[tuple(right)]
+
+
 def contract(
     lhs: Array,
     rhs: Array,

@@ -1,0 +1,106 @@
+"""Benches: where faults are injected, what a fault is, and what happens to the host meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import xlakit as xla
+
+S32 = xla.make_shape(xla.S32)
+_SIGNAL_SECONDS = 0.15
+
+# What goes wrong, and what works afterwards.
+Injection = tuple[Callable[[], object], Callable[[], bool]]
+
+
+@dataclass
+class Bench:
+    """Where faults are injected: a backend, and worlds that give up after ``timeout`` seconds."""
+
+    backend: str
+    timeout: float
+
+    def world(self, **options: Any) -> xla.World:
+        return xla.World(timeout=self.timeout, **options)
+
+    def compile(self, function: Callable[..., Any], *shapes: xla.Shape, name: str = "program", **options: Any) -> Any:
+        """An executable of a function of a builder and parameters."""
+        builder = xla.XlaBuilder(name)
+        result = function(builder, *(xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)))
+        options.setdefault("world", self.world())
+        return xla.compile(builder.build(result), backend=self.backend, **options)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault with its expected end: the error, what it says, and whether that takes the time limit."""
+
+    name: str
+    inject: Callable[[Bench], Injection]
+    error: type[BaseException]
+    says: tuple[str, ...] = ()
+    waits: bool = False
+
+
+@dataclass
+class Cases:
+    """A list of cases, which functions enter."""
+
+    listed: list[Case] = field(default_factory=list)
+
+    def case(
+        self, name: str, error: type[BaseException], *says: str, waits: bool = False
+    ) -> Callable[[Callable[[Bench], Injection]], Callable[[Bench], Injection]]:
+        def enter(inject: Callable[[Bench], Injection]) -> Callable[[Bench], Injection]:
+            self.listed.append(Case(name, inject, error, says, waits))
+            return inject
+
+        return enter
+
+
+CASES = Cases()
+
+
+@contextmanager
+def somebody_idle() -> Generator[None]:
+    """A thread of the host that could bring something, and does not."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, name="idle")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def with_somebody_idle(run: Callable[[], object]) -> Callable[[], object]:
+    """``run`` beside such a thread."""
+
+    def idle() -> object:
+        with somebody_idle():
+            return run()
+
+    return idle
+
+
+def interrupted_soon(run: Callable[[], object]) -> Callable[[], object]:
+    """Ctrl-C shortly after ``run`` has begun."""
+
+    def interrupted() -> object:
+        timer = threading.Timer(_SIGNAL_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            # Nobody is stuck while somebody may come.
+            with somebody_idle():
+                return run()
+        finally:
+            timer.join()
+
+    return interrupted

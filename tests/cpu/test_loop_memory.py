@@ -1,0 +1,56 @@
+"""The state of loops in compiled programs: computed where it stays, and never before its last reader."""
+
+import numpy as np
+import pytest
+from evaluating import build, ints, s32, same
+
+import xlakit as xla
+
+
+def kept(x):
+    """``x`` as a value of its own: kernels are not fused across it."""
+    return xla.optimization_barrier(x)
+
+
+def read_at_the_end(x):
+    return kept(x * 2) * 5 + x
+
+
+def read_in_between(x):
+    first = kept(x * 2)
+    return first * 5 + kept(first + x)
+
+
+def read_by_two(x):
+    first = kept(x * 2)
+    second = kept(first * 3)
+    return second + kept(x + 1) * first
+
+
+@pytest.mark.parametrize("step", [read_at_the_end, read_in_between, read_by_two])
+def test_a_value_in_the_place_of_another_does_not_overwrite_the_state(step):
+    def program(x):
+        def body(state):
+            return xla.get_tuple_element(state, 0) + 1, step(xla.get_tuple_element(state, 1))
+
+        start = (xla.constant(x.builder, 0), x)
+        return xla.get_tuple_element(xla.while_(lambda s: xla.get_tuple_element(s, 0) < 9, body, start), 1)
+
+    x = ints([4, 2, 3, 1])
+    built = build(program, s32(4))
+    same(xla.compile(built, backend="cpu")(x), xla.compile(built, backend="interpreter")(x))
+
+
+def test_a_collective_in_a_loop_does_not_overwrite_what_is_read_later():
+    def program(x):
+        def body(state):
+            count, value = (xla.get_tuple_element(state, i) for i in range(2))
+            return count + 1, xla.all_reduce(value, xla.add) * 5 + value
+
+        start = (xla.constant(x.builder, 0), x)
+        return xla.get_tuple_element(xla.while_(lambda s: xla.get_tuple_element(s, 0) < 2, body, start), 1)
+
+    executable = xla.compile(build(program, s32(2)), backend="cpu", num_replicas=2)
+    first, second = executable.execute_replicated([[ints([1, 2])], [ints([10, 20])]])
+    same(first, ints([661, 1322]))
+    same(second, np.array([670, 1340], np.int32))

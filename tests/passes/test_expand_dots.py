@@ -1,0 +1,56 @@
+"""A dot of two long vectors as a sum that many threads share."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from evaluating import build, shape_of
+
+import xlakit as xla
+from xlakit.ops.dot import DotDimensionNumbers
+
+SIZE = 1 << 17
+
+
+def vectors(kind, *sizes):
+    rng = np.random.default_rng(0)
+    return [rng.integers(-3, 4, sizes).astype(kind) for _ in range(2)]
+
+
+def check(function, *operands):
+    compiled = xla.compile(build(function, *map(shape_of, operands)), backend="cpu")
+    expected = xla.compile(build(function, *map(shape_of, operands)), backend="interpreter")(*operands)
+    for threads in (1, 4):
+        with xla.threads(threads):
+            found = compiled(*operands)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+    return compiled.as_text()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.uint32, np.int64])
+def test_element_types(kind):
+    assert "dot(" not in check(xla.dot, *vectors(kind, SIZE + 3))
+
+
+def test_result_types():
+    x, y = vectors(np.int8, SIZE)
+    assert "dot(" not in check(lambda a, b: xla.dot(a, b, preferred_element_type=xla.S32), x, y)
+    x, y = vectors(ml_dtypes.bfloat16, SIZE)
+    assert "dot(" not in check(lambda a, b: xla.dot(a, b, preferred_element_type=xla.F32), x, y)
+
+
+def test_dimensions():
+    x, y = vectors(np.float32, 1, 512, 1, 300)
+    numbers = DotDimensionNumbers([3, 1], [2, 0])
+    found = check(lambda a, b: xla.dot_general(a, b, numbers), x, y.transpose(1, 0, 3, 2).copy())
+    assert "dot(" not in found
+
+
+def test_what_stays_a_dot():
+    x, y = vectors(np.float32, SIZE // 2)
+    assert "dot(" in check(xla.dot, x, y)
+    x, y = vectors(np.complex64, SIZE)
+    assert "dot(" in check(xla.dot, x, y)
+    x, y = vectors(np.float32, 2, SIZE)
+    numbers = DotDimensionNumbers([1], [1], [0], [0])
+    assert "dot(" in check(lambda a, b: xla.dot_general(a, b, numbers), x, y)

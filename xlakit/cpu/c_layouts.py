@@ -1,0 +1,109 @@
+"""Layouts of C functions: what they want otherwise than major to minor is transposed for them, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from xlakit.cpu.kernels.c_call import is_plain, lies_major_to_minor, operand_shapes
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.movement import Transpose
+from xlakit.passes.framework import ComputationPass, PassContext, inherited
+from xlakit.passes.matching import permutation_inverse
+from xlakit.passes.remaking import Remaking
+
+
+class PlainCalls(ComputationPass):
+    """Transpose around calls of C functions whose arrays do not lie major to minor, where no memory is shared."""
+
+    name = "c-call-layouts"
+
+    def __init__(self, functions: Collection[str]) -> None:
+        self._functions = functions
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the calls of one computation."""
+        chosen = {i for i in computation.instructions if self._is_meant(i) and not lies_major_to_minor(i)}
+        if not chosen:
+            return computation
+        remaking = Remaking(computation, context)
+        for old in computation.instructions:
+            if old in chosen:
+                remaking.stands_for(old, _called(old, remaking))
+            else:
+                remaking.keep(old)
+        return remaking.finished()
+
+    def _is_meant(self, instruction: Instruction) -> bool:
+        op = instruction.op
+        if not isinstance(op, CustomCall) or op.custom_call_target not in self._functions:
+            return False
+        shapes = (*operand_shapes(instruction), instruction.shape)
+        arrays = [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array]
+        return not op.output_to_operand_aliasing and all(is_plain(a.layout_or_default) for a in arrays)
+
+
+def _called(old: Instruction, remaking: Remaking) -> Instruction:
+    """The call on arrays that lie as it wants them, and its result as it was."""
+    shapes = operand_shapes(old)
+    operands = [
+        _to_memory(remaking.made[operand], shape, old, remaking)
+        for operand, shape in zip(old.operands, shapes, strict=True)
+    ]
+    op = dataclasses.replace(
+        old.op_as(CustomCall), operand_layout_constraints=tuple(_in_memory(shape) for shape in shapes)
+    )
+    predecessors = [remaking.made[p] for p in old.control_predecessors]
+    made = remaking.append(
+        old.replace(op=op, operands=operands, shape=_in_memory(old.shape), control_predecessors=predecessors)
+    )
+    return _from_memory(made, old.shape, old, remaking)
+
+
+def _order(shape: Shape) -> tuple[int, ...]:
+    return shape.layout_or_default.minor_to_major[::-1]
+
+
+def _in_memory(shape: Shape) -> Shape:
+    """The shape whose elements lie in memory in the same order, major to minor."""
+    if shape.is_tuple:
+        return make_tuple_shape([_in_memory(s) for s in shape.tuple_shapes])
+    if not shape.is_array:
+        return shape
+    sizes = tuple(shape.dimensions[d] for d in _order(shape))
+    return shape.without_layout().with_dimensions(sizes).with_default_layout()
+
+
+def _to_memory(value: Instruction, shape: Shape, like: Instruction, remaking: Remaking) -> Instruction:
+    if shape.is_tuple:
+        parts = [
+            _to_memory(remaking.element(value, n, like), s, like, remaking) for n, s in enumerate(shape.tuple_shapes)
+        ]
+        return remaking.add(Tuple(), *parts, like=like)
+    if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
+        return value
+    return _step(Transpose(dimensions=_order(shape)), value, _in_memory(shape), like, remaking)
+
+
+def _from_memory(value: Instruction, shape: Shape, like: Instruction, remaking: Remaking) -> Instruction:
+    if shape.is_tuple:
+        parts = [
+            _from_memory(_step(GetTupleElement(index=n), value, _in_memory(s), like, remaking), s, like, remaking)
+            for n, s in enumerate(shape.tuple_shapes)
+        ]
+        return _step(Tuple(), parts, shape, like, remaking)
+    if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
+        return value
+    return _step(Transpose(dimensions=permutation_inverse(_order(shape))), value, shape, like, remaking)
+
+
+def _step(
+    op: Op, operands: Instruction | list[Instruction], shape: Shape, like: Instruction, remaking: Remaking
+) -> Instruction:
+    given = operands if isinstance(operands, list) else [operands]
+    annotations = inherited(like.annotations, place_only=True)
+    return remaking.append(Instruction(op, given, shape, remaking.names.new(op.opcode), annotations=annotations))

@@ -1,0 +1,103 @@
+"""Custom calls of C functions: machine code calls them by an address that is known when the program is loaded.
+
+A program imports the function under a symbol made of its name, so machine code that is kept on disk says whom it calls
+and not where that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.kernel import Emitted, Phase
+from xlakit.cpu.program import c_symbol
+from xlakit.data.layout import Layout
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+
+# What a function costs, in nanoseconds; nobody can know.
+_COST = 20_000.0
+
+
+def operand_shapes(instruction: Instruction) -> tuple[Shape, ...]:
+    """The shapes of the operands with the layouts that the function wants."""
+    constraints = instruction.op_as(CustomCall).operand_layout_constraints
+    return constraints or tuple(o.shape for o in instruction.operands)
+
+
+def is_plain(layout: Layout) -> bool:
+    """Whether an array so laid out is its elements one after the other, in whatever order."""
+    return not layout.padded_dimensions and not layout.tiles
+
+
+def lies_major_to_minor(instruction: Instruction) -> bool:
+    """Whether all arrays that a call takes and gives lie as they do in compiled programs."""
+    layouts = [
+        leaf.layout_or_default
+        for shape in (*operand_shapes(instruction), instruction.shape)
+        for _, leaf in shape.leaves()
+        if leaf.is_array
+    ]
+    return all(is_plain(layout) and layout.is_monotonic_with_dim0_major for layout in layouts)
+
+
+def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel that calls ``void name(void* out, void** in)``, its one task."""
+    op = instruction.op_as(CustomCall)
+    symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
+    fn = module.function("c_call", VOID, [PTR, I64, I64])
+    places = _places([o.shape for o in instruction.operands])
+    results = _places([instruction.shape])
+    pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(places) + len(results))]
+    updates = _updates(op, results, places)
+    for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
+        if number not in updates and shape.byte_size:
+            fn.fill(pointers[len(places) + number], 0, shape.byte_size)
+    # An operand that a result shares memory with is at the result's place.
+    moved = {operand: pointers[len(places) + result] for result, operand in updates.items()}
+    inputs = iter([moved.get(number, pointers[number]) for number in range(len(places))])
+    given = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
+    out = _pointer(fn, instruction.shape, iter(pointers[len(places) :]))
+    fn.call(symbol, VOID, out, _table(fn, given))
+    fn.ret()
+    return (Phase(fn.name, 1, _COST),), updates, 0
+
+
+def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:
+    """The arrays in a row of shapes, each with its place: which shape, and where in it."""
+    return [
+        ((number, *path), leaf) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array
+    ]
+
+
+def _places(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
+    """The number of each array in a row of shapes, by its place."""
+    return {place: number for number, (place, _) in enumerate(_leaves(shapes))}
+
+
+def _updates(
+    op: CustomCall, results: Mapping[tuple[int, ...], int], operands: Mapping[tuple[int, ...], int]
+) -> dict[int, int]:
+    """The results that lie in the memory of operands, by the numbers of their arrays."""
+    found: dict[int, int] = {}
+    for pair in op.output_to_operand_aliasing:
+        result, operand = (0, *pair.output_index), (pair.operand_number, *pair.operand_index)
+        for place, number in results.items():
+            if place[: len(result)] == result:
+                found[number] = operands[(*operand, *place[len(result) :])]
+    return found
+
+
+def _pointer(fn: Function, shape: Shape, pointers: Iterator[Value]) -> Value:
+    """What stands for a value: an array's address, the address of a tuple's table, null for a token."""
+    if shape.is_tuple:
+        return _table(fn, [_pointer(fn, s, pointers) for s in shape.tuple_shapes])
+    return next(pointers) if shape.is_array else fn.null()
+
+
+def _table(fn: Function, pointers: Sequence[Value]) -> Value:
+    table = fn.alloca(PTR, max(1, len(pointers)))
+    for number, pointer in enumerate(pointers):
+        fn.store(pointer, fn.at(table, PTR, number))
+    return table

@@ -1,0 +1,142 @@
+"""Functions that many programs need, compiled once: they depend on types and on the sizes of tiles, not on a program.
+
+A program imports them by name, and the name says all that there is to know about one, so that it can be made wherever
+the program is loaded. Like the runtime they are kept in the compile cache, and stay in memory until the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, ClassVar, Protocol
+
+from xlakit.cpu import cache as compile_cache
+from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.kernels.gemm_engine import Engine
+from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Function, Module, Type, Value, engine
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
+
+PREFIX = "xlakit_common."
+
+
+class Common(Protocol):
+    """A function that many programs need: a dataclass whose fields are all that it depends on."""
+
+    family: ClassVar[str]
+    parameters: ClassVar[Sequence[Type]]
+
+    def write(self, fn: Function) -> None:
+        """Write its body, without the return."""
+        ...
+
+
+def call(fn: Function, function: Any, *arguments: Value) -> None:
+    """Call a common function."""
+    fn.call(declared(fn.module, function), VOID, *arguments)
+
+
+def declared(module: Module, function: Any) -> str:
+    """The symbol of a common function, which the module imports."""
+    return module.declare(symbol_of(function), VOID, function.parameters)
+
+
+def symbol_of(function: Any) -> str:
+    """The name by which programs import a common function."""
+    values = [_written(getattr(function, f.name)) for f in fields(function)]
+    return PREFIX + ".".join([function.family, *values])
+
+
+def text_of(symbol: str, families: Mapping[str, Callable[..., Any]]) -> str:
+    """The LLVM IR of a common function."""
+    family, *values = symbol.removeprefix(PREFIX).split(".")
+    function = families[family](*map(_read, values))
+    module = Module(symbol)
+    fn = module.function(symbol, VOID, function.parameters, external=True)
+    function.write(fn)
+    fn.ret()
+    return module.text()
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+_TYPES = {type.name: type for type in (F16, F32, F64, I8, I16, I32, I64)}
+
+
+def _written(value: Any) -> str:
+    """A value as part of a name; its first letter says what it is."""
+    if value is None:
+        return "n"
+    if isinstance(value, bool):
+        return f"b{int(value)}"
+    if isinstance(value, int):
+        return f"i{value}"
+    if isinstance(value, str):
+        return f"s{value}"
+    if isinstance(value, PrimitiveType):
+        return f"k{value.hlo_name}"
+    if isinstance(value, Engine):
+        parts = (value.packed.name, value.acc.name, value.group, value.parts, value.rows, value.vectors)
+        return "e" + "_".join(map(str, parts))
+    raise InternalError(f"a common function cannot depend on {value!r}")
+
+
+def _read(text: str) -> Any:
+    kind, rest = text[0], text[1:]
+    if kind == "n":
+        return None
+    if kind == "b":
+        return rest == "1"
+    if kind == "i":
+        return int(rest)
+    if kind == "k":
+        return next(k for k in PrimitiveType if k.hlo_name == rest)
+    if kind == "e":
+        packed, acc, *numbers = rest.split("_")
+        return Engine("common", _TYPES[packed], _TYPES[acc], *map(int, numbers))
+    return rest
+
+
+# -- machine code ----------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_loaded: dict[str, engine.Library] = {}
+
+
+def resolve(symbol: str) -> int | None:
+    """The address of a symbol that a program imports, where it is one of ours."""
+    if not symbol.startswith(PREFIX):
+        return None
+    with _lock:
+        library = _loaded.get(symbol)
+        if library is None:
+            imports = _imports()
+            library = _loaded[symbol] = engine.Library(symbol, _machine_code(symbol), [symbol], imports)
+    return library.address(symbol)
+
+
+@cache
+def _imports() -> dict[str, int]:
+    from xlakit.cpu.runtime import runtime_symbols
+
+    return runtime_symbols()
+
+
+def _machine_code(symbol: str) -> bytes:
+    key = runtime_key(symbol) if compile_cache.is_enabled() else None
+    entry = None if key is None else compile_cache.load(key)
+    if entry is not None:
+        return bytes(entry.sections["object"])
+    data = engine.emit_object(engine.optimize(text(symbol)))
+    if key is not None:
+        compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
+    return data
+
+
+def text(symbol: str) -> str:
+    """The LLVM IR of a common function, by the name that programs import."""
+    from xlakit.cpu.kernels.gemm_common import FAMILIES
+
+    return text_of(symbol, FAMILIES)

@@ -1,0 +1,144 @@
+"""C functions behind custom calls: ``void name(void* out, void** in)``, by their address.
+
+Source: seed document "Operation semantics", section CustomCall. A function gets the memory of its operands and of its
+result, each array in the layout of its shape; a tuple is a table of pointers to its elements.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, cast
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.ir.enums import CustomCallApiVersion
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import TOKEN, Evaluation, Value
+from xlakit.ops.custom_call import CustomCall
+
+# Functions of ctypes that expect their caller to hold the GIL say so in their flags.
+_FUNCFLAG_PYTHONAPI = 4
+
+_PLAIN_VERSIONS = (CustomCallApiVersion.API_VERSION_ORIGINAL, CustomCallApiVersion.API_VERSION_UNSPECIFIED)
+
+
+def is_c_function(function: object) -> bool:
+    """Whether a person has given a C function: a ctypes function, an address or a PyCapsule."""
+    is_number = isinstance(function, int) and not isinstance(function, bool)
+    named = type(function).__name__ == "PyCapsule"
+    return is_number or named or isinstance(function, ctypes.c_void_p) or hasattr(function, "argtypes")
+
+
+class CTarget:
+    """A C function that custom calls run; it keeps alive what holds it."""
+
+    def __init__(self, name: str, function: object) -> None:
+        self.name = name
+        self.address = _address(function)
+        # Machine code gives the GIL away while it runs.
+        self.needs_gil = bool(getattr(type(function), "_flags_", 0) & _FUNCFLAG_PYTHONAPI)
+        self._owner = function
+        make = ctypes.PYFUNCTYPE if self.needs_gil else ctypes.CFUNCTYPE
+        self._function = make(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))(self.address)
+
+    def check(self, instruction: Instruction) -> None:
+        """Raise UnsupportedError where C functions are not called in the way that an instruction wants."""
+        op = instruction.op_as(CustomCall)
+        if op.api_version not in _PLAIN_VERSIONS:
+            raise UnsupportedError(
+                f"custom call '{self.name}' wants {op.api_version.name} of a C function",
+                hint="C functions are called as void name(void* out, void** in), API_VERSION_ORIGINAL; "
+                "a Python function may be called with any version",
+            )
+        for shape in (*(o.shape for o in instruction.operands), instruction.shape):
+            if any(leaf.is_array and leaf.is_dynamic for _, leaf in shape.leaves()):
+                raise UnsupportedError(
+                    f"C functions cannot take or give the dynamic {shape}",
+                    hint="pad it to its bounds with set_dimension_size before the call",
+                )
+
+    def __call__(self, context: Evaluation, *operands: Value) -> Any:
+        """Call it on copies of the operands; gives the result."""
+        instruction = context.instruction
+        self.check(instruction)
+        op = instruction.op_as(CustomCall)
+        shapes = op.operand_layout_constraints or tuple(o.shape for o in instruction.operands)
+        inputs = [Memory(shape, value) for shape, value in zip(shapes, operands, strict=True)]
+        output = Memory(context.shape, None)
+        for pair in op.output_to_operand_aliasing:
+            output.at(pair.output_index).share(inputs[pair.operand_number].at(pair.operand_index))
+        output.link()
+        self._function(output.pointer, (ctypes.c_void_p * len(inputs))(*(i.pointer for i in inputs)))
+        return output.read()
+
+
+def _address(pointer: object) -> int:
+    """The address that a ctypes function, a number or a PyCapsule holds."""
+    if isinstance(pointer, int) and not isinstance(pointer, bool):
+        found = pointer
+    elif isinstance(pointer, ctypes.c_void_p):
+        found = pointer.value or 0
+    elif type(pointer).__name__ == "PyCapsule":
+        api = ctypes.pythonapi
+        name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+        get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+        found = get(pointer, name_of(pointer)) or 0
+    elif hasattr(pointer, "argtypes"):
+        found = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
+    else:
+        raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
+    # No system has code in the first page.
+    if not 4096 <= found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
+        raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
+    return found
+
+
+class Memory:
+    """Memory that a C function reads or writes: the array in its shape's layout, or a table of a tuple's elements."""
+
+    def __init__(self, shape: Shape, value: Value | None) -> None:
+        self.shape = shape
+        self.pointer: int | None = None
+        self._elements: list[Memory] = []
+        self._memory: Any = None
+        if shape.is_tuple:
+            values = value if value is not None else [None] * len(shape.tuple_shapes)
+            self._elements = [Memory(s, v) for s, v in zip(shape.tuple_shapes, values, strict=True)]
+            self.link()
+        elif shape.is_array:
+            literal = Literal(shape, np.zeros(shape.dimensions, shape.element_type.dtype) if value is None else value)
+            # A copy, since the function may write anywhere; an empty array still needs an address.
+            linear = literal.to_linear()
+            self._memory = np.array(linear) if linear.size else np.zeros(1, linear.dtype)
+            self._count = linear.size
+            self.pointer = self._memory.ctypes.data
+
+    def at(self, index: tuple[int, ...]) -> Memory:
+        """An element of a tuple of tuples."""
+        return self._elements[index[0]].at(index[1:]) if index else self
+
+    def share(self, other: Memory) -> None:
+        """Be the same memory as another one of such a shape, which then is this one's as well."""
+        for own, given in zip(self._elements, other._elements, strict=True):
+            own.share(given)
+        if self.shape.is_array:
+            self._memory, self.pointer = other._memory, other.pointer
+
+    def link(self) -> None:
+        """Write the tables of tuples."""
+        for element in self._elements:
+            element.link()
+        if self.shape.is_tuple:
+            self._memory = (ctypes.c_void_p * len(self._elements))(*(e.pointer for e in self._elements))
+            self.pointer = ctypes.addressof(self._memory)
+
+    def read(self) -> Value:
+        """The value that is there now."""
+        if self.shape.is_tuple:
+            return tuple(element.read() for element in self._elements)
+        if self._memory is None:
+            return TOKEN
+        return Literal.from_linear(self.shape, self._memory[: self._count]).array

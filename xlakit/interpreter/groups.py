@@ -1,0 +1,72 @@
+"""Who meets whom: the devices of a group, replica * num_partitions + partition, by CollectiveOpGroupMode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.errors import ExecutionError
+from xlakit.ir.attributes import ReplicaGroups
+
+_COUNTS_HINT = "give the num_replicas and num_partitions that the program was written for"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The devices that run a program."""
+
+    num_replicas: int
+    num_partitions: int
+
+    @property
+    def num_devices(self) -> int:
+        """How many there are."""
+        return self.num_replicas * self.num_partitions
+
+    def members(
+        self, device: int, groups: ReplicaGroups, *, has_channel: bool, use_global_device_ids: bool | None
+    ) -> list[int]:
+        """The devices of a device's group in its order; none where it is in no group.
+
+        Raises ExecutionError where the groups name ids that there are not.
+        """
+        replica, partition = divmod(device, self.num_partitions)
+        replicas, partitions = self.num_replicas, self.num_partitions
+        if has_channel and use_global_device_ids is None:
+            return [replica * partitions + i for i in _group(groups, partition, partitions)]
+        if has_channel and use_global_device_ids:
+            return _group(groups, device, self.num_devices)
+        ids = _group(groups, replica, replicas)
+        if not has_channel:
+            return [i * partitions + partition for i in ids]
+        return [i * partitions + other for i in ids for other in range(partitions)]
+
+    def peers(self, device: int, *, by_partition: bool) -> tuple[list[int], int]:
+        """The devices that ids stand for, and the own id: the partitions of this replica, or the other way round."""
+        replica, partition = divmod(device, self.num_partitions)
+        replicas, partitions = self.num_replicas, self.num_partitions
+        if by_partition:
+            return [replica * partitions + i for i in range(partitions)], partition
+        return [i * partitions + partition for i in range(replicas)], replica
+
+
+def check_pairs(pairs: Sequence[tuple[int, int]], count: int) -> None:
+    """Raise ExecutionError where source-target pairs name ids that there are not."""
+    for pair in pairs:
+        if max(pair) >= count:
+            raise ExecutionError(
+                f"source_target_pairs name {max(pair)}, the program runs with ids 0 .. {count - 1}",
+                hint=f"with a channel_id the ids are partitions, without one they are replicas; {_COUNTS_HINT}",
+            )
+
+
+def _group(groups: ReplicaGroups, own: int, count: int) -> list[int]:
+    if not groups.groups:
+        return list(range(count))
+    for group in groups.groups:
+        for member in group:
+            if member >= count:
+                raise ExecutionError(
+                    f"replica groups name {member}, the program runs with ids 0 .. {count - 1}", hint=_COUNTS_HINT
+                )
+    return next((list(group) for group in groups.groups if own in group), [])

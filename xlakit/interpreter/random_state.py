@@ -1,0 +1,60 @@
+"""RandomState: where the random numbers of one device stand, as words that compiled programs read and write, too."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from xlakit.ir.operation import Array
+from xlakit.ops.shared.random_numbers import Draw
+
+# The words, of eight bytes each:
+#   held          not 0 while native code changes the state
+#   low, high     the 128-bit state of rng-get-and-update-state
+#   key           of the random numbers of rng
+#   draws         how many rng instructions have run
+RANDOM_WORDS = ("held", "low", "high", "key", "draws")
+
+# Where rng-get-and-update-state begins on XLA's CPU backend.
+_FIRST_STATE = 0x7012395
+
+_lock = threading.Lock()
+
+
+class RandomState:
+    """The random state of one device of an executable; it goes on from call to call."""
+
+    def __init__(self, seed: int = 0, device: int = 0) -> None:
+        self._words = np.zeros(len(RANDOM_WORDS), np.uint64)
+        # Seeds and devices that are near give keys that have nothing to do with each other.
+        key = np.random.SeedSequence([seed, device]).generate_state(1, np.uint64)[0]
+        self._words[:] = [0, _FIRST_STATE, 0, key, 0]
+
+    @property
+    def address(self) -> int:
+        """Where the words are; they stay there as long as this object lives."""
+        return self._words.ctypes.data
+
+    def draw(self) -> Draw:
+        """The next draw."""
+        with _lock:
+            number = int(self._words[4])
+            self._words[4] = (number + 1) % 2**64
+        return Draw(int(self._words[3]), number)
+
+    @property
+    def value(self) -> int:
+        """The state of rng-get-and-update-state."""
+        return int(self._words[2]) << 64 | int(self._words[1])
+
+    @value.setter
+    def value(self, state: int) -> None:
+        self._words[1:3] = [state % 2**64, state >> 64]
+
+    def advance(self, delta: int) -> Array:
+        """That state as U64[2], low half first; ``delta`` is added to it afterwards."""
+        with _lock:
+            before = self._words[1:3].copy()
+            self.value = (self.value + delta) % 2**128
+        return before
