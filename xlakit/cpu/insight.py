@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from xlakit.cpu.compile import Code
 from xlakit.cpu.entry.buffers import Buffer, byte_size
 from xlakit.cpu.entry.steps import used_in
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.kernels import common
+from xlakit.cpu.llvm import Effort, engine
 from xlakit.data.shape import Shape
 from xlakit.errors import Location
 from xlakit.ir.instruction import HloModule, Instruction
@@ -126,10 +127,20 @@ def _bytes(shape: Shape) -> int:
 
 
 def llvm_ir(code: Code, *, optimized: bool) -> str:
-    """The program as LLVM IR, before or after LLVM's own passes."""
-    return str(engine.optimize(code.text)) if optimized else code.text
+    """The program and the common functions that it calls as LLVM IR, before or after LLVM's own passes."""
+    if not optimized:
+        return "\n".join([code.text, *(text for _, text in _common(code))])
+    return "\n".join(engine.optimized(text, effort) for effort, text in _parts(code))
 
 
 def assembly(code: Code) -> str:
-    """The program as this machine's assembly."""
-    return engine.emit_assembly(engine.optimize(code.text))
+    """The program and the common functions that it calls as this machine's assembly."""
+    return "\n".join(engine.assembly(text, effort) for effort, text in _parts(code))
+
+
+def _parts(code: Code) -> list[tuple[Effort, str]]:
+    return [*code.llvm.parts().items(), *_common(code)]
+
+
+def _common(code: Code) -> list[tuple[Effort, str]]:
+    return [(Effort.ALL, common.text(name)) for name in code.imports if name.startswith(common.PREFIX)]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from xlakit.interpreter.network import Session
 
 
-
 class Program:
     """What all executions of one program share."""
 

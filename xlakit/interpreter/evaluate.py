@@ -248,9 +248,7 @@ class Context:
 
     def start_send(self, channel_id: int | None, value: Value, *, is_host_transfer: bool) -> int:
         """Put a value into a channel; the number of the request."""
-        return self.device.transfers.start_send(
-            self.instruction, channel_id, value, is_host_transfer=is_host_transfer
-        )
+        return self.device.transfers.start_send(self.instruction, channel_id, value, is_host_transfer=is_host_transfer)
 
     def finish_send(self, request: int) -> None:
         """Wait until the value of a request has come to where a recv wants it."""
@@ -258,9 +256,7 @@ class Context:
 
     def start_recv(self, channel_id: int | None, shape: Shape, *, is_host_transfer: bool) -> int:
         """Ask for the next value of a channel; the number of the request."""
-        return self.device.transfers.start_recv(
-            self.instruction, channel_id, shape, is_host_transfer=is_host_transfer
-        )
+        return self.device.transfers.start_recv(self.instruction, channel_id, shape, is_host_transfer=is_host_transfer)
 
     def finish_recv(self, request: int) -> Value:
         """Wait for the value of a request."""

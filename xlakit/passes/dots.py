@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
@@ -15,6 +16,8 @@ from xlakit.passes.rules import Rules
 
 # Smaller operands are not worth a kernel of other types.
 _LARGE = 1 << 10
+# Products with more rows and columns than this are large.
+_LONG = 512
 
 DOTS = Rules("dots")
 _rule = DOTS.rule
@@ -40,12 +43,24 @@ def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     """dot(convert(x), y) -> dot(x, y) with the same result type, where the conversion loses nothing.
 
-    A product converts its operands block by block, so that the converted array need not exist.
+    A product converts its operands block by block, so that the converted array need not exist. A large one of floats
+    takes longer than all conversions, and there are libraries for its own type.
     """
+    if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG:
+        return None
     operands = [_unconverted(operand, make) for operand in x.operands]
     if operands == list(x.operands):
         return None
     return make.make(x.op, *operands, shape=x.shape)
+
+
+def _sides(dot: Instruction) -> tuple[int, int]:
+    """Rows and columns of each product."""
+    op = dot.op_as(Dot)
+    left, right = (o.shape for o in dot.operands)
+    shared = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
+    depth = math.prod(left.dimensions[d] for d in shared)
+    return left.num_elements // max(1, depth), right.num_elements // max(1, depth)
 
 
 def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:

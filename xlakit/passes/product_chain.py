@@ -151,10 +151,16 @@ def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instructio
             continue
         if instruction.opcode not in ELEMENTWISE and instruction.opcode != "reshape":
             return None
-        if instruction.shape.num_elements != value.shape.num_elements or instruction.opcode == "bitcast-convert":
+        if instruction.opcode == "bitcast-convert" or not _is_regrouped(value, instruction):
             return None
         found.add(instruction)
     return found
+
+
+def _is_regrouped(value: Instruction, instruction: Instruction) -> bool:
+    """Whether the dimensions of the one are those of the other, in order, some of them split or joined."""
+    a, b = ({math.prod(i.shape.dimensions[d:]) for d in range(i.shape.rank + 1)} for i in (value, instruction))
+    return value.shape.num_elements == instruction.shape.num_elements and (a <= b or b <= a)
 
 
 def _rows(

@@ -72,3 +72,23 @@ def test_the_order_of_elements_is_kept(sizes, reverse):
 def test_an_initial_value_counts_once():
     for sizes in ((70_000,), (4, 30_000), (50, 60)):
         agree(cumulative(xla.add, 5, len(sizes) - 1), numbers(np.int32, *sizes))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.int32, np.uint64])
+def test_rows_in_registers(kind, reverse):
+    x = np.random.default_rng(0).integers(0, 3, (9, 1400)) * 2 + 1
+    agree(cumulative(xla.add, 0, 1, reverse=reverse), x.astype(kind))
+    agree(cumulative(xla.max, 0, 1, reverse=reverse), x.astype(kind))
+    if np.issubdtype(kind, np.integer):
+        agree(cumulative(xla.mul, 1, 1, reverse=reverse), x.astype(kind))
+
+
+def test_signs_of_zeros_and_nans_in_registers():
+    x = np.full(1000, -0.0, np.float32)
+    function = cumulative(xla.add, -0.0, 0)
+    computation = build(function, shape_of(x))
+    assert np.signbit(xla.compile(computation, backend="cpu")(x)).all()
+    x[600] = np.nan
+    agree(function, x)
+    agree(cumulative(xla.max, -np.inf, 0), x)

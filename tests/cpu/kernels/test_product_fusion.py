@@ -22,7 +22,8 @@ def run_fused(text):
     values = [make_values(rng, s.element_type.hlo_name, s.dimensions, SMALL) for s in shapes]
     actual, expected = compiled(*values), xla.compile(module, backend="interpreter")(*values)
     for a, e in zip(*(r if isinstance(r, tuple) else (r,) for r in (actual, expected)), strict=True):
-        assert not difference(a, e)
+        parts = [(a, e)] if a.dtype.kind != "c" else [(a.real, e.real), (a.imag, e.imag)]
+        assert not any(difference(x, y) for x, y in parts)
     return module
 
 
@@ -171,6 +172,20 @@ def test_attention(kind, sizes):
     # The weights and the sums leave the fusion, too.
     shapes = [f"{kind}[{b},{q},{h},{d}]", f"{kind}[{b},{h},{q},{k}]", f"{kind}[{b},{h},{q}]"]
     run_fused(attention(kind, sizes, f"({', '.join(shapes)}) tuple(p, w, total)"))
+
+
+def test_attention_that_sums_in_a_wider_type():
+    text = attention("f32", (1, 2, 40, 50, 16), "bf16[40,32] negate(r)")
+    for old, new in (
+        ("f32[1,2,40,16] parameter", "bf16[1,2,40,16] parameter"),
+        ("f32[1,2,50,16] parameter", "bf16[1,2,50,16] parameter"),
+        ("o = f32[1,2,40,16] dot(w, z)", "n = bf16[1,2,40,50] convert(w)  o = bf16[1,2,40,16] dot(n, z)"),
+        ("  p = f32", "  p = bf16"),
+        ("  r = f32[40", "  r = bf16[40"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    run_fused(text)
 
 
 def test_rows_follow_a_product():

@@ -7,15 +7,14 @@ the program is loaded. Like the runtime they are kept in the compile cache, and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache
 from typing import Any, ClassVar, Protocol
 
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.kernels.gemm_engine import Engine
-from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Function, Module, Type, Value, engine
+from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Function, Module, Type, Value, engine
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
@@ -49,10 +48,17 @@ def symbol_of(function: Any) -> str:
     return PREFIX + ".".join([function.family, *values])
 
 
-def text_of(symbol: str, families: Mapping[str, Callable[..., Any]]) -> str:
-    """The LLVM IR of a common function."""
+def function_of(symbol: str) -> Any:
+    """The common function that has this name."""
+    from xlakit.cpu.kernels.common_families import FAMILIES
+
     family, *values = symbol.removeprefix(PREFIX).split(".")
-    function = families[family](*map(_read, values))
+    return FAMILIES[family](*map(_read, values))
+
+
+def text(symbol: str) -> str:
+    """The LLVM IR of a common function, by the name that programs import."""
+    function = function_of(symbol)
     module = Module(symbol)
     fn = module.function(symbol, VOID, function.parameters, external=True)
     function.write(fn)
@@ -112,16 +118,8 @@ def resolve(symbol: str) -> int | None:
     with _lock:
         library = _loaded.get(symbol)
         if library is None:
-            imports = _imports()
-            library = _loaded[symbol] = engine.Library(symbol, _machine_code(symbol), [symbol], imports)
+            library = _loaded[symbol] = engine.Library(symbol, _machine_code(symbol), [symbol], {})
     return library.address(symbol)
-
-
-@cache
-def _imports() -> dict[str, int]:
-    from xlakit.cpu.runtime import runtime_symbols
-
-    return runtime_symbols()
 
 
 def _machine_code(symbol: str) -> bytes:
@@ -129,14 +127,7 @@ def _machine_code(symbol: str) -> bytes:
     entry = None if key is None else compile_cache.load(key)
     if entry is not None:
         return bytes(entry.sections["object"])
-    data = engine.emit_object(engine.optimize(text(symbol)))
+    data = engine.compiled(text(symbol), Effort.ALL)
     if key is not None:
         compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
     return data
-
-
-def text(symbol: str) -> str:
-    """The LLVM IR of a common function, by the name that programs import."""
-    from xlakit.cpu.kernels.gemm_common import FAMILIES
-
-    return text_of(symbol, FAMILIES)

@@ -27,6 +27,7 @@ from xlakit.errors import UnsupportedError
 from xlakit.ops.convolution import Convolution
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
+_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,12 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
     if (not around and kind is source) or not geometry.products:
         return None
     low, high, holes = padded_dimensions(lhs.dimensions, around)
-    return Padded(source, kind, lhs.dimensions, low, high, holes, engine, geometry.kinds[2])
+    padded = Padded(source, kind, lhs.dimensions, low, high, holes, engine, geometry.kinds[2])
+    groups, inputs = op.feature_group_count, geometry.inputs
+    if groups > 1 and inputs.input == 1 and inputs.size * kind.byte_width < _LINE_BYTES and padded.may_have_groups:
+        # Groups apart from one another are read in whole lines of the cache.
+        padded = replace(padded, groups=groups)
+    return padded
 
 
 def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
@@ -114,6 +120,8 @@ def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geomet
     spatial = numbers.input_spatial_dimensions
     feature, batch = strides[numbers.input_feature_dimension], strides[numbers.input_batch_dimension]
     group = geometry.batch.size * batch if op.batch_group_count > 1 else geometry.inputs.size * feature
+    if padded.groups > 1:
+        group = padded.group_stride
     phases = tuple(
         tuple(
             replace(axis, input=strides[d], shift=axis.shift + padded.low[d], size=padded.padded[d])

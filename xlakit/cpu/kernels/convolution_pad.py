@@ -23,7 +23,8 @@ class Padded:
     """An array of ``sizes`` and what it becomes: of type ``kind``, with ``low`` and ``high`` zeros around.
 
     ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
-    convolution gives.
+    convolution gives. The last dimension is cut into ``groups``, which stand one after the other, each an array of its
+    own.
     """
 
     source: PrimitiveType
@@ -34,6 +35,7 @@ class Padded:
     holes: tuple[int, ...]
     engine: Engine
     result: PrimitiveType
+    groups: int = 1
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -43,9 +45,20 @@ class Padded:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The steps of the padded array."""
-        sizes = self.padded
+        """The steps of the padded array, within a group."""
+        sizes = (*self.padded[:-1], self.padded[-1] // self.groups)
         return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+    @property
+    def group_stride(self) -> int:
+        """The step from group to group."""
+        return math.prod(self.padded) // self.groups
+
+    @property
+    def may_have_groups(self) -> bool:
+        """Whether lines consist of elements of the last dimension alone, and are copied as they are."""
+        plain = self.source is self.kind and not self.kind.is_complex and not any(self.holes)
+        return plain and self.line == len(self.sizes) - 2
 
     @property
     def bytes(self) -> int:
@@ -85,8 +98,10 @@ def emit_pad(module: Module, padded: Padded, array: int, target: int, name: str)
     each = padded.together
     last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
-        _write_line(fn, padded, source, into, line.index)
+        (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
     fn.ret()
+    if padded.groups > 1:
+        return fn
     # Long lines are filled and copied by functions of the C library.
     line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
     if line >= _LONG_LINE and padded.source is padded.kind and not padded.holes[padded.line]:
@@ -127,6 +142,27 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
                 _copy(fn, padded, here, fn.at(place, type, element.index * (step * parts)), inner * parts)
         else:
             _copy(fn, padded, begin, place, padded.sizes[d] * inner * parts)
+
+
+def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
+    """A line of each group."""
+    type = memory_type(padded.kind)
+    d, every = padded.line, padded.sizes[-1]
+    each = every // padded.groups
+    unit = each * type.bytes
+    length, low, size = padded.padded[d], padded.low[d], padded.sizes[d]
+    inside, offset = _source_line(fn, padded, line)
+    with fn.loop(0, padded.groups, hints=NO_UNROLL) as group:
+        start = fn.at(into, type, group.index * padded.group_stride + line * (length * each))
+        with fn.if_(~inside):
+            fn.fill(start, 0, length * unit)
+        with fn.if_(inside):
+            fn.fill(start, 0, low * unit)
+            fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * unit)
+            begin = fn.at(source, type, offset * every + group.index * each)
+            with fn.loop(0, size, independent=True, hints=NO_UNROLL) as element:
+                here = fn.at(begin, type, element.index * every)
+                fn.copy(fn.at(start, type, (element.index + low) * each), here, unit)
 
 
 def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:

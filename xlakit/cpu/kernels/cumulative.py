@@ -1,8 +1,9 @@
 """Cumulative sums and the like: reduce-window with a window that reaches from one end of a dimension to each element.
 
 Many sequences run side by side, one in each lane of vector registers. Where elements of a sequence are contiguous, the
-lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back. Few long sequences are
-cut into segments: the totals of the segments are found first, and each segment then begins with what is before it.
+lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back; sums of a single row
+need no buffer (:mod:`cumulative_vectors`). Few long sequences are cut into segments: the totals of the segments are
+found first, and each segment then begins with what is before it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xlakit.cpu.kernels.cumulative_vectors import RunningTotals, running_totals
 from xlakit.cpu.llvm import I8, I64, VOID, Module, Value
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.kernel import Emitted, Phase, task_function
 from xlakit.cpu.loops.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
-from xlakit.cpu.scalars.memory import from_parts, parts
+from xlakit.cpu.scalars.memory import as_real, from_parts, parts
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
@@ -30,6 +32,8 @@ _STRIP = 512
 _AT_ONCE = 4
 _FEW_TASKS = 8
 _MOST_SEGMENTS = 32
+# Sequences of so many blocks of registers are done one by one.
+_LONG = 4
 _SEGMENT_ELEMENTS = 1 << 15
 _ELEMENT_NANOSECONDS = 0.5
 
@@ -52,8 +56,17 @@ class CumulativePlan:
 
     @property
     def is_single(self) -> bool:
-        """Whether a sequence is cut into pieces that run side by side."""
-        return self.inner == 1 and self.outer < _FEW_TASKS
+        """Whether each sequence is done by itself: cut into pieces that run side by side, or in registers."""
+        if self.inner > 1 or self.outer < _FEW_TASKS:
+            return self.inner == 1
+        return self.totals is not None and self.length >= _LONG * self.totals.block
+
+    @property
+    def totals(self) -> RunningTotals | None:
+        """How one sequence is done in registers."""
+        if self.inner > 1 or len(self.kinds) != 1:
+            return None
+        return running_totals(self.computation, self.kinds[0], reverse=self.reverse)
 
     @property
     def groups(self) -> int:
@@ -126,6 +139,7 @@ class _Writer:
         self.plan = plan
         self.count = len(plan.kinds)
         self.arrays = 3 * self.count + (plan.segments > 1)
+        self.totals = plan.totals if plan.is_single else None
 
     # -- accumulators ------------------------------------------------------------------------------
 
@@ -303,7 +317,7 @@ class _Writer:
         plan = self.plan
         with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
             accumulators = self._accumulators(emitter, max(plan.strip, _LANES))
-            buffers = self._buffers(emitter) if plan.inner == 1 else []
+            buffers = self._buffers(emitter) if plan.inner == 1 and self.totals is None else []
             with fn.loop(begin, end) as task, emitter.scope():
                 segment = task.index.integer("urem", plan.segments)
                 base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments))
@@ -394,11 +408,33 @@ class _Writer:
         arrays: tuple[_Places, _Places],
         positions: tuple[Value, Value],
     ) -> None:
-        """One sequence, in chunks of a piece for each lane; lane 0 of the accumulators has what is before a chunk."""
+        """One sequence; lane 0 of the accumulators has what is before."""
+        fn = emitter.fn
+        begin, end = positions
+        chunk = _DEPTH * _LANES if self.totals is None else self.totals.block
+        whole = begin + (end - begin).integer("udiv", chunk) * chunk
+        if self.totals is None:
+            self._chunks(emitter, accumulators, buffers, arrays, (begin, whole))
+        else:
+            (before,) = self._get(emitter, accumulators, fn.i64(0))
+            (source,), (target,) = arrays
+            after = self.totals.write(fn, (source, target), self.plan.length, (begin, whole), as_real(before))
+            self._put(emitter, accumulators, fn.i64(0), [after])
+        read, written = (self._matrix(emitter, m, 1, self.plan.length) for m in arrays)
+        self._rows(emitter, accumulators, read, written, (whole, end), fn.i64(1))
+
+    def _chunks(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        positions: tuple[Value, Value],
+    ) -> None:
+        """Whole chunks of one sequence, with a piece for each lane."""
         fn, plan = emitter.fn, self.plan
         chunk = _DEPTH * _LANES
-        begin, end = positions
-        whole = begin + (end - begin).integer("udiv", chunk) * chunk
+        begin, whole = positions
         lanes, depth, zero = fn.i64(_LANES), fn.i64(_DEPTH), fn.i64(0)
         stride = fn.i64(-_DEPTH if plan.reverse else _DEPTH)
         with fn.loop(begin, whole, chunk) as loop:
@@ -414,8 +450,6 @@ class _Writer:
             self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
             self._empty(emitter, buffers, self._shifted(emitter, arrays[1], start), stride, sizes)
             self._put(emitter, accumulators, zero, after)
-        read, written = (self._matrix(emitter, m, 1, plan.length) for m in arrays)
-        self._rows(emitter, accumulators, read, written, (whole, end), fn.i64(1))
 
     def _prefixes(
         self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], before: list[Scalar]

@@ -69,9 +69,7 @@ def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
     return plan_product(dot_product(op, lhs, rhs, result))
 
 
-def dot_product(
-    op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: Sequence[int] | None = None
-) -> Product:
+def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: Sequence[int] | None = None) -> Product:
     """The matrix product that a dot is; ``steps`` are the strides of its result where that is not row-major."""
     left, right = strides_of(lhs), strides_of(rhs)
     if result.element_type.is_complex is False:

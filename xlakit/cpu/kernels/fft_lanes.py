@@ -7,16 +7,20 @@ memory and writes another, so that the points come out in order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from xlakit.cpu.kernels import common
 from xlakit.cpu.kernels.fft_butterfly import Point, butterfly, multiply
 from xlakit.cpu.kernels.fft_plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft_tables import Tables, chirp, chirp_spectrum, roots, symbol
 from xlakit.cpu.kernels.gemm_engine import vector_bytes
-from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Type, Value, vector
+from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 
-NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
 
 def lane_count(part: Type) -> int:
@@ -75,6 +79,45 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One of Stockham's passes, for parts of a type: butterflies of ``radix`` points, which are turned or not.
+
+    ``(ptr source, ptr target, ptr twiddles, i64 count, i64 stride)``: ``stride`` transforms of ``radix * count`` points
+    become ``radix`` times as many shorter ones.
+    """
+
+    part: str
+    radix: int
+    turns: bool
+
+    family: ClassVar[str] = "fft"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.parameter_attributes = ["noalias", "noalias", "noalias", "", ""]
+        fn.fast_math = "contract"
+        source, target, table, count, stride = fn.parameters
+        part, radix = (F32 if self.part == F32.name else F64), self.radix
+        lanes = lane_count(part)
+        type = vector(part, lanes)
+        distance = count * stride
+        with fn.loop(0, count, hints=NO_UNROLL) as outer:
+            twiddles: list[Point] = []
+            if self.turns:
+                base = outer.index * (radix - 1)
+                twiddles = [splat_point(fn, part, lanes, table, base + k) for k in range(radix - 1)]
+            reads, writes = outer.index * stride, outer.index * (stride * radix)
+            with fn.loop(0, stride, independent=True, hints=NO_UNROLL) as loop:
+                points = [load_point(fn, type, source, reads + loop.index + distance * k) for k in range(radix)]
+                found = butterfly(points)
+                for k, twiddle in enumerate(twiddles, 1):
+                    found[k] = multiply(found[k], twiddle)
+                for k, point in enumerate(found):
+                    store_point(fn, point, target, writes + loop.index + stride * k)
+
+
 class _Writer:
     def __init__(self, fn: Function, part: Type) -> None:
         self.fn = fn
@@ -97,23 +140,12 @@ class _Writer:
     def _pass(self, source: Value, target: Value, length: int, stride: int, radix: int) -> None:
         """``stride`` transforms of ``length`` points become ``radix`` times as many shorter ones."""
         fn, count = self.fn, length // radix
-        exponents = np.outer(np.arange(count), np.arange(1, radix))
-        table = self.tables.pairs(f"twiddles.{length}.{radix}", roots(exponents, length)) if count > 1 else None
-
-        with fn.loop(0, count, hints=NO_UNROLL) as outer:
-            twiddles: list[Point] = []
-            if table is not None:
-                base = outer.index * (radix - 1)
-                twiddles = [splat_point(fn, self.part, self.lanes, table, base + k) for k in range(radix - 1)]
-            reads, writes = outer.index * stride, outer.index * (stride * radix)
-            with fn.loop(0, stride, independent=True, hints=NO_UNROLL) as loop:
-                first = reads + loop.index
-                points = [load_point(fn, self.type, source, first + k * count * stride) for k in range(radix)]
-                found = butterfly(points)
-                for k, twiddle in enumerate(twiddles, 1):
-                    found[k] = multiply(found[k], twiddle)
-                for k, point in enumerate(found):
-                    store_point(fn, point, target, writes + loop.index + k * stride)
+        table = fn.null()
+        if count > 1:
+            exponents = np.outer(np.arange(count), np.arange(1, radix))
+            table = self.tables.pairs(f"twiddles.{length}.{radix}", roots(exponents, length))
+        pass_ = Pass(self.part.name, radix, count > 1)
+        common.call(fn, pass_, source, target, table, fn.i64(count), fn.i64(stride))
 
     # -- other lengths ---------------------------------------------------------------------------
 

@@ -126,7 +126,8 @@ def plan_gemm(product: Product) -> Blocking:
             splits = -(-columns // split)
     together = _share_lines(product)
     if together:
-        reach = max(product.lhs.across.stride * product.lhs.kind.byte_width, 1) * 2
+        lhs, width = product.lhs, product.result.byte_width
+        reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
         unit = min(unit, max(_SHARED_BYTES // reach // engine.rows, 4) * engine.rows)
     units = max(1, -(-rows // unit))
     block = _BLOCK_BYTES // max(1, runs * steps * engine.packed_bytes) // engine.rows * engine.rows
@@ -141,9 +142,13 @@ def plan_gemm(product: Product) -> Blocking:
 
 def _share_lines(product: Product) -> bool:
     """Whether a row has the elements of all batches, and those of several batches are in one line of the cache."""
-    lhs, steps = product.lhs, product.batches[0]
-    whole = steps.size * steps.stride == abs(lhs.across.stride) and len(steps.dims) == 1
-    return steps.size > 1 and whole and steps.stride * lhs.kind.byte_width < _LINE_BYTES
+    lhs, (of_lhs, _, of_result) = product.lhs, product.batches
+    return product.batch > 1 and any(
+        len(batches.dims) == 1
+        and batches.size * batches.stride == rows.stride
+        and 0 < batches.stride * kind.byte_width < _LINE_BYTES
+        for batches, rows, kind in ((of_lhs, lhs.across, lhs.kind), (of_result, product.rows, product.result))
+    )
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:

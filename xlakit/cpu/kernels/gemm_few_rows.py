@@ -95,7 +95,7 @@ class _Emitter:
                 [(fn.load(acc_vector(engine, lanes), self._place(row, column), align=engine.acc.bytes),)]
                 for row in range(self.rows)
             ]
-            store_tile(fn, engine, self.output, sums, fn.i64(0), first + column, None, lanes)
+            store_tile(fn, engine, self.output, sums, fn.i64(0), first + column, lanes)
 
         self._columns(width, finish)
 

@@ -66,13 +66,10 @@ def shaped(engine: Engine, flat: Sequence[Value], rows: int) -> Sums:
 
 
 def multiply(
-    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value | int, steps: Value | int
+    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, steps: Value | int
 ) -> Sums:
     """Add to the sums the products of ``runs`` runs of ``steps`` steps of k each (steps of the engine's group)."""
     rows = len(sums)
-    if isinstance(runs, int) and runs == 1:
-        flat = _run(fn, engine, left, right, flatten(sums), rows, fn.i64(0), steps)
-        return shaped(engine, flat, rows)
     with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
         outer.next(*_run(fn, engine, left, right, list(outer.carried), rows, outer.index, steps))
     return shaped(engine, outer.results, rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm_pack import Steps
-from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 
@@ -34,42 +34,24 @@ class Output:
         return (columns.stride == 1 or columns.run == 1) and (len(columns.dims) <= 1 or columns.run % width == 0)
 
 
-def store_tile(
-    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value | None, width: int
-) -> None:
-    """Store a tile that starts at ``row`` and ``column``: ``count`` of its rows (None: all), ``width`` columns."""
-    plain = not is_narrow(output.kind) and output.is_contiguous(engine.columns)
-    if not plain:
+def store_tile(fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int) -> None:
+    """Store a tile that starts at ``row`` and ``column``, of so many columns."""
+    if is_narrow(output.kind) or not output.is_contiguous(engine.columns):
         # Row by row in a loop: it takes little time besides the product, and much code otherwise.
-        number = fn.i64(len(sums))
-        rows = number if count is None else fn.intrinsic("llvm.smin", I64, count, number)
-        _store_some(fn, engine, output, sums, row, column, rows, width)
+        _store_some(fn, engine, output, sums, row, column, width)
         return
-    if count is None:
-        _store_registers(fn, engine, output, sums, row, column, width)
-        return
-    full = count.compare("sge", len(sums))
-    with fn.if_(full, likely=True):
-        _store_registers(fn, engine, output, sums, row, column, width)
-    with fn.if_(~full, likely=False):
-        _store_some(fn, engine, output, sums, row, column, count, width)
-
-
-def _store_registers(
-    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int
-) -> None:
     for r, registers in enumerate(sums):
         _store_row(fn, engine, output, registers, row + r, column, width)
 
 
 def _store_some(
-    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, count: Value, width: int
+    fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int
 ) -> None:
     flat = flatten(sums)
     place = fn.alloca(acc_vector(engine), len(flat), align=64)
     for number, value in enumerate(flat):
         fn.store(value, fn.at(place, acc_vector(engine), number), align=16)
-    store_rows(fn, engine, output, (place, len(flat) // len(sums)), row, column, count, width)
+    store_rows(fn, engine, output, (place, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
 
 
 def store_rows(

@@ -75,12 +75,12 @@ def _rows(packer: Packer, values: Value, output: Output, first: Value, last: Val
             joined = fn.undefined(acc_vector(engine, together))
             for lane, total in enumerate(_sums(packer, values, row.index, together)):
                 joined = fn.with_lane(joined, lane, total)
-            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, None, together)
+            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, together)
         first = whole
     if rows % together:
         with fn.loop(first, last, hints=NO_UNROLL) as row:
             total = _sums(packer, values, row.index, 1)
-            store_tile(fn, engine, output, [[(total[0],)]], fn.i64(0), row.index, None, 1)
+            store_tile(fn, engine, output, [[(total[0],)]], fn.i64(0), row.index, 1)
 
 
 def _sums(packer: Packer, values: Value, row: Value, count: int) -> list[Value]:

@@ -236,11 +236,11 @@ class _Writer:
         filling: Loop | None = None
         with ExitStack() as loops:
             starts: list[Value] = []
-            for number, dimension in enumerate(plan.moving):
-                loop = loops.enter_context(fn.loop(0, dimension.outputs, carried=() if number else (fn.i64(0),)))
+            for axis, dimension in enumerate(plan.moving):
+                loop = loops.enter_context(fn.loop(0, dimension.outputs, carried=() if axis else (fn.i64(0),)))
                 source = source + loop.index * dimension.source_stride
                 starts.append(loop.index * dimension.window.stride - dimension.low)
-                if number == 0:
+                if axis == 0:
                     # The results begin just before the first window that reaches them, so that they are in the cache.
                     end = self._reached(dimension, starts[0], loop.carried[0])
                     self._fill(element, span, (loop.carried[0], end))

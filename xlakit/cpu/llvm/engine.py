@@ -49,6 +49,17 @@ def compiled(text: str, effort: Effort) -> bytes:
     return emit_object(optimize(text, passes), code)
 
 
+def optimized(text: str, effort: Effort) -> str:
+    """The IR text after LLVM's own passes."""
+    return str(optimize(text, _LEVELS[effort][0]))
+
+
+def assembly(text: str, effort: Effort) -> str:
+    """The assembly text of an IR text."""
+    passes, code = _LEVELS[effort]
+    return emit_assembly(optimize(text, passes), code)
+
+
 def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
     """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty."""
     with _lock:
@@ -76,10 +87,10 @@ def emit_object(module: Any, level: int = 3) -> bytes:
         return target_machine(level).emit_object(module)
 
 
-def emit_assembly(module: Any) -> str:
+def emit_assembly(module: Any, level: int = 3) -> str:
     """The assembly text of an optimised module."""
     with _lock:
-        return target_machine().emit_assembly(module)
+        return target_machine(level).emit_assembly(module)
 
 
 class Library:

@@ -1,0 +1,86 @@
+"""Functions that programs share: their names, what they compute, and code of several efforts linked together."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.fft_lanes import Pass
+from xlakit.cpu.kernels.gemm_engine import choose_engine
+from xlakit.cpu.kernels.gemm_panels import ACROSS, ALONG, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm_tile import Tiles, Walk
+from xlakit.cpu.llvm import I64, Effort, Module, engine
+from xlakit.data.primitive import PrimitiveType as P
+
+WORD = ctypes.c_int64
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Walk(),
+        Pass("float", 8, True),
+        Tiles(choose_engine(P.F32, P.F32, P.F32), 13, 16, 1, None, P.BF16, P.F32, None, True),
+        Tiles(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
+        PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
+        PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7),
+    ],
+    ids=lambda function: function.family,
+)
+def test_a_name_says_all(function):
+    symbol = common.symbol_of(function)
+    again = common.function_of(symbol)
+    assert common.symbol_of(again) == symbol
+    assert f"define void @{symbol}(" in common.text(symbol)
+
+
+def walked(dims, first, count, padded, base=0, scale=1, apart=1, pad=0):
+    address = common.resolve(common.symbol_of(Walk()))
+    code = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[WORD] * 6, ctypes.c_void_p, WORD, WORD)(address)
+    table = np.array(dims, np.int64)
+    out = np.full(padded * apart + 1, -1, np.int64)
+    code(table.ctypes.data, len(dims), first, count, padded, base, scale, out.ctypes.data, apart, pad)
+    assert out[-1] == -1
+    return out[:-1]
+
+
+def test_a_walk_through_three_dimensions():
+    sizes, strides = (3, 4, 5), (100, -7, 2)
+    places = sum(np.indices(sizes)[d] * strides[d] for d in range(3)).ravel()
+    dims = list(zip(sizes, strides, strict=True))
+    np.testing.assert_array_equal(walked(dims, 0, 60, 60), places)
+    np.testing.assert_array_equal(walked(dims, 13, 29, 29, base=1000, scale=4), 1000 + 4 * places[13:42])
+
+
+def test_a_walk_is_padded():
+    np.testing.assert_array_equal(walked([(9, 3)], 2, 3, 6), [6, 9, 12, 12, 12, 12])
+    np.testing.assert_array_equal(walked([(9, 3)], 2, 3, 5, pad=77), [6, 9, 12, 77, 77])
+    np.testing.assert_array_equal(walked([(9, 3)], 0, 2, 2, apart=2), [0, -1, 3, -1])
+
+
+def test_parts_of_all_efforts_are_linked():
+    module = Module("efforts")
+    names = []
+    for number, effort in enumerate(Effort):
+        fn = module.function(f"f{number}", I64, [I64])
+        fn.effort = effort
+        value = fn.parameters[0] * 10 + number
+        table = fn.address(module.shared_data("seven", (7).to_bytes(8, "little")))
+        value = value + fn.load(I64, table)
+        fn.ret(fn.call(names[-1], I64, value) if names else value)
+        names.append(fn.name)
+    module.functions[names[-1]].linkage = ""
+    parts = module.parts()
+    assert list(parts) == list(Effort)
+    objects = [engine.compiled(text, effort) for effort, text in parts.items()]
+    library = engine.Library("efforts_test", objects, [names[-1]], {})
+    code = ctypes.CFUNCTYPE(WORD, WORD)(library.address(names[-1]))
+    assert code(3) == ((3 * 10 + 2 + 7) * 10 + 1 + 7) * 10 + 0 + 7
+
+
+def test_a_module_of_one_effort_is_whole():
+    module = Module("one")
+    fn = module.function("f", I64, [I64])
+    fn.ret(fn.parameters[0])
+    assert module.parts() == {Effort.ALL: module.text()}
