@@ -1,0 +1,34 @@
+"""JAX on xlakit runs in a process of its own: which platform it has is settled when it starts."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+
+import pytest
+
+SECONDS = 120
+
+
+def _start():
+    os.environ["JAX_PLATFORMS"] = "xlakit"
+    os.environ["XLAKIT_DEVICES"] = "2"
+    # Also where the package's entry points are not installed.
+    from xlakit.jax import initialize
+
+    initialize()
+
+
+@pytest.fixture(scope="session")
+def on_xlakit():
+    """Call a function of a module in a process where JAX runs on two devices of xlakit; gives what it gives."""
+    if find_spec("jax") is None or find_spec("jaxlib") is None:
+        pytest.skip("JAX is not installed")
+    from xlakit.jax.plugin import VERSIONS
+
+    jax = pytest.importorskip("jax")
+    if jax.__version__ not in VERSIONS:
+        pytest.skip(f"JAX is {jax.__version__}; xlakit runs programs of {', '.join(VERSIONS)}")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_start) as executor:
+        yield lambda function, *arguments: executor.submit(function, *arguments).result(SECONDS)

@@ -1,0 +1,89 @@
+"""The table of functions that jaxlib calls, without JAX: sizes, places, and what is not supported."""
+
+import ctypes
+
+import pytest
+
+from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.numbers import TYPE_NUMBERS
+from xlakit.jax.api.slots import SLOTS, TABLE_BYTES
+from xlakit.jax.arguments import Given
+
+
+def test_the_table_is_that_of_its_version():
+    assert TABLE_BYTES == 984
+    assert len(set(SLOTS)) == len(SLOTS) == 118
+    # Where the interface's header has them.
+    assert (SLOTS[0], SLOTS[20], SLOTS[55], SLOTS[117]) == (
+        "Error_Destroy", "Client_Compile", "LoadedExecutable_Execute", "LoadedExecutable_GetDeviceAssignment"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [
+        ("Error_GetCode", 32),
+        ("Event_OnReady", 40),
+        ("Client_BufferFromHostBuffer", 120),
+        ("LoadedExecutable_Execute", 80),
+        ("Buffer_GetMemoryLayout", 104),
+        ("NamedValue", 56),
+    ],
+)
+def test_structures_have_their_sizes(function, size):
+    assert arguments_of(function).size == size
+
+
+def test_types_have_the_numbers_of_the_interface():
+    numbers = {kind.name: number for kind, number in TYPE_NUMBERS.items()}
+    assert [numbers[name] for name in ("PRED", "S32", "F32", "BF16", "C128", "S4", "TOKEN", "U1")] == [
+        1, 4, 11, 13, 15, 21, 23, 31
+    ]  # fmt: skip
+
+
+def structure(function, **fields):
+    """The arguments of a function in memory, and as Python sees them."""
+    size = arguments_of(function).size
+    memory = ctypes.create_string_buffer(size)
+    given = Given(function, ctypes.addressof(memory))
+    given["struct_size"] = size
+    for name, value in fields.items():
+        given[name] = value
+    return memory, given
+
+
+@pytest.fixture(scope="module")
+def native():
+    from xlakit.jax.native.library import Native
+
+    failure = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda executable, status: None)
+    made = Native((), ctypes.cast(failure, ctypes.c_void_p).value)
+    made.failure = failure
+    return made
+
+
+def call(native, function, memory):
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(native.slots[function])(ctypes.addressof(memory))
+
+
+def message(native, error):
+    memory, given = structure("Error_Message", error=error)
+    call(native, "Error_Message", memory)
+    text = given.data("message", "message_size").decode()
+    code_memory, code = structure("Error_GetCode", error=error)
+    call(native, "Error_GetCode", code_memory)
+    destroy, _ = structure("Error_Destroy", error=error)
+    call(native, "Error_Destroy", destroy)
+    return code["code"], text
+
+
+def test_every_function_is_there_and_says_if_it_is_not_supported(native):
+    assert set(native.slots) == set(SLOTS)
+    assert all(native.slots.values())
+    memory, _ = structure("Event_Error")
+    error = call(native, "Client_DmaMap", memory)
+    assert message(native, error) == (12, "xlakit does not support PJRT_Client_DmaMap")
+
+
+def test_errors_keep_their_text(native):
+    assert message(native, native.make_error(13, "it went wrong: ä")) == (13, "it went wrong: ä")

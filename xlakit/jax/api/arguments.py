@@ -1,0 +1,188 @@
+"""The structures that functions of the interface are called with, and some that those point at.
+
+Each begins with its size and a pointer to extensions; the fields that follow are named here in their order. A field
+is a word of 8 bytes, unless ``:i`` (an int of 4 bytes) or ``:b`` (a bool of one byte) says otherwise; each is aligned
+to its size. The caller's structure may end before the fields that are newer than the caller is.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from xlakit.cpu.llvm import I8, I32, I64, PTR, Function, Type, Value
+
+_PREFIX: Final = "struct_size extension_start"
+
+_FIELDS: Final = {
+    # -- structures that others point at
+    "NamedValue": "name name_size type:i value value_size",
+    "Program": "code code_size format format_size",
+    "ExecuteOptions": "send_callbacks recv_callbacks num_send_ops num_recv_ops launch_id:i "
+    "non_donatable_input_indices num_non_donatable_input_indices context call_location",
+    "MemoryLayout": "tiled_size tiled_extension minor_to_major minor_to_major_size tile_dims tile_dim_sizes "
+    "num_tiles type:i",
+    # -- errors, the plugin, events
+    "Error_Destroy": "error",
+    "Error_Message": "error message message_size",
+    "Error_GetCode": "error code:i",
+    "Plugin_Initialize": "",
+    "Plugin_Attributes": "attributes num_attributes",
+    "Event_Destroy": "event",
+    "Event_IsReady": "event is_ready:b",
+    "Event_Error": "event",
+    "Event_Await": "event",
+    "Event_OnReady": "event callback user_arg",
+    # -- the client
+    "Client_Create": "create_options num_options kv_get_callback kv_get_user_arg kv_put_callback kv_put_user_arg "
+    "client",
+    "Client_Destroy": "client",
+    "Client_PlatformName": "client platform_name platform_name_size",
+    "Client_ProcessIndex": "client process_index:i",
+    "Client_PlatformVersion": "client platform_version platform_version_size",
+    "Client_TopologyDescription": "client topology",
+    "Client_Devices": "client devices num_devices",
+    "Client_AddressableDevices": "client devices num_devices",
+    "Client_LookupDevice": "client id:i device",
+    "Client_LookupAddressableDevice": "client id:i device",
+    "Client_AddressableMemories": "client memories num_memories",
+    "Client_Compile": "client program compile_options compile_options_size executable",
+    "Client_DefaultDeviceAssignment": "client num_replicas:i num_partitions:i size assignment",
+    "Client_BufferFromHostBuffer": "client data type:i dims num_dims byte_strides num_byte_strides semantics:i "
+    "device memory device_layout done_with_host_buffer buffer",
+    "Client_CreateViewOfDeviceBuffer": "client data dims num_dims type:i layout device on_delete on_delete_argument "
+    "stream buffer memory",
+    "Client_CreateUninitializedBuffer": "client dims num_dims type:i layout device memory buffer",
+    # -- devices and memories
+    "DeviceDescription_Id": "description id:i",
+    "DeviceDescription_ProcessIndex": "description process_index:i",
+    "DeviceDescription_Attributes": "description num_attributes attributes",
+    "DeviceDescription_Kind": "description kind kind_size",
+    "DeviceDescription_DebugString": "description text text_size",
+    "DeviceDescription_ToString": "description text text_size",
+    "Device_GetDescription": "device description",
+    "Device_IsAddressable": "device is_addressable:b",
+    "Device_LocalHardwareId": "device local_hardware_id:i",
+    "Device_AddressableMemories": "device memories num_memories",
+    "Device_DefaultMemory": "device memory",
+    "Memory_Id": "memory id:i",
+    "Memory_Kind": "memory kind kind_size",
+    "Memory_Kind_Id": "memory kind_id:i",
+    "Memory_DebugString": "memory text text_size",
+    "Memory_ToString": "memory text text_size",
+    "Memory_AddressableByDevices": "memory devices num_devices",
+    "TopologyDescription_Destroy": "topology",
+    "TopologyDescription_PlatformName": "topology platform_name platform_name_size",
+    "TopologyDescription_PlatformVersion": "topology platform_version platform_version_size",
+    "TopologyDescription_GetDeviceDescriptions": "topology descriptions num_descriptions",
+    "TopologyDescription_Attributes": "topology attributes num_attributes",
+    # -- executables
+    "Executable_Destroy": "executable",
+    "Executable_Name": "executable name name_size",
+    "Executable_NumReplicas": "executable num_replicas",
+    "Executable_NumPartitions": "executable num_partitions",
+    "Executable_NumOutputs": "executable num_outputs",
+    "Executable_SizeOfGeneratedCodeInBytes": "executable size",
+    "Executable_GetCostAnalysis": "executable num_properties properties",
+    "Executable_OutputMemoryKinds": "executable num_outputs kinds kind_sizes",
+    "Executable_OutputElementTypes": "executable types num_types",
+    "Executable_OutputDimensions": "executable num_outputs dims dim_sizes",
+    "Executable_OptimizedProgram": "executable program",
+    "Executable_Fingerprint": "executable fingerprint fingerprint_size",
+    "Executable_GetCompiledMemoryStats": "executable generated_code argument output alias temp host_generated_code "
+    "host_argument host_output host_alias host_temp peak total",
+    "LoadedExecutable_Destroy": "executable",
+    "LoadedExecutable_GetExecutable": "executable unloaded",
+    "LoadedExecutable_AddressableDevices": "executable devices num_devices",
+    "LoadedExecutable_Delete": "executable",
+    "LoadedExecutable_IsDeleted": "executable is_deleted:b",
+    "LoadedExecutable_Fingerprint": "executable fingerprint fingerprint_size",
+    "LoadedExecutable_Execute": "executable options argument_lists num_devices num_args output_lists "
+    "device_complete_events execute_device",
+    "LoadedExecutable_GetDeviceAssignment": "executable bytes bytes_size holder deleter",
+    "ExecuteContext_Create": "context",
+    "ExecuteContext_Destroy": "context",
+    # -- buffers
+    "Buffer_Destroy": "buffer",
+    "Buffer_ElementType": "buffer type:i",
+    "Buffer_Dimensions": "buffer dims num_dims",
+    "Buffer_UnpaddedDimensions": "buffer dims num_dims",
+    "Buffer_DynamicDimensionIndices": "buffer indices num_indices",
+    "Buffer_GetMemoryLayout": "buffer layout_size layout_extension tiled_size tiled_extension minor_to_major "
+    "minor_to_major_size tile_dims tile_dim_sizes num_tiles type:i",
+    "Buffer_OnDeviceSizeInBytes": "buffer size",
+    "Buffer_Device": "buffer device",
+    "Buffer_Memory": "buffer memory",
+    "Buffer_Delete": "buffer",
+    "Buffer_IsDeleted": "buffer is_deleted:b",
+    "Buffer_CopyToDevice": "buffer device copy",
+    "Buffer_CopyToMemory": "buffer memory copy",
+    "Buffer_ToHostBuffer": "buffer host_layout data size event",
+    "Buffer_CopyRawToHost": "buffer data offset size event",
+    "Buffer_IsOnCpu": "buffer is_on_cpu:b",
+    "Buffer_ReadyEvent": "buffer event",
+    "Buffer_UnsafePointer": "buffer address",
+    "Buffer_IncreaseExternalReferenceCount": "buffer",
+    "Buffer_DecreaseExternalReferenceCount": "buffer",
+    "Buffer_OpaqueDeviceMemoryDataPointer": "buffer address",
+    # -- destroyers of what is never made
+    "CopyToDeviceStream_Destroy": "stream",
+    "AsyncHostToDeviceTransferManager_Destroy": "manager",
+}
+
+_TYPES: Final = {"": I64, "i": I32, "b": I8}
+
+
+class Arguments:
+    """Where the fields of one structure are."""
+
+    def __init__(self, fields: str) -> None:
+        self._fields: dict[str, tuple[int, Type]] = {}
+        end = 0
+        for field in f"{_PREFIX} {fields}".split():
+            name, _, kind = field.partition(":")
+            type = _TYPES[kind]
+            begin = -(-end // type.bytes) * type.bytes
+            self._fields[name] = begin, type
+            end = begin + type.bytes
+        self.size = -(-end // 8) * 8
+
+    def place(self, name: str) -> tuple[int, Type]:
+        """The offset of a field in bytes, and its type."""
+        return self._fields[name]
+
+    @property
+    def first(self) -> str:
+        """The field after the prefix: mostly the object that the function is about."""
+        return list(self._fields)[2]
+
+    @property
+    def results(self) -> list[str]:
+        """The fields after that one."""
+        return list(self._fields)[3:]
+
+    def at(self, fn: Function, base: Value, name: str) -> Value:
+        """The address of a field, for native code."""
+        return fn.at(base, I8, self._fields[name][0])
+
+    def load(self, fn: Function, base: Value, name: str) -> Value:
+        """A field as an integer, extended to 8 bytes."""
+        value = fn.load(self._fields[name][1], self.at(fn, base, name))
+        return value if value.type is I64 else value.cast("sext", I64)
+
+    def pointer(self, fn: Function, base: Value, name: str) -> Value:
+        """A field as a pointer."""
+        return fn.load(PTR, self.at(fn, base, name))
+
+    def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
+        """Write a field, cut to its size."""
+        type = self._fields[name][1]
+        if type is not I64:
+            value = value.cast("trunc", type)
+        fn.store(value, self.at(fn, base, name))
+
+
+@cache
+def arguments_of(function: str) -> Arguments:
+    """The structure that a function of the interface takes, or one of those that others point at, by its name."""
+    return Arguments(_FIELDS[function])

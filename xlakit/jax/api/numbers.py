@@ -1,0 +1,31 @@
+"""Numbers with a meaning: codes of errors, and what the interface calls the types of elements."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from xlakit.data.primitive import PrimitiveType
+
+
+class Code(IntEnum):
+    """What kind of error it is, in the numbers that gRPC and Abseil share."""
+
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+
+
+# In the order of their numbers, from 1 on.
+_TYPES: Final = """
+PRED S8 S16 S32 S64 U8 U16 U32 U64 F16 F32 F64 BF16 C64 C128 F8E5M2 F8E4M3FN F8E4M3B11FNUZ F8E5M2FNUZ F8E4M3FNUZ
+S4 U4 TOKEN S2 U2 F8E4M3 F8E3M4 F8E8M0FNU F4E2M1FN S1 U1
+"""
+
+TYPE_NUMBERS: Final = {PrimitiveType[name]: number for number, name in enumerate(_TYPES.split(), 1)}
+TYPES_BY_NUMBER: Final = {number: kind for kind, number in TYPE_NUMBERS.items()}

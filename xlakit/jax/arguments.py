@@ -1,0 +1,40 @@
+"""What functions of the interface are called with, as Python reads and writes it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from xlakit.cpu.llvm import I8, I32, I64
+from xlakit.jax.api.arguments import arguments_of
+
+_CTYPES: Final = {I64: ctypes.c_int64, I32: ctypes.c_int32, I8: ctypes.c_int8}
+
+
+class Given:
+    """The structure at an address: ``given["field"]``, and ``given["field"] = number``."""
+
+    __slots__ = ("_address", "_layout")
+
+    def __init__(self, function: str, address: int) -> None:
+        self._layout = arguments_of(function)
+        self._address = address
+
+    def _field(self, name: str) -> Any:
+        offset, type = self._layout.place(name)
+        return _CTYPES[type].from_address(self._address + offset)
+
+    def __getitem__(self, name: str) -> int:
+        return self._field(name).value
+
+    def __setitem__(self, name: str, value: int) -> None:
+        self._field(name).value = value
+
+    def has(self, name: str) -> bool:
+        """Whether the caller's structure is new enough to have a field."""
+        offset, type = self._layout.place(name)
+        return offset + type.bytes <= self["struct_size"]
+
+    def data(self, name: str, size: str) -> bytes:
+        """The bytes that two fields tell, their address and their number."""
+        return ctypes.string_at(self[name], self[size])

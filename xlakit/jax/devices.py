@@ -1,0 +1,48 @@
+"""The client, its devices and their memories, as the interface shows them: one client for each process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import xlakit
+from xlakit.jax.native.records import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
+from xlakit.jax.records import Words
+from xlakit.runtime.client import Client
+
+PLATFORM: Final = "xlakit"
+# JAX has names for places of memory; there is only the one where arrays are.
+MEMORY_KIND: Final = "device"
+_KIND_ID: Final = 1
+
+
+class Place:
+    """A device with its description and its memory."""
+
+    def __init__(self, number: int) -> None:
+        self.description = Words(DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"XlakitDevice(id={number})")
+        self.device = Words(
+            DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number, num_memories=1
+        )
+        self.memory = Words(
+            MEMORY, id=number, kind=MEMORY_KIND, kind_id=_KIND_ID, text=f"memory of device {number}",
+            devices=[self.device.address], num_devices=1, device=self.device.address,
+        )  # fmt: skip
+        self.device.set(memories=[self.memory.address], memory=self.memory.address)
+
+
+class Devices:
+    """What the interface's functions about the client hand out, made of a client of ours."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.places = [Place(device.id) for device in client.devices()]
+        version = f"xlakit {xlakit.__version__}"
+        self.topology = Words(
+            TOPOLOGY, platform_name=PLATFORM, platform_version=version,
+            descriptions=[place.description.address for place in self.places], num_descriptions=len(self.places),
+        )  # fmt: skip
+        self.record = Words(
+            CLIENT, platform_name=PLATFORM, platform_version=version, topology=self.topology.address,
+            devices=[place.device.address for place in self.places], num_devices=len(self.places),
+            memories=[place.memory.address for place in self.places], num_memories=len(self.places),
+        )  # fmt: skip

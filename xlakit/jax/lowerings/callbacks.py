@@ -1,0 +1,133 @@
+"""Calls from JAX's programs back to Python: ``pure_callback``, ``io_callback``, ``debug.callback`` and ``debug.print``.
+
+A program calls them by a number. The function stays as long as the program does, which JAX keeps it with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.errors import ExecutionError
+from xlakit.ir.operation import Evaluation
+from xlakit.jax.devices import PLATFORM
+
+TARGET: Final = "xlakit_python_callback"
+
+_numbers = itertools.count(1)
+_functions: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictionary()
+
+
+class Callback:
+    """A function with the types and dimensions that it is to give."""
+
+    def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[Any]) -> None:
+        self.number = next(_numbers)
+        self._function = function
+        self._results = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in results]
+        _functions[self.number] = self
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        """Call it, and check what it gives."""
+        from jax._src import dtypes
+
+        given = self._function(*arguments)
+        if len(given) != len(self._results):
+            raise RuntimeError(
+                f"Mismatched number of outputs from callback. Expected: {len(self._results)}, Actual: {len(given)}"
+            )
+        arrays = [np.asarray(dtypes.canonicalize_value(np.asarray(value))) for value in given]
+        for number, (array, (shape, dtype)) in enumerate(zip(arrays, self._results, strict=True)):
+            for what, actual, expected in (("shape", array.shape, shape), ("dtype", array.dtype, dtype)):
+                if actual != expected:
+                    raise RuntimeError(
+                        f"Incorrect output {what} for return value #{number}: Expected: {expected}, Actual: {actual}"
+                    )
+        return tuple(arrays)
+
+
+def _answer(context: Evaluation, *operands: Any) -> Any:
+    """The custom call: the function of the number that it says."""
+    number = int(context.instruction.annotations.backend_config or 0)
+    callback = _functions.get(number)
+    if callback is None:
+        raise ExecutionError(
+            "a callback of another process, or of a program that is gone", hint="programs with callbacks are not kept"
+        )
+    # A token comes first where callbacks have an order.
+    tokens = [None for operand in operands if operand is None]
+    # The function may keep what it gets for longer than the program lives.
+    results = (*tokens, *callback(*(operand.copy() for operand in operands if operand is not None)))
+    return results if context.shape.is_tuple else results[0]
+
+
+def _types(ctx: Any, aval: Any) -> Sequence[Any]:
+    """The MLIR types of a value: one, but for values that JAX makes of several."""
+    from jax._src.interpreters import mlir
+
+    flat, _ = mlir.ir_tree_registry.flatten(mlir.aval_to_ir_types(ctx.module_context, aval))
+    return flat
+
+
+def _emit(
+    ctx: Any,
+    callback: Callable[..., Any],
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[Any],
+    result_avals: Sequence[Any],
+    *,
+    has_side_effect: bool,
+    returns_token: bool = True,
+    partitioned: bool = False,
+    sharding: Any = None,
+) -> tuple[Sequence[Any], Any, Any]:
+    """The call in MLIR, as JAX's own function of this form writes it for its platforms."""
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir.dialects import stablehlo
+
+    holder = Callback(callback, result_avals)
+    ctx.module_context.add_keepalive(holder)
+    types = [type for aval in result_avals for type in _types(ctx, aval)]
+    given = list(operands)
+    if token is not None:
+        types, given = [stablehlo.TokenType.get(), *types], [token, *given]
+    made = mlir.custom_call(
+        TARGET,
+        result_types=types,
+        operands=given,
+        backend_config=str(holder.number),
+        has_side_effect=has_side_effect,
+        api_version=2,
+    )
+    # One with a token says its order itself, and a token has no sharding.
+    if sharding is not None and token is None:
+        mlir.set_sharding(ctx.module_context, made, sharding)
+    results = list(made.results)
+    if token is not None:
+        token = results.pop(0)
+    return results, token, holder
+
+
+def register_callbacks() -> None:
+    """Have JAX's callbacks become calls of ours on this platform."""
+    from jax._src import callback, debugging
+    from jax._src.interpreters import mlir
+
+    from xlakit.interpreter.custom_calls import register_custom_call
+
+    register_custom_call(TARGET, _answer, with_context=True)
+    theirs: Any = callback.emit_python_callback
+
+    def emit_python_callback(ctx: Any, *arguments: Any, **options: Any) -> Any:
+        emit = _emit if tuple(ctx.module_context.platforms) == (PLATFORM,) else theirs
+        return emit(ctx, *arguments, **options)
+
+    # JAX's rules look it up when they are used; they bring the order of effects and the shardings.
+    callback.emit_python_callback = emit_python_callback
+    mlir.register_lowering(debugging.debug_callback_p, debugging.debug_callback_lowering, platform=PLATFORM)
+    mlir.register_lowering(debugging.debug_print_p, debugging.debug_print_lowering_rule, platform=PLATFORM)

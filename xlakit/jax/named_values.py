@@ -1,0 +1,30 @@
+"""Names with numbers, as an array of the interface's named values."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Final
+
+from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.arguments import Given
+
+_FLOAT: Final = 3
+
+
+class NamedFloats:
+    """The array, in memory that stays as long as this object."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        layout = arguments_of("NamedValue")
+        self.count = len(values)
+        self._memory = ctypes.create_string_buffer(layout.size * max(1, self.count))
+        self._names = [ctypes.create_string_buffer(name.encode()) for name in values]
+        self.address = ctypes.addressof(self._memory)
+        for number, (name, value) in enumerate(zip(self._names, values.values(), strict=True)):
+            place = self.address + number * layout.size
+            entry = Given("NamedValue", place)
+            entry["struct_size"], entry["extension_start"] = layout.size, 0
+            entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
+            entry["type"], entry["value_size"] = _FLOAT, 1
+            ctypes.c_float.from_address(place + layout.place("value")[0]).value = value

@@ -1,0 +1,86 @@
+"""The native functions in memory: written once, loaded once in each process, and kept in the compile cache."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from xlakit.cpu import cache as compile_cache
+from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.llvm import I64, PTR, VOID, Module, engine
+from xlakit.cpu.runtime import runtime_symbols
+from xlakit.jax.api.slots import SLOTS
+from xlakit.jax.native.buffers import emit_buffers
+from xlakit.jax.native.errors import emit_errors, emit_unsupported
+from xlakit.jax.native.events import emit_events
+from xlakit.jax.native.execute import PYTHON_FUNCTIONS, emit_execute
+from xlakit.jax.native.getters import emit_getters
+from xlakit.jax.native.memory import emit_blocks
+from xlakit.jax.native.small import emit_small
+from xlakit.jax.native.transfer import emit_transfer
+
+_FOR_PYTHON: Final = ("make_error", "event_start", "take_dead")
+_VARIANT: Final = "jax"
+
+
+def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The functions as LLVM IR, and which of the interface's there are.
+
+    of_python: those that Python answers, so that they are not written as unsupported.
+    """
+    module = Module("jax")
+    module.declare("xlakit_allocate", PTR, [I64])
+    module.declare("xlakit_release", VOID, [PTR])
+    for emit in (
+        emit_errors,
+        emit_events,
+        emit_blocks,
+        emit_buffers,
+        emit_transfer,
+        emit_execute,
+        emit_small,
+        emit_getters,
+    ):
+        emit(module)
+    emit_unsupported(module, [s for s in SLOTS if s not in module.functions and s not in of_python])
+    return module.text(), [s for s in SLOTS if s in module.functions]
+
+
+class Native:
+    """The functions in memory. They stay until the process ends."""
+
+    def __init__(self, of_python: tuple[str, ...], failure: int) -> None:
+        names, data = _machine_code(of_python)
+        found = runtime_symbols()
+        symbols = {name: found[name] for name in ("xlakit_allocate", "xlakit_release")}
+        for name, _, _ in PYTHON_FUNCTIONS:
+            symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+        exported = [*names, *_FOR_PYTHON]
+        self._library = engine.Library("xlakit_jax", data, exported, {**symbols, "xlakit_jax_failure": failure})
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
+        self.slots: Mapping[str, int] = {name: self._library.address(name) for name in names}
+        self._make_error = self._function(
+            "make_error", ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64
+        )
+        self.take_dead: Callable[[], int] = self._function("take_dead", ctypes.c_int64)
+        self._function("event_start", None)()
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+        return ctypes.CFUNCTYPE(result, *arguments)(self._library.address(name))
+
+    def make_error(self, code: int, text: str) -> int:
+        """An error, for the caller to destroy."""
+        data = text.encode("utf-8", "replace")
+        return self._make_error(code, data, len(data))
+
+
+def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
+    key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
+    entry = None if key is None else compile_cache.load(key)
+    if entry is None:
+        text, names = slots_text(of_python)
+        entry = compile_cache.Entry({"slots": names}, {"object": engine.emit_object(engine.optimize(text, level=1))})
+        if key is not None:
+            compile_cache.save(key, entry)
+    return list(entry.fields["slots"]), bytes(entry.sections["object"])

@@ -1,0 +1,58 @@
+"""What objects of the interface are made of: the words that native code and Python both know by their names.
+
+A field that a function of the interface hands out has the name that it has among the function's arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlakit.cpu.runtime.record import Record
+
+# An error; its text follows.
+ERROR: Final = Record(code=1, message_size=1)
+
+# Something to wait for. callbacks: a list of CALLBACK. Events never fail: what goes wrong is told at once.
+EVENT: Final = Record(references=1, is_ready=1, callbacks=1)
+CALLBACK: Final = Record(function=1, argument=1, next=1)
+
+# Memory that buffers share. Ours may follow this record, if it is small. Where it is somebody else's (``is_foreign``),
+# there is something to be done when the last buffer is gone: ``event`` becomes ready, or ``deleter`` is called with the
+# data and its argument.
+BLOCK: Final = Record(references=1, data=1, is_foreign=1, event=1, deleter=1, deleter_argument=1, _fill=2)
+
+# An array on a device; its dimensions follow, and then their order in memory, from the minor one on.
+# lock: held by whoever changes ``block``. external: how many outside hold the memory while they read it.
+BUFFER: Final = Record(
+    lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, _fill=7
+)  # fmt: skip
+
+# What Python makes and keeps.
+CLIENT: Final = Record(
+    platform_name=1, platform_name_size=1, platform_version=1, platform_version_size=1, process_index=1, topology=1,
+    devices=1, num_devices=1, memories=1, num_memories=1,
+)  # fmt: skip
+TOPOLOGY: Final = Record(
+    platform_name=1, platform_name_size=1, platform_version=1, platform_version_size=1, descriptions=1,
+    num_descriptions=1, attributes=1, num_attributes=1,
+)  # fmt: skip
+DESCRIPTION: Final = Record(
+    id=1, process_index=1, attributes=1, num_attributes=1, kind=1, kind_size=1, text=1, text_size=1
+)  # fmt: skip
+DEVICE: Final = Record(
+    description=1, is_addressable=1, local_hardware_id=1, memories=1, num_memories=1, memory=1
+)  # fmt: skip
+MEMORY: Final = Record(
+    id=1, kind=1, kind_size=1, kind_id=1, text=1, text_size=1, devices=1, num_devices=1, device=1
+)  # fmt: skip
+
+# A program, loaded. references: how many names the caller has for it. next: in the list of those that have none left.
+# run: ``i64 (context, ptr arguments, ptr results)``, 0 if all went well; it gets the arrays of one device after the
+# other. results: for each a RESULT. donated: for each argument whether the program takes its buffer.
+EXECUTABLE: Final = Record(
+    references=1, next=1, run=1, context=1, num_args=1, results=1, donated=1, devices=1, num_devices=1, is_deleted=1,
+    name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1, types=1,
+    num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1,
+)  # fmt: skip
+# donor: the number of the argument in whose memory the result may be computed, or -1.
+RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1)

@@ -1,0 +1,65 @@
+"""Small functions about the client, and those that have nothing to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlakit.cpu.llvm import I32, PTR, Module
+from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.numbers import Code
+from xlakit.jax.native.errors import fail_if
+from xlakit.jax.native.events import ready_event
+from xlakit.jax.native.records import CLIENT
+
+# Clients and topologies stay as long as the process does; the others are never made.
+_NOTHING_TO_DO: Final = (
+    "Client_Destroy",
+    "TopologyDescription_Destroy",
+    "ExecuteContext_Destroy",
+    "CopyToDeviceStream_Destroy",
+    "AsyncHostToDeviceTransferManager_Destroy",
+    "Plugin_Initialize",
+)
+
+
+def emit_small(module: Module) -> None:
+    """Write them."""
+    for slot in _NOTHING_TO_DO:
+        fn = module.function(slot, PTR, [PTR], external=True)
+        fn.ret(fn.null())
+
+    args = arguments_of("Plugin_Attributes")
+    fn = module.function("Plugin_Attributes", PTR, [PTR], external=True)
+    fn.store(fn.null(), args.at(fn, fn.parameters[0], "attributes"))
+    args.store(fn, fn.parameters[0], "num_attributes", fn.i64(0))
+    fn.ret(fn.null())
+
+    # It holds nothing; it only must not be null.
+    args = arguments_of("ExecuteContext_Create")
+    fn = module.function("ExecuteContext_Create", PTR, [PTR], external=True)
+    fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "context"))
+    fn.ret(fn.null())
+
+    for slot in ("Client_LookupDevice", "Client_LookupAddressableDevice"):
+        args = arguments_of(slot)
+        fn = module.function(slot, PTR, [PTR], external=True)
+        (given,) = fn.parameters
+        client, number = args.pointer(fn, given, "client"), args.load(fn, given, "id")
+        is_none = number.compare("uge", CLIENT.load(fn, client, "num_devices"))
+        fail_if(fn, is_none, Code.INVALID_ARGUMENT, "there is no device of this number; XLAKIT_DEVICES says how many")
+        devices = fn.load(PTR, CLIENT.at(fn, client, "devices"))
+        fn.store(fn.load(PTR, fn.at(devices, PTR, number)), args.at(fn, given, "device"))
+        fn.ret(fn.null())
+
+    args = arguments_of("Client_DefaultDeviceAssignment")
+    fn = module.function("Client_DefaultDeviceAssignment", PTR, [PTR], external=True)
+    (given,) = fn.parameters
+    count = args.load(fn, given, "num_replicas") * args.load(fn, given, "num_partitions")
+    has_room = (count <= args.load(fn, given, "size")) & (count > 0)
+    fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
+    devices = CLIENT.load(fn, args.pointer(fn, given, "client"), "num_devices")
+    fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
+    with fn.loop(0, count) as turn:
+        number = turn.index.cast("trunc", I32)
+        fn.store(number, fn.at(args.pointer(fn, given, "assignment"), I32, turn.index))
+    fn.ret(fn.null())

@@ -1,0 +1,157 @@
+"""The functions of the interface that Python answers. They are called rarely, and never while Python cleans up."""
+
+from __future__ import annotations
+
+import ctypes
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from xlakit.errors import ArgumentError, ResourceError, UnsupportedError, XlakitError
+from xlakit.jax.api.numbers import Code
+from xlakit.jax.arguments import Given
+from xlakit.jax.compiling import compile_program
+from xlakit.jax.devices import Devices
+from xlakit.jax.native.records import EXECUTABLE
+from xlakit.jax.program import Program, take_error
+from xlakit.runtime.client import Client
+
+if TYPE_CHECKING:
+    from xlakit.jax.native.library import Native
+
+Slot = Callable[["State", Given], None]
+
+
+class State:
+    """What the functions work on: the client, once there is one, and the programs that have a name somewhere."""
+
+    def __init__(self) -> None:
+        self.native: Native | None = None
+        self.devices: Devices | None = None
+        self.programs: dict[int, Program] = {}
+
+    def forget_dead(self) -> None:
+        """Give back what programs hold that nobody has a name for any more."""
+        address = self.native.take_dead() if self.native is not None else 0
+        while address:
+            program = self.programs.pop(address)
+            address = ctypes.c_int64.from_address(address + EXECUTABLE.offset("next")).value
+            del program
+
+
+def error_code(error: BaseException) -> Code:
+    """The interface's code for an exception."""
+    if isinstance(error, UnsupportedError):
+        return Code.UNIMPLEMENTED
+    if isinstance(error, (ResourceError, MemoryError)):
+        return Code.RESOURCE_EXHAUSTED
+    if isinstance(error, ArgumentError):
+        return Code.INVALID_ARGUMENT
+    if isinstance(error, KeyboardInterrupt):
+        return Code.CANCELLED
+    return Code.INTERNAL
+
+
+def describe(error: BaseException) -> str:
+    """What an exception says to whoever sees it in JAX."""
+    cause = error.__cause__
+    text = str(error) if isinstance(error, XlakitError) else f"{type(error).__name__}: {error}"
+    if cause is None and isinstance(error, XlakitError):
+        return text
+    return text + "\n" + "".join(traceback.format_exception(error if cause is None else cause))
+
+
+# -- the client ------------------------------------------------------------------------------------
+
+
+def _create_client(state: State, given: Given) -> None:
+    if state.devices is None:
+        state.devices = Devices(Client())
+    given["client"] = state.devices.record.address
+
+
+def _compile(state: State, given: Given) -> None:
+    state.forget_dead()
+    assert state.devices is not None
+    source = Given("Program", given["program"])
+    format = source.data("format", "format_size").decode()
+    options = given.data("compile_options", "compile_options_size")
+    program = compile_program(state.devices, source.data("code", "code_size"), format, options)
+    state.programs[program.record.address] = program
+    given["executable"] = program.record.address
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+def _optimized_program(state: State, given: Given) -> None:
+    source = state.programs[given["executable"]].source
+    target = Given("Program", given["program"])
+    target["format"], target["format_size"] = ctypes.addressof(_MLIR), len(_MLIR.value)
+    if target["code"]:
+        ctypes.memmove(target["code"], source, len(source))
+    target["code_size"] = len(source)
+
+
+_MLIR: Final = ctypes.create_string_buffer(b"mlir")
+
+
+def _cost_analysis(state: State, given: Given) -> None:
+    properties = state.programs[given["executable"]].cost_properties()
+    given["properties"], given["num_properties"] = properties.address, properties.count
+
+
+def _memory_stats(state: State, given: Given) -> None:
+    program = state.programs[given["executable"]]
+    for name, value in program.memory_stats().items():
+        if given.has(name):
+            given[name] = value
+
+
+SLOTS: Final[dict[str, Slot]] = {
+    "Client_Create": _create_client,
+    "Client_Compile": _compile,
+    "Executable_OptimizedProgram": _optimized_program,
+    "Executable_GetCostAnalysis": _cost_analysis,
+    "Executable_GetCompiledMemoryStats": _memory_stats,
+}
+
+
+# -- how they are called ---------------------------------------------------------------------------
+
+
+def callbacks(state: State) -> dict[str, Any]:
+    """For each function that Python answers one that C can call."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    return {name: prototype(_callback(state, name, slot)) for name, slot in SLOTS.items()}
+
+
+def _callback(state: State, name: str, slot: Slot) -> Callable[[int], int | None]:
+    def call(address: int) -> int | None:
+        try:
+            slot(state, Given(name, address))
+        except BaseException as error:  # Nothing may be raised into C.
+            assert state.native is not None
+            return state.native.make_error(error_code(error), describe(error))
+        return None
+
+    return call
+
+
+def failure_callback(state: State) -> Any:
+    """What native code calls for the error of a program that ended with a status."""
+
+    def call(_executable: int, status: int) -> int:
+        from xlakit.cpu.runtime.call import raise_status
+
+        assert state.native is not None
+        error = take_error()
+        if error is None:
+            try:
+                raise_status(status)
+            except BaseException as raised:
+                error = raised
+        assert error is not None
+        return state.native.make_error(error_code(error), describe(error))
+
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(call)
