@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import zlib
 
@@ -28,6 +29,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A shell that runs tests in the background has them ignore Ctrl-C, which some are about, and so do their children.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Nothing that an earlier run has left behind; the processes of one run share it.
     if "XLAKIT_CACHE_DIR" not in os.environ:
         os.environ["XLAKIT_CACHE_DIR"] = config.own_cache = tempfile.mkdtemp(prefix="xlakit-tests-")

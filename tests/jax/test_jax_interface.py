@@ -87,3 +87,14 @@ def test_every_function_is_there_and_says_if_it_is_not_supported(native):
 
 def test_errors_keep_their_text(native):
     assert message(native, native.make_error(13, "it went wrong: ä")) == (13, "it went wrong: ä")
+
+
+def test_versions_that_were_not_tested_are_refused(monkeypatch):
+    pytest.importorskip("jaxlib")
+    from xlakit.errors import UnsupportedError
+    from xlakit.jax import plugin
+
+    monkeypatch.setattr(plugin, "VERSIONS", ("0.0.1",))
+    monkeypatch.setattr(plugin, "_registered", [])
+    with pytest.raises(UnsupportedError, match=r"runs programs of jax 0\.0\.1; this is jax"):
+        plugin.register()
