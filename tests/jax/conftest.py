@@ -1,22 +1,13 @@
 """JAX on xlakit runs in a process of its own: which platform it has is settled when it starts."""
 
 import multiprocessing
-import os
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 
 import pytest
+from jax_process import start
 
 SECONDS = 120
-
-
-def _start():
-    os.environ["JAX_PLATFORMS"] = "xlakit"
-    os.environ["XLAKIT_DEVICES"] = "2"
-    # Also where the package's entry points are not installed.
-    from xlakit.jax import initialize
-
-    initialize()
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +21,5 @@ def on_xlakit():
     if jax.__version__ not in VERSIONS:
         pytest.skip(f"JAX is {jax.__version__}; xlakit runs programs of {', '.join(VERSIONS)}")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_start) as executor:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=start) as executor:
         yield lambda function, *arguments: executor.submit(function, *arguments).result(SECONDS)
