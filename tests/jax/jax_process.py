@@ -1,4 +1,4 @@
-"""What a process does first in which JAX runs on xlakit; in a module with a name of its own, for the process to find."""
+"""What a process does first in which JAX runs on xlakit, in a module of its own name, so that the process finds it."""
 
 import os
 
