@@ -208,6 +208,20 @@ def _rounds(first: int, step: int, direction: ComparisonDirection, last: int, le
     return rounds if step > 0 and first + rounds * step <= greatest else None
 
 
+def with_loops(computation: Computation, changed: Mapping[Instruction, While], context: PassContext) -> Computation:
+    """The computation with other loops, of the same state, in the places of some of its own."""
+    if not changed:
+        return computation
+    remaking = Remaking(computation, context)
+    for old in computation.instructions:
+        if old in changed:
+            made = remaking.append(old.replace(op=changed[old], operands=[remaking.made[old.operands[0]]]))
+            remaking.stands_for(old, made)
+        else:
+            remaking.keep(old)
+    return remaking.finished()
+
+
 # -- the same loop carrying something else -----------------------------------------------------------
 
 

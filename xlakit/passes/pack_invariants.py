@@ -11,7 +11,7 @@ from xlakit.ops.control import While
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Reshape, Transpose
 from xlakit.passes.framework import PassContext, is_fixed
-from xlakit.passes.loops import Loop, LoopPass, loop_of, trip_count
+from xlakit.passes.loops import Loop, LoopPass, loop_of, trip_count, with_loops
 from xlakit.passes.remaking import Remaking
 
 # Columns lie side by side in slivers of so many bytes: a line of the cache, which is two vectors of 32 bytes.
@@ -40,16 +40,7 @@ class PackInvariants(LoopPass):
             if loop is not None and products and context.spend("pack-invariant", len(products)):
                 body = _packed(loop.body, set(products), context)
                 changed[loop.instruction] = dataclasses.replace(loop.instruction.op_as(While), body=body)
-        if not changed:
-            return computation
-        remaking = Remaking(computation, context)
-        for old in computation.instructions:
-            if old in changed:
-                made = remaking.append(old.replace(op=changed[old], operands=[remaking.made[old.operands[0]]]))
-                remaking.stands_for(old, made)
-            else:
-                remaking.keep(old)
-        return remaking.finished()
+        return with_loops(computation, changed, context)
 
 
 def _products(loop: Loop) -> list[Instruction]:

@@ -15,9 +15,8 @@ from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import limits, to_integer
 from xlakit.passes.framework import PassContext
 from xlakit.passes.indexing import only_window, update_window
-from xlakit.passes.loops import Loop, LoopPass, counted_elements, element_read, loop_of
+from xlakit.passes.loops import Loop, LoopPass, counted_elements, element_read, loop_of, with_loops
 from xlakit.passes.matching import as_integer, literal, uniform
-from xlakit.passes.remaking import Remaking
 from xlakit.passes.rewriter import Rewriter, RuleIndex
 from xlakit.passes.rules import Rules
 from xlakit.passes.slices import make_slice
@@ -50,16 +49,7 @@ class WhileRanges(LoopPass):
                         context.computation_name(body.name), body.instructions, body.root, body.execution_thread
                     )
                     changed[loop.instruction] = While(condition=loop.condition, body=body)
-        if not changed:
-            return computation
-        remaking = Remaking(computation, context)
-        for old in computation.instructions:
-            if old in changed:
-                made = remaking.append(old.replace(op=changed[old], operands=[remaking.made[old.operands[0]]]))
-                remaking.stands_for(old, made)
-            else:
-                remaking.keep(old)
-        return remaking.finished()
+        return with_loops(computation, changed, context)
 
 
 class _RangesRewriter(Rewriter):
