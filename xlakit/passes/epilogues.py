@@ -19,9 +19,8 @@ from xlakit.passes.framework import (
     Names,
     Pass,
     PassContext,
+    change_programs,
     live_instructions,
-    programs,
-    with_callees,
     with_computations,
 )
 from xlakit.passes.fusion_cluster import ELEMENTWISE, is_scalar_constant
@@ -43,12 +42,12 @@ class Epilogues(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in all computations that run as programs."""
-        run_as_programs = programs(module)
-        made: dict[Computation, Computation] = {}
-        for old in module.computations:
-            new = with_callees(old, made)
-            found = old in run_as_programs and any(is_product(i) for i in new.instructions)
-            made[old] = _Fusing(new, context).run() if found else new
+
+        def fuse(computation: Computation) -> Computation:
+            found = any(is_product(i) for i in computation.instructions)
+            return _Fusing(computation, context).run() if found else computation
+
+        made = change_programs(module, fuse)
         # What fusions computed that are part of others now is called no more.
         before, after = _called(module.computations), _called(made.values())
         return with_computations(module, [n for o, n in made.items() if n in after or o not in before])

@@ -112,6 +112,18 @@ def change_computations(module: HloModule, change: Callable[[Computation], Compu
     return with_computations(module, [made[c] for c in module.computations])
 
 
+def change_programs(module: HloModule, change: Callable[[Computation], Computation]) -> dict[Computation, Computation]:
+    """What each computation becomes, callees first: those that run as programs are changed, the others call the changed
+    ones.
+    """
+    run_as_programs = programs(module)
+    made: dict[Computation, Computation] = {}
+    for old in module.computations:
+        new = with_callees(old, made)
+        made[old] = change(new) if old in run_as_programs else new
+    return made
+
+
 def with_computations(module: HloModule, computations: Sequence[Computation]) -> HloModule:
     """The module with other computations, callees first, the last being the entry."""
     if len(computations) == len(module.computations) and all(

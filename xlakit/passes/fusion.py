@@ -18,9 +18,8 @@ from xlakit.passes.framework import (
     Names,
     Pass,
     PassContext,
+    change_programs,
     live_instructions,
-    programs,
-    with_callees,
     with_computations,
 )
 from xlakit.passes.fusion_cluster import Cluster, is_cheap, is_free, is_fusible
@@ -37,12 +36,8 @@ class Fuse(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in the entry, in loops and in branches, but not in what reductions and sorts call for each element."""
-        run_as_programs = programs(module)
-        made: dict[Computation, Computation] = {}
-        for old in module.computations:
-            new = with_callees(old, made)
-            made[old] = _Fusing(new, context).run() if old in run_as_programs else new
-        return with_computations(module, [made[c] for c in module.computations])
+        made = change_programs(module, lambda computation: _Fusing(computation, context).run())
+        return with_computations(module, list(made.values()))
 
 
 class _Fusing:

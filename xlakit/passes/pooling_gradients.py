@@ -18,10 +18,9 @@ from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.framework import (
     Pass,
     PassContext,
+    change_programs,
     is_fixed,
     live_instructions,
-    programs,
-    with_callees,
     with_computations,
 )
 from xlakit.passes.remaking import Making, Remaking
@@ -81,13 +80,9 @@ class PoolingGradients(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in all computations that run as programs."""
-        run_as_programs = programs(module)
         context.computation_names = {c.name for c in module.computations}
-        made: dict[Computation, Computation] = {}
-        for old in module.computations:
-            new = with_callees(old, made)
-            made[old] = _fused(new, context) if old in run_as_programs else new
-        return with_computations(module, [made[c] for c in module.computations])
+        made = change_programs(module, lambda computation: _fused(computation, context))
+        return with_computations(module, list(made.values()))
 
 
 def _fused(computation: Computation, context: PassContext) -> Computation:

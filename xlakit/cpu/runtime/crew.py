@@ -91,7 +91,15 @@ def _emit_run_device(module: Module) -> None:
 
 
 def _emit_hand(module: Module) -> None:
-    """``hand(ptr hand) -> ptr``: what a thread of the crew does all its life."""
+    """What the threads of the crew do: ``hand`` all their life, ``work_for`` in a run, ``rest`` after it."""
+    _emit_wake_hands(module)
+    _emit_life(module)
+    _emit_work_for(module)
+    _emit_rest(module)
+
+
+def _emit_wake_hands(module: Module) -> None:
+    """``wake_hands(ptr run, i64 device)``: those below a device in the tree."""
     fn = module.function("wake_hands", VOID, [PTR, I64])
     run, device = fn.parameters
     first, count = device * 2 + 1, RUN.load(fn, run, "devices")
@@ -103,6 +111,9 @@ def _emit_hand(module: Module) -> None:
         waiting.wake(fn, _HAND.at(fn, hand, "bed"))
     fn.ret()
 
+
+def _emit_life(module: Module) -> None:
+    """``hand(ptr hand) -> ptr``: wait for a run and work for it, until the end or until there are hands enough."""
     fn = module.function("hand", PTR, [PTR])
     (hand,) = fn.parameters
 
@@ -124,6 +135,9 @@ def _emit_hand(module: Module) -> None:
     fn.atomic_update("sub", _crew(fn, "alive"), fn.i64(1))
     fn.ret(fn.null())
 
+
+def _emit_work_for(module: Module) -> None:
+    """``work_for(ptr run, ptr hand) -> i1``: be a device of a run; whether this hand stays."""
     # Whoever ends waits for work before the caller knows, so that he finds all of them when he comes with the next run.
     # The last one wakes the caller, who goes on when nobody holds the mutex: then the run may vanish.
     fn = module.function("work_for", I1, [PTR, PTR])
@@ -145,6 +159,9 @@ def _emit_hand(module: Module) -> None:
     waiting.unlock(fn, mutex)
     fn.ret(stays)
 
+
+def _emit_rest(module: Module) -> None:
+    """``rest(ptr hand) -> i1``: wait for the next run with the others, unless they are enough."""
     fn = module.function("rest", I1, [PTR])
     (hand,) = fn.parameters
     waiting.lock(fn, _crew(fn, "mutex"))
