@@ -313,7 +313,7 @@ def _late_outfeed(bench: Bench) -> Injection:
     return with_somebody_idle(lambda: executable(5)), _outfeeds_again(executable)
 
 
-@_case("a full infeed that nothing empties", xla.DeadlockError, "no room in the infeed of device 0, .* holds 1 value")
+@_case("a full infeed that nothing empties", xla.DeadlockError, "no room in the infeed of device 0.* holds 1 value")
 def _full_infeed(bench: Bench) -> Injection:
     executable = bench.compile(lambda b: xla.infeed(b, S32), world=bench.world(queue_items=1))
 
@@ -324,7 +324,8 @@ def _full_infeed(bench: Bench) -> Injection:
     return run, lambda: _fed(executable, 4)
 
 
-@_case("an outfeed that nothing fills", xla.DeadlockError, "the outfeed of device 0 is empty")
+# With other threads in the process, which may fill it, nothing comes for the time limit.
+@_case("an outfeed that nothing fills", xla.DeadlockError, "the outfeed of device 0 (is empty|for [0-9.]+ seconds)")
 def _no_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(bench)
     return executable.world.outfeed, _outfeeds_again(executable)

@@ -10,7 +10,7 @@ from jax_process import start
 SECONDS = 120
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def on_xlakit():
     """Call a function of a module in a process where JAX runs on two devices of xlakit; gives what it gives."""
     if find_spec("jax") is None or find_spec("jaxlib") is None:
