@@ -3,6 +3,10 @@
 Integers and PRED must be equal. Floats may differ by what rounding makes of a few dozen operations: so many units of
 epsilon, times the largest number in the array. The epsilon is that of the narrowest floating point type among all
 that a result is made of: a number that was rounded to F32 on its way is no more exact as an F64.
+
+Where a float differs by more, the interpreter is asked again, with each rounding going a bit further, up or down
+(:mod:`proofs.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum, says
+nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +22,15 @@ import numpy as np
 
 from proofs.programs.draft import Program
 from proofs.programs.modules import module
+from proofs.sensitivity import spread
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.tools.inputs import flatten
 
 # Sums of hundreds of terms go through functions of slope 1 at most, a few times over.
 _UNITS = 600.0
+# A sum rounds many times where the interpreter is nudged once.
+_SPREADS = 8.0
 
 
 def epsilons(module: HloModule) -> list[float]:
@@ -52,8 +59,11 @@ def _epsilon(root: Instruction) -> float:
     return found
 
 
-def difference(actual: Any, expected: Any, epsilon: float = 0.0) -> str:
-    """What is wrong with an array, in words; empty where nothing is. ``epsilon``: where it is not the type's own."""
+def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0.0) -> str:
+    """What is wrong with an array, in words; empty where nothing is.
+
+    epsilon: where it is not the type's own; spread: how far floats go, element by element, when roundings differ.
+    """
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
@@ -63,7 +73,7 @@ def difference(actual: Any, expected: Any, epsilon: float = 0.0) -> str:
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
         finite = np.abs(wide_b[np.isfinite(wide_b)])
         unit = max(epsilon, float(ml_dtypes.finfo(b.dtype).eps))
-        allowed = _UNITS * unit * max(1.0, float(finite.max(initial=0.0)))
+        allowed = _UNITS * unit * max(1.0, float(finite.max(initial=0.0))) + _SPREADS * spread
         with np.errstate(all="ignore"):
             same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
             wrong = ~(same | (np.abs(wide_a - wide_b) <= allowed))
@@ -86,8 +96,12 @@ def judge(program: Program) -> str:
     # Names of results begin with their place in the tuple.
     own = epsilons(parsed)
     epsilon = {name: own[int(name.split(".")[0]) if name != "result" else 0] for name in expected}
-    faults = (f"result {name}: {difference(actual[name], expected[name], epsilon[name])}" for name in expected)
-    return next((fault for fault in faults if not fault.endswith(": ")), "")
+    suspects = [name for name in expected if difference(actual[name], expected[name], epsilon[name])]
+    if not suspects:
+        return ""
+    spreads = spread(parsed, program.arguments[0])
+    faults = ((name, difference(actual[name], expected[name], epsilon[name], spreads[name])) for name in suspects)
+    return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

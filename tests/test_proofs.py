@@ -12,6 +12,7 @@ from proofs.differences import CANNOT_RUN
 from proofs.mutators import mutate_bytes, mutate_text
 from proofs.programs.draft import FAMILIES
 from proofs.programs.plan import Entry, plan
+from proofs.sensitivity import spread
 from proofs.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.operation import OPERATIONS
@@ -98,3 +99,24 @@ def test_a_crash_is_a_failure():
     mutations.attempt(tally, "text", crash, "how to reproduce it")
     assert tally.outcomes["FAILED"] == 1
     assert "how to reproduce it" in tally.failures[0]
+
+
+def test_what_hangs_on_roundings_is_told_from_what_does_not():
+    text = """HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[] reduce(x, zero), dimensions={0}, to_apply=add
+  square = f32[] multiply(sum, sum)
+  turned = f32[] cosine(square)
+  count = s32[] constant(3)
+  ROOT all = (f32[], f32[], s32[]) tuple(turned, sum, count)
+}
+"""
+    spreads = spread(xlakit.HloModule.from_text(text), [np.float32([100, 200, 300, 71.3])])
+    assert spreads["0"] > 0.01
+    assert 0 < spreads["1"] < 1e-3
+    assert spreads["2"] == 0
