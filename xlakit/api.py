@@ -41,7 +41,9 @@ def compile(
     program: an HloModule, or what XlaBuilder.build gave.
     backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default
         machine code, and the interpreter only for what machine code cannot do with bounded dynamic dimensions.
-    num_replicas, num_partitions: how many devices run the program; by default what the module says.
+    num_replicas, num_partitions: how many devices run the program; by default what the module says. A module that
+        says how its arrays are split over partitions (``sharding``) becomes the program of one of them, which takes
+        and gives parts.
     seed: of the random numbers of rng instructions.
     custom_calls: functions for custom calls, by name: Python's, or C's (ctypes functions, addresses, PyCapsules).
     world: the feeds and channels that several executables share; by default each has its own.
@@ -58,6 +60,7 @@ def compile(
                 f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
             )
         module = make()
+    module = _of_a_partition(module, num_replicas, num_partitions)
     chosen = BACKENDS[0] if backend is None else backend
     if not isinstance(chosen, str) or chosen not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join(BACKENDS))
@@ -79,6 +82,14 @@ def compile(
     from xlakit.interpreter.executable import compile_module as interpret
 
     return interpret(module, **options)
+
+
+def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:
+    """The program of one partition, where the module is one of all."""
+    from xlakit.passes.partition import is_to_be_split, split_over
+
+    count = module.num_partitions if partitions is None else partitions
+    return split_over(module, count, replicas) if is_to_be_split(module, count) else module
 
 
 def _has_dynamic_dimensions(module: HloModule) -> bool:

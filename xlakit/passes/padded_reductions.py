@@ -32,7 +32,7 @@ _NO_WINDOW = WindowDimension(1)
 # -- what changes nothing ----------------------------------------------------------------------------
 
 
-def _identity(computation: Computation, kind: PrimitiveType) -> Array | None:
+def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
     """The number that a known reducer of one type combines with any other to that other one."""
     opcode = binary_opcode(computation)
     if opcode is None or computation.root.shape.element_type is not kind:
@@ -71,7 +71,7 @@ def _unpadded(
     if there is None:
         return plain, computation, False
     if len(arrays) == 1 and not computation.root.shape.is_tuple:
-        identity = _identity(computation, arrays[0].shape.element_type)
+        identity = identity_of(computation, arrays[0].shape.element_type)
         if identity is not None:
             filled = make.chosen(there, arrays[0].value, make.constant(identity))
             return [filled, inits[0].value], computation, False

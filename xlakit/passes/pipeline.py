@@ -31,6 +31,7 @@ from xlakit.passes.movement import MOVEMENT
 from xlakit.passes.normalise_layouts import NormaliseLayouts
 from xlakit.passes.pack_invariants import PackInvariants
 from xlakit.passes.pad_dynamic import PadDynamic
+from xlakit.passes.partition import Partition
 from xlakit.passes.pooling_gradients import PoolingGradients
 from xlakit.passes.reductions import REDUCTIONS
 from xlakit.passes.rules import Rule, RulePass, Rules
@@ -89,8 +90,9 @@ PIPELINE: tuple[Pass, ...] = (
     Schedule(),
 )
 
-# The passes by name; each table is one of its own, too, for tests and for a look at what it does.
-PASSES: dict[str, Pass] = {p.name: p for p in (*PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
+# The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each
+# table as one of its own, for tests and for a look at what it does.
+PASSES: dict[str, Pass] = {p.name: p for p in (Partition(), *PIPELINE, *(RulePass(t.name, t) for t in TABLES))}
 
 # What is called after each pass: its number from 1, its name, and the module before and after it.
 Dump = Callable[[int, str, HloModule, HloModule], None]

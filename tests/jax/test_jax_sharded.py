@@ -1,0 +1,208 @@
+"""JAX's programs whose arrays are split over devices: the compiler splits them, and they give what they give whole."""
+
+import re
+
+import numpy as np
+import pytest
+
+
+def mesh_of(*sizes, explicit=False):
+    import jax
+    from jax.sharding import AxisType
+
+    kind = AxisType.Explicit if explicit else AxisType.Auto
+    return jax.make_mesh(sizes, ("x", "y")[: len(sizes)], axis_types=(kind,) * len(sizes))
+
+
+def put(value, mesh, *spec):
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return jax.device_put(value, NamedSharding(mesh, PartitionSpec(*spec)))
+
+
+def agree(found, expected):
+    import jax
+
+    for actual, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=2e-5, atol=2e-6)
+
+
+def collectives(function, *arguments):
+    text = function.lower(*arguments).compile().as_text()
+    return sorted(re.findall(r"\b(all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(", text))
+
+
+def numbers(*dims, seed=0):
+    return np.random.default_rng(seed).normal(size=dims).astype(np.float32)
+
+
+def model():
+    weights = {
+        "table": numbers(16, 8),
+        "up": numbers(8, 32, seed=1),
+        "bias": numbers(32),
+        "down": numbers(32, 16, seed=2),
+    }
+    words = np.random.default_rng(3).integers(0, 16, (8, 5)).astype(np.int32)
+    return weights, words
+
+
+def step(weights, words):
+    import jax
+    from jax import numpy as jnp
+
+    def loss(weights):
+        found = jnp.tanh(weights["table"][words] @ weights["up"] + weights["bias"]) @ weights["down"]
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(found), words[..., None], -1)
+        return -chosen.mean()
+
+    value, gradients = jax.value_and_grad(loss)(weights)
+    return value, jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients)
+
+
+def check_a_training_step_on_a_split_batch():
+    import jax
+
+    weights, words = model()
+    mesh = mesh_of(2)
+    run = jax.jit(step)
+    arguments = {name: put(w, mesh) for name, w in weights.items()}, put(words, mesh, "x")
+    value, updated = run(*arguments)
+    agree((value, updated), run(weights, words))
+    assert all(array.is_fully_replicated and len(array.devices()) == 2 for array in updated.values())
+    # The loss and the gradient of each weight.
+    assert collectives(run, *arguments) == ["all-reduce"] * 5
+
+
+def check_a_training_step_on_split_weights():
+    import jax
+    from jax.sharding import PartitionSpec as P
+
+    weights, words = model()
+    mesh = mesh_of(1, 2)
+    specs = {"table": P(), "up": P(None, "y"), "bias": P("y"), "down": P("y", None)}
+    run = jax.jit(step)
+    arguments = {name: put(w, mesh, *specs[name]) for name, w in weights.items()}, put(words, mesh, "x")
+    value, updated = run(*arguments)
+    agree((value, updated), run(weights, words))
+    assert updated["up"].addressable_shards[1].data.shape == (8, 16)
+    assert updated["down"].addressable_shards[1].data.shape == (16, 16)
+    assert set(collectives(run, *arguments)) == {"all-reduce"}
+
+
+def check_shard_map_over_one_axis_of_two():
+    import jax
+    from jax import lax
+    from jax.sharding import PartitionSpec as P
+
+    x, w = numbers(4, 6), numbers(6, 8, seed=1)
+    for mesh in (mesh_of(2, 1), mesh_of(1, 2)):
+
+        @jax.jit
+        @jax.shard_map(mesh=mesh, in_specs=(P("x"), P()), out_specs=P(), axis_names={"x"})
+        def total(a, w):
+            return lax.psum((a @ w).sum(0), "x")
+
+        agree(total(put(x, mesh, "x"), put(w, mesh, None, "y")), (x @ w).sum(0))
+
+
+def check_arguments_of_shard_map_are_split_first():
+    import jax
+    from jax import lax
+    from jax.sharding import PartitionSpec as P
+
+    mesh, x = mesh_of(2), numbers(4, 6)
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh, in_specs=P("x"), out_specs=(P("x"), P("x")))
+    def rows(a):
+        return a * 2, lax.axis_index("x")[None]
+
+    doubled, places = rows(put(x, mesh, None, "x"))
+    agree(doubled, x * 2)
+    assert np.asarray(places).tolist() == [0, 1]
+
+
+def check_constraints_and_results():
+    import jax
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh, x = mesh_of(2), numbers(4, 6)
+    rows, columns = (NamedSharding(mesh, spec) for spec in (P("x"), P(None, "x")))
+
+    def function(x):
+        x = jax.lax.with_sharding_constraint(x, columns)
+        return x + 1, x.T, x.sum(), jax.random.normal(jax.random.key(3), (4, 6))
+
+    run = jax.jit(function, in_shardings=rows, out_shardings=(rows, None, None, rows))
+    found = run(x)
+    agree(found, jax.jit(function)(x))
+    assert found[0].sharding == rows == found[3].sharding
+    assert found[1].sharding.spec == P("x")
+    agree([shard.data for shard in found[0].addressable_shards], [x[:2] + 1, x[2:] + 1])
+
+
+def check_arrays_are_used_as_ever():
+    import jax
+    from jax import numpy as jnp
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh, x = mesh_of(2), numbers(8, 6)
+    a = jax.make_array_from_callback(x.shape, NamedSharding(mesh, P("x")), lambda index: x[index])
+    agree(
+        [a + 1, a[3], a[2:5, ::-1], a.sum(), a.max(1), a.T @ a], [x + 1, x[3], x[2:5, ::-1], x.sum(), x.max(1), x.T @ x]
+    )
+    agree(
+        [jnp.sort(a, 0), a.at[3].set(0).sum(0), jnp.concatenate([a, a])],
+        [np.sort(x, 0), np.delete(x, 3, 0).sum(0), np.r_[x, x]],
+    )
+    scanned = jax.jit(lambda a: jax.lax.scan(lambda c, _: (jnp.sin(c), c.sum()), a, None, length=3))(a)
+    agree(scanned, (np.sin(np.sin(np.sin(x))), np.array([x.sum(), np.sin(x).sum(), np.sin(np.sin(x)).sum()])))
+
+
+def check_explicit_axes():
+    import jax
+    from jax.sharding import PartitionSpec as P
+
+    mesh = mesh_of(2, explicit=True)
+    x, w = numbers(4, 6), numbers(6, 8, seed=1)
+    with jax.set_mesh(mesh):
+        a, b = jax.device_put(x, P(None, "x")), jax.device_put(w, P("x", None))
+        partial = jax.jit(lambda a, b: jax.numpy.einsum("ij,jk->ik", a, b, out_sharding=P(unreduced={"x"})))(a, b)
+        agree([s.data for s in partial.addressable_shards], [x[:, :3] @ w[:3], x[:, 3:] @ w[3:]])
+        agree(jax.reshard(partial, P("x")), x @ w)
+
+
+def check_callbacks_come_once():
+    import jax
+
+    mesh, x = mesh_of(2), numbers(4, 6)
+    seen = []
+
+    @jax.jit
+    def function(x):
+        jax.debug.callback(lambda value: seen.append(np.asarray(value)), x)
+        return jax.pure_callback(lambda value: np.asarray(value) * 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+
+    agree(function(put(x, mesh, "x")), x * 2 + 1)
+    jax.effects_barrier()
+    agree(seen, [x])
+
+
+def check_donated_arrays_are_gone():
+    import jax
+
+    a = put(numbers(4, 6), mesh_of(2), "x")
+    agree(jax.jit(lambda a: a + 1, donate_argnums=0)(a), numbers(4, 6) + 1)
+    assert a.is_deleted()
+
+
+CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_sharded_on_xlakit(check, on_xlakit):
+    on_xlakit(check)

@@ -1,0 +1,376 @@
+"""Which collectives the program of one partition has, what it works on, and that the whole comes out."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+from proofs.programs.shardings import cut, join
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import AliasEntry
+from xlakit.passes.partition import is_to_be_split, split_over
+from xlakit.passes.pipeline import run_pipeline
+
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "collective-broadcast", "reduce-scatter")
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }"
+ROWS, COLUMNS = "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}"
+BOTH, WHOLE = "{devices=[2,2]<=[4]}", "{replicated}"
+X_ROWS = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"
+Y_COLUMNS = "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}"
+
+
+def module_of(body, *computations, partitions=4):
+    text = "\n".join([f"HloModule m, num_partitions={partitions}", ADD, *computations, f"ENTRY main {{ {body} }}"])
+    return xla.HloModule.from_text(text)
+
+
+def collectives(module):
+    found = Counter(i.opcode for c in module.computations for i in c.instructions)
+    return {name: found[name] for name in COLLECTIVES if found[name]}
+
+
+def run_split(module, *arguments, backend="interpreter"):
+    """What the partitions give, put together, and the program of one."""
+    split = split_over(module, module.num_partitions)
+    split.verify()
+    count = split.num_partitions
+    shards = [cut(a, s, count) for a, s in zip(arguments, split.spmd_parameters_shardings, strict=True)]
+    executable = xla.compile(split, backend=backend)
+    results = executable.execute_replicated([[s[p] for s in shards] for p in range(count)])
+    shape = module.entry.root.shape
+    if not shape.is_tuple:
+        return join([np.asarray(r) for r in results], split.spmd_output_sharding, shape.dimensions), split
+    said = split.spmd_output_sharding.elements
+    parts = [[np.asarray(r[n]) for r in results] for n in range(len(said))]
+    dims = [s.dimensions for s in shape.tuple_shapes]
+    return tuple(join(p, s, d) for p, s, d in zip(parts, said, dims, strict=True)), split
+
+
+def check(body, expected, *computations, sizes=None, partitions=4):
+    """The split program gives what the whole one does, with these collectives."""
+    module = module_of(body, *computations, partitions=partitions)
+    rng = np.random.default_rng(3)
+    arguments = [
+        rng.integers(0, 5, p.shape.dimensions).astype(p.shape.element_type.dtype) for p in module.entry.parameters
+    ]
+    result, split = run_split(module, *arguments)
+    whole = xla.compile(module.replace(num_partitions=1), backend="interpreter")(*arguments)
+    for actual, wanted in zip(*(v if isinstance(v, tuple) else (v,) for v in (result, whole)), strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+    assert collectives(split) == expected
+    if sizes is not None:
+        opcode, dims = sizes
+        assert dims in [i.shape.dimensions for c in split.computations for i in c.instructions if i.opcode == opcode]
+    return split
+
+
+def two(left, right, kind="f32[8,8]"):
+    return f"x = {kind} parameter(0), sharding={left} y = {kind} parameter(1), sharding={right} "
+
+
+DOT = "ROOT r = f32[8,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected", "dims"),
+    [
+        (ROWS, WHOLE, {}, (2, 8)),
+        (WHOLE, COLUMNS, {}, (8, 2)),
+        (COLUMNS, ROWS, {"all-reduce": 1}, (8, 8)),
+        (X_ROWS, Y_COLUMNS, {}, (4, 4)),
+        (BOTH, "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}", {"all-reduce": 1}, (4, 8)),
+        (ROWS, ROWS, {"all-gather": 1}, (2, 8)),
+    ],
+)
+def test_products(left, right, expected, dims):
+    check(two(left, right) + DOT, expected, sizes=("dot", dims))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "sizes"),
+    [
+        ("ROOT r = f32[8,8] add(x, x)", {}, ("add", (2, 8))),
+        ("ROOT r = f32[8,8] transpose(x), dimensions={1,0}", {}, ("transpose", (8, 2))),
+        ("ROOT r = f32[4,2,8] reshape(x)", {}, ("reshape", (1, 2, 8))),
+        ("ROOT r = f32[64] reshape(x)", {}, ("reshape", (16,))),
+        ("ROOT r = f32[2,4,8] reshape(x)", {"all-gather": 1}, ("reshape", (2, 4, 8))),
+        ("ROOT r = f32[3,8,8] broadcast(x), dimensions={1,2}", {}, ("broadcast", (3, 2, 8))),
+        ("z = f32[] constant(0) ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=add", {}, ("reduce", (2,))),
+        (
+            "z = f32[] constant(0) ROOT r = f32[8] reduce(x, z), dimensions={0}, to_apply=add",
+            {"all-reduce": 1},
+            ("reduce", (8,)),
+        ),
+        (
+            "z = f32[] constant(3) ROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=add",
+            {"all-reduce": 1},
+            ("reduce", ()),
+        ),
+        ("ROOT r = f32[8,16] concatenate(x, x), dimensions={1}", {}, ("concatenate", (2, 16))),
+        ("ROOT r = f32[16,8] concatenate(x, x), dimensions={0}", {"all-gather": 1}, ("concatenate", (16, 8))),
+        ("ROOT r = f32[8,3] slice(x), slice={[0:8],[2:5]}", {}, ("slice", (2, 3))),
+        ("z = f32[] constant(1) ROOT r = f32[8,10] pad(x, z), padding=0_0x1_1", {}, ("pad", (2, 10))),
+        ("ROOT r = f32[8,8] reverse(x), dimensions={1}", {}, ("reverse", (2, 8))),
+        ("ROOT r = f32[8,8] reverse(x), dimensions={0}", {"collective-permute": 1}, ("reverse", (2, 8))),
+        (
+            "i = s32[] constant(1) ROOT r = f32[8,2] dynamic-slice(x, i, i), dynamic_slice_sizes={8,2}",
+            {},
+            ("dynamic-slice", (2, 2)),
+        ),
+        ("i = f32[8,8] iota(), iota_dimension=0 ROOT r = f32[8,8] multiply(x, i)", {}, ("iota", (2, 8))),
+    ],
+)
+def test_what_stays_split(body, expected, sizes):
+    check(f"x = f32[8,8] parameter(0), sharding={ROWS} " + body, expected, sizes=sizes)
+
+
+def test_rows_of_a_table_are_found_by_split_indices():
+    body = (
+        f"t = f32[16,4] parameter(0), sharding={WHOLE} i = s32[8] parameter(1), sharding={{devices=[4]<=[4]}} "
+        "ROOT r = f32[8,4] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,4}"
+    )
+    check(body, {}, sizes=("gather", (2, 4)))
+
+
+def test_rows_are_added_to_a_table_in_parts():
+    body = (
+        f"t = f32[16,4] parameter(0), sharding={WHOLE} i = s32[8] parameter(1), sharding={{devices=[4]<=[4]}} "
+        f"u = f32[8,4] parameter(2), sharding={ROWS} ROOT r = f32[16,4] scatter(t, i, u), update_window_dims={{1}}, "
+        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
+    )
+    check(body, {"all-reduce": 1}, sizes=("scatter", (16, 4)))
+
+
+def test_images_are_convolved_apart_and_gradients_of_kernels_added():
+    image = "x = f32[8,6,4] parameter(0), sharding={devices=[4,1,1]<=[4]} "
+    forward = "k = f32[3,4,5] parameter(1), sharding={replicated} ROOT r = f32[8,4,5] convolution(x, k), "
+    check(image + forward + "window={size=3}, dim_labels=b0f_0io->b0f", {}, sizes=("convolution", (2, 4, 5)))
+    backward = "g = f32[8,4,5] parameter(1), sharding={devices=[4,1,1]<=[4]} ROOT r = f32[3,4,5] convolution(x, g), "
+    labels = "window={size=4}, dim_labels=f0b_i0o->0bf"
+    check(image + backward + labels, {"all-reduce": 1}, sizes=("convolution", (3, 4, 5)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (ROWS, ROWS, {}),
+        (WHOLE, ROWS, {}),
+        (ROWS, WHOLE, {"all-gather": 1}),
+        (ROWS, COLUMNS, {"all-to-all": 1}),
+        (ROWS, "{devices=[4,1]3,1,0,2}", {"collective-permute": 1}),
+        (X_ROWS, ROWS, {}),
+        (ROWS, X_ROWS, {"all-gather": 1}),
+        (X_ROWS, BOTH, {}),
+        (BOTH, X_ROWS, {"all-gather": 1}),
+        (BOTH, "{devices=[2,2]<=[2,2]T(1,0)}", {"collective-permute": 1}),
+        (ROWS, "{maximal device=2}", {"all-gather": 1}),
+    ],
+)
+def test_from_one_sharding_to_another(old, new, expected):
+    check(f"x = f32[8,8] parameter(0), sharding={old} ROOT r = f32[8,8] copy(x), sharding={new}", expected)
+
+
+def test_whole_values_are_made_in_the_parts_that_are_wanted():
+    body = (
+        "c = f32[] constant(2) b = f32[64,8] broadcast(c), dimensions={} i = f32[64,8] iota(), iota_dimension=0 "
+        "m = f32[64,8] multiply(b, i) ROOT r = f32[64,8] exponential(m), sharding={devices=[4,1]<=[4]}"
+    )
+    split = check(body, {})
+    assert max(i.shape.num_elements for i in split.entry.instructions) == 64 * 8 // 4
+
+
+LOOP = (
+    "cond { p = (s32[], f32[8,8]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3) "
+    "ROOT r = pred[] compare(i, n), direction=LT }",
+    "body { p = (s32[], f32[8,8]) parameter(0) i = s32[] get-tuple-element(p), index=0 x = f32[8,8] "
+    "get-tuple-element(p), index=1 o = s32[] constant(1) j = s32[] add(i, o) y = f32[8,8] add(x, x) "
+    "ROOT r = (s32[], f32[8,8]) tuple(j, y) }",
+)
+
+
+def test_a_loop_carries_parts():
+    body = (
+        f"x = f32[8,8] parameter(0), sharding={ROWS} z = s32[] constant(0) t = (s32[], f32[8,8]) tuple(z, x) "
+        "w = (s32[], f32[8,8]) while(t), condition=cond, body=body ROOT r = f32[8,8] get-tuple-element(w), index=1"
+    )
+    split = check(body, {}, *LOOP, sizes=("add", (2, 8)))
+    assert not [
+        i for c in split.computations for i in c.instructions if i.shape.is_array and i.shape.dimensions == (8, 8)
+    ]
+
+
+def test_branches_agree():
+    body = (
+        f"p = s32[] parameter(0), sharding={WHOLE} x = f32[8,8] parameter(1), sharding={ROWS} "
+        f"y = f32[8,8] parameter(2), sharding={WHOLE} "
+        "ROOT r = f32[8,8] conditional(p, x, y), branch_computations={twice, same}"
+    )
+    branches = (
+        "twice { x = f32[8,8] parameter(0) ROOT r = f32[8,8] add(x, x) }",
+        "same { x = f32[8,8] parameter(0) ROOT r = f32[8,8] copy(x) }",
+    )
+    split = check(body, {}, *branches, sizes=("conditional", (2, 8)))
+    assert split.spmd_output_sharding.tile_dimensions == (4, 1)
+
+
+def test_parts_that_are_not_equal_are_padded_at_the_edges():
+    body = f"x = f32[6,5] parameter(0), sharding={ROWS} ROOT r = f32[6,5] add(x, x), sharding={COLUMNS}"
+    split = check(body, {"all-gather": 1})
+    assert split.entry.parameters[0].shape.dimensions == (2, 5)
+    assert split.entry.root.shape.dimensions == (6, 2)
+
+
+# -- manual computations -------------------------------------------------------------------------------
+
+MESH = 'frontend_attributes={xla.sdy.meshes={m = #sdy.mesh<["a"=2, "b"=2]>}}'
+
+
+def with_mesh(text, *computations):
+    return xla.HloModule.from_text("\n".join([f"HloModule m, num_partitions=4, {MESH}", ADD, *computations, text]))
+
+
+def boundary(name, shape, operand, target, shardings, axes):
+    key = "in" if target.startswith("Global") else "out"
+    said = ", ".join(f"<@m, {s}>" for s in shardings).replace('"', '\\"')
+    manual = axes.replace('"', '\\"')
+    return (
+        f'{name} = {shape} custom-call({operand}), custom_call_target="xla.sdy.{target}", '
+        f'custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.{key}_shardings="#sdy.sharding_per_value<'
+        f'[{said}]>",xla.sdy.manual_axes="#sdy<manual_axes{{{manual}}}>"}}'
+    )
+
+
+def test_a_computation_is_manual_over_one_axis_and_split_over_the_other():
+    begin = boundary("l", "f32[4,8]", "x", "GlobalToLocalShape", ['[{"a", ?}, {?}]'], '"a"')
+    end = boundary("ROOT r", "f32[4,8]", "c", "LocalToGlobalShape", ["[{?}, {?}]"], '"a"')
+    body = (
+        "inner { p = f32[4,8] parameter(0) t = f32[4,8] add(p, p) ROOT s = f32[4,8] all-reduce(t), channel_id=1, "
+        "replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=add }"
+    )
+    given = f"x = f32[8,8] parameter(0), sharding={BOTH}"
+    entry = f"ENTRY main {{ {given} {begin} c = f32[4,8] call(l), to_apply=inner {end} }}"
+    module = with_mesh(entry, body)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result, split = run_split(module, x)
+    np.testing.assert_array_equal(result, 2 * (x[:4] + x[4:]))
+    # The other axis splits what the computation works on.
+    assert collectives(split) == {"all-reduce": 1}
+    assert split.entry.root.shape.dimensions == (4, 4)
+
+
+def test_arguments_of_a_manual_computation_are_split_first():
+    begin = boundary("l", "f32[2,8]", "x", "GlobalToLocalShape", ['[{"b", "a"}, {}]'], '"a", "b"')
+    end = boundary("ROOT r", "f32[8,8]", "c", "LocalToGlobalShape", ['[{"b", "a"}, {}]'], '"a", "b"')
+    body = (
+        "inner { p = f32[2,8] parameter(0) i = u32[] partition-id() f = f32[] convert(i) b = f32[2,8] broadcast(f), "
+        "dimensions={} ROOT s = f32[2,8] add(p, b) }"
+    )
+    given = f"x = f32[8,8] parameter(0), sharding={WHOLE}"
+    entry = f"ENTRY main {{ {given} {begin} c = f32[2,8] call(l), to_apply=inner {end} }}"
+    result, _ = run_split(with_mesh(entry, body), np.zeros((8, 8), np.float32))
+    np.testing.assert_array_equal(result[:, 0], [0, 0, 2, 2, 1, 1, 3, 3])
+
+
+def test_sums_that_are_still_to_be_made_are_made():
+    begin = boundary("l", "f32[2,8]", "x", "GlobalToLocalShape", ['[{"a", "b"}, {}]'], '"a", "b"')
+    end = boundary("ROOT r", "f32[2,8]", "l", "LocalToGlobalShape", ['[{}, {}], unreduced={"a", "b"}'], '"a", "b"')
+    entry = f"ENTRY main {{ x = f32[8,8] parameter(0), sharding={ROWS} {begin} {end} }}"
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result, split = run_split(with_mesh(entry), x)
+    np.testing.assert_array_equal(result, x.reshape(4, 2, 8).sum(0))
+    assert collectives(split) == {"all-reduce": 1}
+
+
+def test_a_sum_that_is_wanted_in_parts_is_scattered():
+    check(two(COLUMNS, ROWS) + DOT + f", sharding={ROWS}", {"reduce-scatter": 1}, sizes=("dot", (8, 8)))
+
+
+@pytest.mark.parametrize("manual", ["{manual}", "{devices=[1,1,2,2]<=[4] last_tile_dims={manual, replicated}}"])
+def test_the_older_form_of_manual_computations(manual):
+    parts = 4 if manual == "{manual}" else 2
+    rows = 8 // parts
+    sharding = ROWS if parts == 4 else X_ROWS
+    body = (
+        f"x = f32[8,8] parameter(0), sharding={WHOLE} "
+        f's = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={sharding} '
+        f'l = f32[{rows},8] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={manual} '
+        f"z = f32[] constant(0) t = f32[8] reduce(l, z), dimensions={{0}}, to_apply=add "
+        f"b = f32[{rows},8] broadcast(t), dimensions={{1}} "
+        f'ROOT r = f32[8,8] custom-call(b), custom_call_target="SPMDShardToFullShape", sharding={sharding}'
+    )
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result, _ = run_split(module_of(body), x)
+    np.testing.assert_array_equal(result, np.repeat(x.reshape(parts, rows, 8).sum(1), rows, axis=0))
+
+
+# -- effects -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_call_with_an_effect_is_made_once(backend):
+    calls = []
+    xla.register_custom_call("partition-rules-effect", lambda x: (calls.append(x.sum()), x + 1)[1])
+    body = (
+        f"x = f32[8,8] parameter(0), sharding={ROWS} ROOT r = f32[8,8] custom-call(x), "
+        'custom_call_target="partition-rules-effect", custom_call_has_side_effect=true'
+    )
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result, _ = run_split(module_of(body), x, backend=backend)
+    np.testing.assert_array_equal(result, x + 1)
+    assert calls == [x.sum()]
+
+
+def test_all_partitions_have_the_same_random_numbers():
+    body = "a = f32[] constant(0) b = f32[] constant(1) ROOT r = f32[8,8] rng(a, b), distribution=rng_uniform"
+    result, split = run_split(module_of(body + f", sharding={ROWS}"))
+    assert collectives(split) == {"collective-broadcast": 1}
+    copies, _ = run_split(module_of(body + f", sharding={WHOLE}"))
+    np.testing.assert_array_equal(result, copies)
+
+
+def test_feeds_are_refused():
+    body = "x = f32[8] parameter(0), sharding={devices=[4]<=[4]} t = token[] after-all() ROOT o = token[] outfeed(x, t)"
+    with pytest.raises(UnsupportedError, match="feeds and channels"):
+        split_over(module_of(body), 4)
+
+
+# -- what is given ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sharding", "message"),
+    [
+        ("{devices=[2,1]<=[2]}", "a sharding over 2 devices in a program of 4 partitions"),
+        ("{devices=[4,1]0,1,2,2}", "partitions|twice|once"),
+    ],
+)
+def test_shardings_of_other_devices_are_refused(sharding, message):
+    with pytest.raises(ShapeError, match=message):
+        split_over(module_of(f"x = f32[8,8] parameter(0), sharding={sharding} ROOT r = f32[8,8] add(x, x)"), 4)
+
+
+def test_the_pass_and_the_compiler_split_what_says_so_and_once():
+    module = module_of(f"x = f32[8,8] parameter(0), sharding={ROWS} ROOT r = f32[8,8] add(x, x)")
+    split = run_pipeline(module, ["partition"])
+    assert split.entry.parameters[0].shape.dimensions == (2, 8)
+    assert run_pipeline(split, ["partition"]) is split
+    assert xla.HloModule.from_text(split.to_text()).entry.root.shape.dimensions == (2, 8)
+    assert not is_to_be_split(module, 1)
+    assert not is_to_be_split(module_of("x = f32[8,8] parameter(0) ROOT r = f32[8,8] add(x, x)"), 4)
+    with xla.Client(devices=4) as client:
+        program = client.compile(module)
+        given = [[device.put(np.full((2, 8), device.id, np.float32))] for device in client.devices()]
+        results = program.execute_sharded(given)
+        assert [np.asarray(r)[0, 0] for r in results] == [0, 2, 4, 6]
+
+
+def test_arguments_keep_their_memory_where_the_result_has_the_same_parts():
+    body = (
+        f"x = f32[8,8] parameter(0), sharding={ROWS} y = f32[8,8] parameter(1), sharding={ROWS} a = f32[8,8] add(x, x) "
+        f"ROOT r = (f32[8,8], f32[8,8]) tuple(a, y), sharding={{{ROWS}, {WHOLE}}}"
+    )
+    aliases = tuple(AliasEntry((n,), n, ()) for n in range(2))
+    split = split_over(module_of(body).replace(input_output_alias=aliases), 4)
+    assert split.input_output_alias == aliases[:1]

@@ -1,0 +1,63 @@
+"""Loops and branches: the values that go in and out of their computations have one tiling each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.control import Conditional, While
+from xlakit.passes.partition.tilings import Tiling, is_whole, whole
+from xlakit.passes.partition.values import Piece, Value, leaves
+
+if TYPE_CHECKING:
+    from xlakit.passes.partition.walk import Walk
+
+# So often a loop's body is made again, in the tilings that it gave before.
+_MOST_TRIALS = 3
+
+
+def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """A loop carries values in the tilings that its body leaves as they are, so far as such are found."""
+    op, (init,) = old.op_as(While), operands
+    tilings = _own(init, walk)
+    for _ in range(_MOST_TRIALS):
+        body, found = walk.region(op.body, [tilings], None)
+        if found == tilings:
+            break
+        tilings = found
+    else:
+        body, _ = walk.region(op.body, [tilings], tilings)
+    condition, _ = walk.region(op.condition, [tilings], [()])
+    given = walk.pieces.bundle(init, iter(tilings), walk.scope)
+    made = walk.pieces.make.like(old, While(condition=condition, body=body), (given,), given.shape)
+    return walk.pieces.unbundle(made, old.shape, iter(tilings), walk.scope)
+
+
+def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """All members take the same branch, and all branches give results in the same tilings."""
+    op, (index, *arguments) = old.op_as(Conditional), operands
+    given = [_own(argument, walk) for argument in arguments]
+    trials = [walk.region(c, [t], None) for c, t in zip(op.branch_computations, given, strict=True)]
+    results = [found for _, found in trials]
+    agreed = [_agreed(leaf) for leaf in zip(*results, strict=True)]
+    branches = [
+        computation if found == agreed else walk.region(old_branch, [tilings], agreed)[0]
+        for (computation, found), old_branch, tilings in zip(trials, op.branch_computations, given, strict=True)
+    ]
+    assert isinstance(index, Piece)
+    locals_ = [walk.pieces.bundle(a, iter(t), walk.scope) for a, t in zip(arguments, given, strict=True)]
+    chosen = walk.pieces.at(index, (), walk.scope)
+    shape = branches[0].root.shape
+    made = walk.pieces.make.like(old, Conditional(branch_computations=tuple(branches)), (chosen, *locals_), shape)
+    return walk.pieces.unbundle(made, old.shape, iter(agreed), walk.scope)
+
+
+def _own(value: Value, walk: Walk) -> list[Tiling]:
+    """The tilings that a value has; what is of another scope is taken whole."""
+    return [p.tiling if p.scope == walk.scope else whole(len(p.tiling)) for p in leaves(value)]
+
+
+def _agreed(tilings: Sequence[Tiling]) -> Tiling:
+    """What is split in one branch is cheaper to split in the others than to gather."""
+    return next((t for t in tilings if not is_whole(t)), tilings[0])

@@ -1,0 +1,101 @@
+"""Tilings: which part of an array each member of a team holds.
+
+The dimensions of an array are split on their own. A dimension's split says for each member the number of the part
+that it has of that dimension, parts being equal and counted from 0; None where each has all of it. A tiling has a split
+for each dimension, such that every tile is there, with as many copies as any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+Split = tuple[int, ...]
+Tiling = tuple[Split | None, ...]
+
+
+def parts(split: Split | None) -> int:
+    """How many parts a dimension is in."""
+    return 1 if split is None else max(split) + 1
+
+
+def split_of(numbers: Iterable[int]) -> Split | None:
+    """The split that gives each member the part of that number."""
+    split = tuple(numbers)
+    return split if any(split) else None
+
+
+def whole(rank: int) -> Tiling:
+    """The tiling of an array that every member has all of."""
+    return (None,) * rank
+
+
+def is_whole(tiling: Tiling) -> bool:
+    """Whether every member has the whole array."""
+    return not any(tiling)
+
+
+def is_proper(tiling: Sequence[Split | None]) -> bool:
+    """Whether every tile is there, in as many copies as any other."""
+    splits = [s for s in tiling if s is not None]
+    if not splits:
+        return True
+    count = math.prod(map(parts, splits))
+    tiles: defaultdict[tuple[int, ...], int] = defaultdict(int)
+    for tile in zip(*splits, strict=True):
+        tiles[tile] += 1
+    return len(tiles) == count and len(set(tiles.values())) == 1
+
+
+def divides(tiling: Tiling, sizes: Sequence[int]) -> bool:
+    """Whether all parts of an array of these sizes are equal."""
+    return all(size % parts(split) == 0 for size, split in zip(sizes, tiling, strict=True))
+
+
+def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes of a part; where parts are not equal, those of the largest."""
+    return tuple(-(-size // parts(split)) for size, split in zip(sizes, tiling, strict=True))
+
+
+def with_split(tiling: Tiling, dimension: int, split: Split | None) -> Tiling:
+    """The tiling with another split of one dimension."""
+    return (*tiling[:dimension], split, *tiling[dimension + 1 :])
+
+
+def refines(fine: Split | None, coarse: Split | None) -> bool:
+    """Whether each part of ``fine`` is a piece of the part of ``coarse`` that the same member has."""
+    if coarse is None:
+        return True
+    if fine is None or parts(fine) % parts(coarse):
+        return False
+    factor = parts(fine) // parts(coarse)
+    return all(f // factor == c for f, c in zip(fine, coarse, strict=True))
+
+
+def places_in(fine: Split | None, coarse: Split | None) -> Split | None:
+    """Which piece of its part of ``coarse`` each member has, where ``fine`` refines that."""
+    if fine is None:
+        return None
+    factor = parts(fine) // parts(coarse)
+    return split_of(place % factor for place in fine)
+
+
+def same_teams(one: Split | None, other: Split | None) -> bool:
+    """Whether two splits put the same members together, whatever the order of the parts."""
+    if one is None or other is None:
+        return one is other
+    return [one.index(n) for n in one] == [other.index(n) for n in other]
+
+
+def teams_over(split: Split, within: Sequence[Split | None]) -> list[list[int]]:
+    """Groups of members that have, in their order, each part of ``split`` once, and one part of each in ``within``."""
+    size = len(split)
+    buckets: defaultdict[tuple[int, ...], defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for member in range(size):
+        bucket = buckets[tuple(s[member] for s in within if s is not None)]
+        bucket[split[member]].append(member)
+    groups: list[list[int]] = []
+    for bucket in buckets.values():
+        groups.extend(list(group) for group in zip(*(bucket[place] for place in range(parts(split))), strict=True))
+    return groups
