@@ -1,24 +1,18 @@
-"""Programs on arrays of bounded dynamic dimensions: chains of operations, in loops and branches and by themselves.
-
-All numbers are small integers, whatever their type, so that results are exact in any order of adding them up.
-"""
+"""Programs on arrays of bounded dynamic dimensions: chains of operations, in loops and branches and by themselves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import xlakit as xla
-from xlakit.errors import ShapeError, UnsupportedError
-from xlakit.ops.handle import Builder
+from proofs.programs.chain import LARGEST, Chain, is_number, kind_of
 
 _KINDS = (xla.F32, xla.F32, xla.S32, xla.BF16, xla.F64, xla.S64, xla.U8)
-_MOST_ELEMENTS = 512
-_LARGEST = 9
 _OF_TWO: tuple[Callable[..., xla.XlaOp], ...] = (xla.add, xla.sub, xla.mul, xla.max, xla.min)
 
 
@@ -30,107 +24,35 @@ class DynamicProgram:
     arguments: tuple[Any, ...]
 
 
-class _Chain:
-    """Values in the making, and the next operation on one of them."""
-
-    def __init__(self, rng: np.random.Generator, builder: Builder, scalars: Sequence[xla.XlaOp]) -> None:
-        self.rng = rng
-        self.builder = builder
-        self.values: list[xla.XlaOp] = []
-        # S32 numbers from 0 to 6, for sizes and places.
-        self.scalars = list(scalars)
-
-    # -- drawing ---------------------------------------------------------------------------------
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``."""
-        return int(self.rng.integers(low, high + 1))
-
-    def chance(self, part: float = 0.5) -> bool:
-        """Whether something happens."""
-        return bool(self.rng.random() < part)
-
-    def one_of(self, things: Sequence[Any]) -> Any:
-        """One of several."""
-        return things[self.integer(0, len(things) - 1)]
-
-    def pick(self, test: Callable[[xla.XlaOp], bool] = lambda _: True) -> xla.XlaOp:
-        """One of the values that pass a test, later ones more often; ShapeError where there is none."""
-        found = [v for v in self.values if test(v)]
-        if not found:
-            raise ShapeError("there is no such value")
-        return found[-1 - min(len(found) - 1, int(self.rng.exponential(2)))]
-
-    def array(self, least_rank: int = 1) -> xla.XlaOp:
-        """An array, of dynamic dimensions mostly."""
-        if self.chance(0.9):
-            return self.pick(lambda v: v.shape.rank >= least_rank and v.shape.is_dynamic)
-        return self.pick(lambda v: v.shape.rank >= least_rank)
-
-    def like(self, value: xla.XlaOp) -> xla.XlaOp:
-        """A value of the same bounds and type."""
-        shape = value.shape
-        return self.pick(lambda v: v.shape.dimensions == shape.dimensions and _kind(v) is _kind(value))
-
-    def number(self, value: xla.XlaOp, low: int = -2, high: int = 3) -> xla.XlaOp:
-        """A constant of a value's type."""
-        low = max(low, 0) if _kind(value).is_unsigned or _kind(value) is xla.PRED else low
-        return xla.constant(self.builder, np.asarray(self.integer(low, max(low, high))).astype(_kind(value).dtype))
-
-    def keep(self, value: xla.XlaOp) -> None:
-        """Go on with a value, made small again."""
-        if value.shape.num_elements > _MOST_ELEMENTS:
-            raise ShapeError("that is too large")
-        if _kind(value) is not xla.PRED and not _kind(value).is_unsigned:
-            low, high = (np.asarray(n).astype(_kind(value).dtype) for n in (-_LARGEST, _LARGEST))
-            value = xla.clamp(xla.constant(self.builder, low), value, xla.constant(self.builder, high))
-        self.values.append(value)
-
-    def step(self, steps: Sequence[Callable[[_Chain], None]]) -> None:
-        """One more operation, or none where what was drawn does not fit."""
-        try:
-            self.one_of(steps)(self)
-        except (ShapeError, UnsupportedError):
-            return
-
-
-def _kind(value: xla.XlaOp) -> xla.PrimitiveType:
-    return value.shape.element_type
-
-
-def _numeric(value: xla.XlaOp) -> bool:
-    return _kind(value) is not xla.PRED
-
-
 # -- operations that keep the shape ------------------------------------------------------------------
 
 
-def _binary(chain: _Chain) -> None:
-    value = chain.pick(_numeric)
+def _binary(chain: Chain) -> None:
+    value = chain.pick(is_number)
     chain.keep(chain.one_of(_OF_TWO)(value, chain.like(value)))
 
 
-def _negate(chain: _Chain) -> None:
-    chain.keep(xla.neg(chain.pick(lambda v: _numeric(v) and not _kind(v).is_unsigned)))
+def _negate(chain: Chain) -> None:
+    chain.keep(xla.neg(chain.pick(lambda v: is_number(v) and not kind_of(v).is_unsigned)))
 
 
-def _select(chain: _Chain) -> None:
+def _select(chain: Chain) -> None:
     value = chain.pick()
-    test = xla.gt(value, chain.number(value)) if _numeric(value) else value
+    test = xla.gt(value, chain.number(value)) if is_number(value) else value
     chain.keep(xla.select(test, value, chain.like(value)))
 
 
-def _convert(chain: _Chain) -> None:
-    chain.keep(xla.convert_element_type(xla.abs(chain.pick(lambda v: _kind(v).is_signed)), chain.one_of(_KINDS)))
+def _convert(chain: Chain) -> None:
+    chain.keep(xla.convert_element_type(xla.abs(chain.pick(lambda v: kind_of(v).is_signed)), chain.one_of(_KINDS)))
 
 
-def _reverse(chain: _Chain) -> None:
+def _reverse(chain: Chain) -> None:
     value = chain.array()
     rank = value.shape.rank
     chain.keep(xla.rev(value, [d for d in range(rank) if chain.chance(0.7)]))
 
 
-def _sort(chain: _Chain) -> None:
+def _sort(chain: Chain) -> None:
     value = chain.array()
     dimension = chain.integer(0, value.shape.rank - 1)
     form = chain.integer(0, 3)
@@ -142,14 +64,14 @@ def _sort(chain: _Chain) -> None:
         def nearer(a: xla.XlaOp, b: xla.XlaOp) -> xla.XlaOp:
             return xla.lt(xla.mul(a, a), xla.mul(b, b))
 
-        chain.keep(xla.sort(value, nearer if _numeric(value) else None, dimension, True))
+        chain.keep(xla.sort(value, nearer if is_number(value) else None, dimension, True))
     else:
         places = xla.add(xla.mul(value, chain.number(value, 0, 0)), chain.number(value, 1, 1))
         both = xla.sort([value, places], None, dimension, True)
         chain.keep(xla.get_tuple_element(both, chain.integer(0, 1)))
 
 
-def _cumulative(chain: _Chain) -> None:
+def _cumulative(chain: Chain) -> None:
     value = chain.array()
     shape, along = value.shape, chain.integer(0, value.shape.rank - 1)
     sizes = [n if d == along else 1 for d, n in enumerate(shape.dimensions)]
@@ -157,18 +79,18 @@ def _cumulative(chain: _Chain) -> None:
     chain.keep(xla.reduce_window(value, chain.number(value, 0, 0), xla.add, sizes, [1] * shape.rank, padding))
 
 
-def _set_size(chain: _Chain) -> None:
+def _set_size(chain: Chain) -> None:
     value = chain.array()
     dimension = chain.integer(0, value.shape.rank - 1)
     bound = xla.constant(chain.builder, np.int32(value.shape.dimensions[dimension]))
     chain.keep(xla.set_dimension_size(value, xla.min(chain.one_of(chain.scalars), bound), dimension))
 
 
-def _update(chain: _Chain) -> None:
+def _update(chain: Chain) -> None:
     value = chain.array()
     update = chain.pick(
         lambda v: (
-            _kind(v) is _kind(value)
+            kind_of(v) is kind_of(value)
             and v.shape.rank == value.shape.rank
             and all(a <= b for a, b in zip(v.shape.dimensions, value.shape.dimensions, strict=True))
         )
@@ -179,16 +101,16 @@ def _update(chain: _Chain) -> None:
 # -- operations that change it -----------------------------------------------------------------------
 
 
-def _transpose(chain: _Chain) -> None:
+def _transpose(chain: Chain) -> None:
     value = chain.array()
     chain.keep(xla.transpose(value, [int(d) for d in chain.rng.permutation(value.shape.rank)]))
 
 
-def _broadcast(chain: _Chain) -> None:
+def _broadcast(chain: Chain) -> None:
     chain.keep(xla.broadcast(chain.array(), [chain.integer(1, 3)]))
 
 
-def _slice(chain: _Chain) -> None:
+def _slice(chain: Chain) -> None:
     value = chain.array()
     sizes = value.shape.dimensions
     starts = [chain.integer(0, min(n, 2)) for n in sizes]
@@ -196,28 +118,28 @@ def _slice(chain: _Chain) -> None:
     chain.keep(xla.slice(value, starts, limits, [chain.integer(1, 3) for _ in sizes]))
 
 
-def _dynamic_slice(chain: _Chain) -> None:
+def _dynamic_slice(chain: Chain) -> None:
     value = chain.array()
     sizes = [n if chain.chance() else chain.integer(min(n, 1), n) for n in value.shape.dimensions]
     chain.keep(xla.dynamic_slice(value, [chain.one_of(chain.scalars) for _ in sizes], sizes))
 
 
-def _pad(chain: _Chain) -> None:
+def _pad(chain: Chain) -> None:
     value = chain.array()
     config = [(chain.integer(-2, 2), chain.integer(-2, 2), chain.integer(0, 2)) for _ in value.shape.dimensions]
     chain.keep(xla.pad(value, chain.number(value), config))
 
 
-def _concatenate(chain: _Chain) -> None:
+def _concatenate(chain: Chain) -> None:
     value = chain.array()
     along = chain.integer(0, value.shape.rank - 1)
     others = [value if chain.chance(0.3) else xla.rev(value, [along])]
     if value.shape.rank == 1:
-        others.append(chain.pick(lambda v: v.shape.rank == 1 and _kind(v) is _kind(value)))
+        others.append(chain.pick(lambda v: v.shape.rank == 1 and kind_of(v) is kind_of(value)))
     chain.keep(xla.concatenate([value, *others], along))
 
 
-def _reshape(chain: _Chain) -> None:
+def _reshape(chain: Chain) -> None:
     value = chain.array()
     sizes = value.shape.dimensions
     left, new = math.prod(sizes), list[int]()
@@ -231,12 +153,12 @@ def _reshape(chain: _Chain) -> None:
     chain.keep(xla.reshape(value, new, inferred_dimension=inferred))
 
 
-def _flatten(chain: _Chain) -> None:
+def _flatten(chain: Chain) -> None:
     value = chain.array(2)
     chain.keep(xla.reshape(value, [value.shape.num_elements]))
 
 
-def _dynamic_reshape(chain: _Chain) -> None:
+def _dynamic_reshape(chain: Chain) -> None:
     value = chain.array()
     sizes = [xla.get_dimension_size(value, d) for d in range(value.shape.rank)]
     bounds = value.shape.dimensions
@@ -251,13 +173,13 @@ def _dynamic_reshape(chain: _Chain) -> None:
     chain.keep(xla.dynamic_reshape(value, [count], [math.prod(bounds)], [True]))
 
 
-def _whole(chain: _Chain) -> None:
+def _whole(chain: Chain) -> None:
     value = chain.array()
     dimension = chain.integer(0, value.shape.rank - 1)
     chain.keep(xla.remove_dynamic_dimension(value, dimension))
 
 
-def _size(chain: _Chain) -> None:
+def _size(chain: Chain) -> None:
     value = chain.array()
     chain.scalars.append(xla.get_dimension_size(value, chain.integer(0, value.shape.rank - 1)))
 
@@ -270,9 +192,9 @@ def _greater(a: xla.XlaOp, b: xla.XlaOp) -> xla.XlaOp:
     return xla.select(xla.lt(a, b), b, a)
 
 
-def _reduce(chain: _Chain) -> None:
+def _reduce(chain: Chain) -> None:
     value = chain.array()
-    if _numeric(value):
+    if is_number(value):
         combine = chain.one_of([xla.add, xla.max, xla.min, xla.mul, _greater])
     else:
         combine = chain.one_of([xla.and_, xla.or_])
@@ -286,7 +208,7 @@ def _reduce(chain: _Chain) -> None:
     chain.keep(xla.reduce(value, start, combine, dims))
 
 
-def _where_most(chain: _Chain) -> None:
+def _where_most(chain: Chain) -> None:
     value = chain.array()
     along = chain.integer(0, value.shape.rank - 1)
     places = xla.iota(chain.builder, xla.make_shape(xla.S32, value.shape.dimensions), along)
@@ -295,7 +217,9 @@ def _where_most(chain: _Chain) -> None:
         first = xla.or_(xla.gt(a, b), xla.and_(xla.eq(a, b), xla.lt(i, j)))
         return xla.tuple_(xla.select(first, a, b), xla.select(first, i, j))
 
-    start = xla.constant(chain.builder, np.asarray(0 if _kind(value).is_unsigned else -99).astype(_kind(value).dtype))
+    start = xla.constant(
+        chain.builder, np.asarray(0 if kind_of(value).is_unsigned else -99).astype(kind_of(value).dtype)
+    )
     sized = value
     for d in range(value.shape.rank):
         if value.shape.dynamic_dimensions[d]:
@@ -305,7 +229,7 @@ def _where_most(chain: _Chain) -> None:
     chain.keep(xla.get_tuple_element(found, chain.integer(0, 1)))
 
 
-def _window(chain: _Chain) -> None:
+def _window(chain: Chain) -> None:
     value = chain.array()
     sizes = value.shape.dimensions
     window = [chain.integer(1, max(1, min(3, n))) for n in sizes]
@@ -321,7 +245,7 @@ def _window(chain: _Chain) -> None:
     chain.keep(made)
 
 
-def _select_and_scatter(chain: _Chain) -> None:
+def _select_and_scatter(chain: Chain) -> None:
     value = chain.array()
     sizes = value.shape.dimensions
     window = [chain.integer(1, max(1, min(3, n))) for n in sizes]
@@ -333,13 +257,13 @@ def _select_and_scatter(chain: _Chain) -> None:
     chain.keep(made)
 
 
-def _top_k(chain: _Chain) -> None:
+def _top_k(chain: Chain) -> None:
     value = chain.array()
     found = xla.top_k(value, chain.integer(0, value.shape.dimensions[-1]), largest=chain.chance())
     chain.keep(xla.get_tuple_element(found, chain.integer(0, 1)))
 
 
-def _dot(chain: _Chain) -> None:
+def _dot(chain: Chain) -> None:
     value = chain.array()
     rank = value.shape.rank
     other = xla.rev(value, [rank - 1])
@@ -349,11 +273,11 @@ def _dot(chain: _Chain) -> None:
     chain.keep(xla.dot_general(value, other, numbers))
 
 
-def _gather(chain: _Chain) -> None:
+def _gather(chain: Chain) -> None:
     value = chain.array()
     sizes = value.shape.dimensions
     along = chain.integer(0, len(sizes) - 1)
-    indices = chain.pick(lambda v: _kind(v).is_integral and v.shape.rank <= 2)
+    indices = chain.pick(lambda v: kind_of(v).is_integral and v.shape.rank <= 2)
     width = 1 if chain.chance(0.6) else chain.integer(0, sizes[along])
     slices = [width if d == along else n for d, n in enumerate(sizes)]
     collapsed = [along] if width == 1 else []
@@ -371,12 +295,12 @@ def _gather(chain: _Chain) -> None:
     chain.keep(made)
 
 
-def _scatter(chain: _Chain) -> None:
+def _scatter(chain: Chain) -> None:
     """What is gathered from an array is scattered into it again, elsewhere."""
     value = chain.array()
     sizes = value.shape.dimensions
     along = chain.integer(0, len(sizes) - 1)
-    indices = chain.pick(lambda v: _kind(v).is_integral and v.shape.rank == 1)
+    indices = chain.pick(lambda v: kind_of(v).is_integral and v.shape.rank == 1)
     whole = chain.chance(0.3)
     slices = [n if whole and d == along else 1 if d == along else n for d, n in enumerate(sizes)]
     inserted = [] if whole else [along]
@@ -403,18 +327,18 @@ def _scatter(chain: _Chain) -> None:
     chain.keep(made)
 
 
-def _convolution(chain: _Chain) -> None:
-    value = chain.pick(lambda v: v.shape.rank == 3 and _kind(v).is_floating)
+def _convolution(chain: Chain) -> None:
+    value = chain.pick(lambda v: v.shape.rank == 3 and kind_of(v).is_floating)
     _, features, length = value.shape.dimensions
     width = chain.integer(1, max(1, min(3, length)))
-    kernel = xla.iota(chain.builder, xla.make_shape(_kind(value), (2, features, width)), 2)
+    kernel = xla.iota(chain.builder, xla.make_shape(kind_of(value), (2, features, width)), 2)
     padding = [(chain.integer(0, 2), chain.integer(0, 2))]
     chain.keep(xla.conv(value, kernel, [chain.integer(1, 2)], padding))
 
 
-def _map(chain: _Chain) -> None:
+def _map(chain: Chain) -> None:
     """How often a number can be halved, counted in a loop."""
-    value = chain.pick(lambda v: _kind(v) is xla.S32)
+    value = chain.pick(lambda v: kind_of(v) is xla.S32)
 
     def number(like: xla.XlaOp, value: int) -> xla.XlaOp:
         return xla.constant(like.builder, np.int32(value))
@@ -432,16 +356,16 @@ def _map(chain: _Chain) -> None:
 # -- control -----------------------------------------------------------------------------------------
 
 
-def _inside(chain: _Chain, value: xla.XlaOp, scalar: xla.XlaOp, seed: int) -> xla.XlaOp:
+def _inside(chain: Chain, value: xla.XlaOp, scalar: xla.XlaOp, seed: int) -> xla.XlaOp:
     """A few operations on a value of another computation, drawn from a seed, which end in its own bounds."""
-    inner = _Chain(np.random.default_rng(seed), value.builder, [scalar])
+    inner = Chain(np.random.default_rng(seed), value.builder, [scalar])
     inner.values.append(value)
     for _ in range(inner.integer(1, 4)):
         inner.step(_KEEPING)
     return inner.like(value)
 
 
-def _conditional(chain: _Chain) -> None:
+def _conditional(chain: Chain) -> None:
     value, scalar = chain.array(), chain.one_of(chain.scalars)
     seeds = [chain.integer(0, 1 << 30) for _ in range(3)]
 
@@ -452,7 +376,7 @@ def _conditional(chain: _Chain) -> None:
     chain.keep(xla.conditional(scalar, [branch(seed) for seed in seeds], operands))
 
 
-def _loop(chain: _Chain) -> None:
+def _loop(chain: Chain) -> None:
     value, scalar = chain.array(), chain.one_of(chain.scalars)
     seed = chain.integer(0, 1 << 30)
     # What may become dynamic in the loop is so before.
@@ -473,7 +397,7 @@ def _loop(chain: _Chain) -> None:
     chain.keep(xla.get_tuple_element(found, 1))
 
 
-def _call(chain: _Chain) -> None:
+def _call(chain: Chain) -> None:
     value, scalar = chain.array(), chain.one_of(chain.scalars)
     seed = chain.integer(0, 1 << 30)
     made = xla.call(chain.builder, lambda x, s: _inside(chain, x, s, seed), [value, scalar])
@@ -492,7 +416,7 @@ def dynamic_program(seed: int, number: int) -> DynamicProgram:
     """The program of a seed and a number."""
     rng = np.random.default_rng([seed, number])
     builder = xla.XlaBuilder(f"dynamic_{number}")
-    chain = _Chain(rng, builder, [])
+    chain = Chain(rng, builder, [])
     arguments: list[Any] = []
     for i in range(chain.integer(1, 3)):
         kind = chain.one_of(_KINDS)
@@ -501,8 +425,8 @@ def dynamic_program(seed: int, number: int) -> DynamicProgram:
         shape = xla.make_shape(kind, sizes, dynamic_dimensions=marks)
         chain.values.append(xla.parameter(builder, i, shape, f"p{i}"))
         now = [chain.one_of([0, 1, n, n, chain.integer(0, n)]) if m else n for n, m in zip(sizes, marks, strict=True)]
-        low = 0 if kind.is_unsigned else -_LARGEST
-        arguments.append(rng.integers(low, _LARGEST + 1, now).astype(kind.dtype))
+        low = 0 if kind.is_unsigned else -LARGEST
+        arguments.append(rng.integers(low, LARGEST + 1, now).astype(kind.dtype))
     for i in range(2):
         chain.scalars.append(xla.parameter(builder, len(arguments), xla.make_shape(xla.S32), f"n{i}"))
         arguments.append(np.int32(chain.integer(0, 6)))

@@ -179,7 +179,8 @@ class Author:
         if one.kind != kind:
             one = scope.add(kind, one.dims, f"convert({one.name})")
         if 0 in one.dims:
-            constant = scope.add(kind, (), "constant(1)" if kind != "pred" else "constant(true)")
+            one_of = "true" if kind == "pred" else "(1, 0)" if is_complex(kind) else "1"
+            constant = scope.add(kind, (), f"constant({one_of})")
         else:
             flat = scope.add(kind, (math.prod(one.dims),), f"reshape({one.name})")
             first = scope.add(kind, (1,), f"slice({flat.name}), slice={{[0:1]}}")

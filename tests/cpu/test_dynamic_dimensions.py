@@ -207,7 +207,7 @@ def test_a_loop_whose_state_becomes_dynamic():
         same(actual[1], expected[1])
 
 
-ONCE_WRONG = [(1, 1), (4, 46)]
+ONCE_WRONG = [(1, 1), (4, 46), (7, 577)]
 
 
 @pytest.mark.parametrize(("seed", "number"), [*ONCE_WRONG, *((0, n) for n in range(24))])
@@ -238,13 +238,63 @@ def test_arguments_and_results_are_as_large_as_they_are():
     assert memory.output_size_in_bytes == 5 * 4 + 5 * 4 + 2 * 4
 
 
-def test_what_machine_code_cannot_do_is_left_to_the_interpreter_and_named():
-    computation = build(lambda x: xla.fft(x, "FFT", [8]), shape(xla.C64, 8, dynamic=[True]))
-    assert type(xla.compile(computation)).__name__ == "InterpreterExecutable"
-    with pytest.raises(xla.UnsupportedError, match="Fourier transform along a dynamic dimension"):
-        xla.compile(computation, backend="cpu")
-    static = build(lambda x: xla.fft(x, "FFT", [8]), shape(xla.C64, 2, 8, dynamic=[True, False]))
-    assert type(xla.compile(static)).__name__ == "CpuExecutable"
+# -- what Python does, on the arrays that are there ------------------------------------------------
+
+
+def called(name, x, *results):
+    return xla.custom_call(x.builder, name, [x], *results)
+
+
+BY_PYTHON = {
+    "Fourier transform": lambda x: xla.fft(x, "RFFT", [8]),
+    "dynamic result": lambda x: called("odd", x, f32(8, dynamic=[True])),
+    "static result": lambda x: called("total", x, f32()),
+    "tuple": lambda x: called("both", x, xla.make_tuple_shape([f32(8, dynamic=[True]), shape(xla.S32)])),
+    "between others": lambda x: xla.sort(xla.neg(called("odd", xla.add(x, x), f32(8, dynamic=[True])))),
+    "in a branch": lambda x: xla.conditional(
+        xla.gt(xla.get_dimension_size(x, 0), 2), x, lambda y: called("odd", y, f32(8, dynamic=[True])), x, xla.neg
+    ),
+}
+FUNCTIONS = {"odd": lambda x: x[1::2], "total": np.sum, "both": lambda x: (x[1:], np.int32(len(x)))}
+
+
+@pytest.mark.parametrize("name", BY_PYTHON)
+def test_what_has_no_machine_code_is_done_on_what_is_there(name):
+    computation = build(BY_PYTHON[name], f32(8, dynamic=[True]))
+    compiled = xla.compile(computation, backend="cpu", custom_calls=FUNCTIONS, cache=False)
+    reference = xla.compile(computation, backend="interpreter", custom_calls=FUNCTIONS)
+    assert [i.opcode for i in compiled.host_instructions] == ["custom-call"]
+    for size in (1, 3, 8):
+        actual, expected = compiled(numbers(size)), reference(numbers(size))
+        for a, e in zip(*(r if isinstance(r, tuple) else (r,) for r in (actual, expected)), strict=True):
+            assert a.shape == e.shape
+            close(a, e)
+
+
+def test_an_error_of_python_names_the_operation_itself():
+    compiled = xla.compile(
+        build(lambda x: called("odd", x, f32(1, dynamic=[True])), f32(8, dynamic=[True])), custom_calls=FUNCTIONS
+    )
+    with pytest.raises(xla.ExecutionError, match=r"custom-call.*'odd' takes f32\[<=1\], got f32\[4\]"):
+        compiled(numbers(8))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_feeds_and_channels_have_the_sizes_that_are_there(backend):
+    some = f32(8, dynamic=[True])
+    world = xla.World(timeout=10)
+
+    def program(function, *shapes):
+        return xla.compile(build(function, *shapes), backend=backend, world=world, cache=False)
+
+    fed = program(lambda x: (xla.outfeed(y := xla.add(x, xla.infeed(x.builder, some))), y)[1], some)
+    world.infeed(0, floats([1, 2, 3]))
+    same(fed(floats([5, 6, 7])), floats([6, 8, 10]))
+    same(world.outfeed(0), floats([6, 8, 10]))
+    sends = program(lambda x: (xla.send(xla.neg(x), 1), x)[1], some)
+    receives = program(lambda x: xla.add(x, xla.recv(x.builder, some, 1)), some)
+    _, got = xla.run_together((sends, [floats([1, 2])]), (receives, [floats([5, 5])]))
+    same(got, floats([4, 3]))
 
 
 def test_sizes_out_of_bounds_stop_compiled_code_too():
@@ -302,6 +352,65 @@ ENTRY e {
   p = s32[<=3] collective-permute(x), source_target_pairs={{0,1}}
   ROOT t = (s32[<=6], s32[<=3]) tuple(g, p)
 }"""
+
+
+def on_devices(text, *arguments):
+    """What devices give, compiled, or the class and rule of their error; the interpreter gives the same."""
+    found = []
+    for backend in ("interpreter", "cpu"):
+        try:
+            executable = xla.compile(xla.HloModule.from_text(text), backend=backend, cache=False)
+            results = executable.execute_replicated([[a] for a in arguments])
+            found.append([[np.asarray(leaf).tolist() for leaf in result] for result in results])
+        except xla.ExecutionError as error:
+            found.append(error.rule.split(",")[0])
+    assert found[0] == found[1]
+    return found[0]
+
+
+MEETING = """HloModule m, replica_count=2
+add {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b)
+}
+ENTRY e {
+  x = s32[<=4] parameter(0)
+  y = s32[<=4] negate(x)
+  ROOT r = (s32[<=4], s32[<=4]) OPERATION
+}"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "goes_with_other_sizes"),
+    [
+        ("all-reduce(x, y), to_apply=add", False),
+        ("all-to-all(x, y)", True),
+        ("collective-permute(x, y), source_target_pairs={{0,1}}", True),
+        ("collective-permute(x, y), source_target_pairs={{0,1},{1,0}}", True),
+        ("collective-broadcast(x, y), replica_groups={{1,0}}", True),
+    ],
+)
+def test_several_arrays_between_devices(operation, goes_with_other_sizes):
+    text = MEETING.replace("OPERATION", operation)
+    on_devices(text, ints(range(3)), ints(range(10, 13)))
+    found = on_devices(text, ints(range(2)), ints(range(10, 14)))
+    assert goes_with_other_sizes or found == "devices bring different sizes"
+
+
+@pytest.mark.parametrize(
+    ("operation", "ok", "refused"),
+    [
+        ("all-to-all(x), dimensions={0}", (2, 4), (3, 3)),
+        ("reduce-scatter(x), dimensions={0}, to_apply=add", (4, 4), (2, 4)),
+    ],
+)
+def test_a_dynamic_dimension_is_cut_where_it_divides(operation, ok, refused):
+    result = "s32[<=2]" if operation.startswith("reduce") else "s32[<=4]"
+    text = MEETING.replace("(s32[<=4], s32[<=4]) OPERATION", f"({result}) tuple(z)")
+    text = text.replace("  ROOT r", f"  z = {result} {operation}\n  ROOT r")
+    assert isinstance(on_devices(text, *(ints(range(n)) for n in ok)), list)
+    assert isinstance(on_devices(text, *(ints(range(n)) for n in refused)), str)
 
 
 def test_what_comes_from_other_devices_comes_with_its_size():

@@ -9,12 +9,14 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
+from xlakit.interpreter.at_sizes import at_sizes
 from xlakit.interpreter.c_calls import CTarget, is_c_function
 from xlakit.interpreter.size_checks import SIZE_CHECKS
 from xlakit.interpreter.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value
 from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.sort import TopK, sort_order
 
 # A function of the evaluation and the operands.
@@ -185,6 +187,7 @@ def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
 
 _BUILT_IN: dict[str, Target] = {
     **SIZE_CHECKS,
+    AT_SIZES: at_sizes,
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,

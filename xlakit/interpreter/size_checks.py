@@ -12,7 +12,8 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.operation import Evaluation, Value
-from xlakit.ops.dynamic import CHECK_REGROUPING, CHECK_RESHAPE, CHECK_SIZE, check_reshape, check_size
+from xlakit.ops.dynamic import CHECK_GROUP, CHECK_REGROUPING, CHECK_RESHAPE, CHECK_SIZE, check_reshape, check_size
+from xlakit.ops.shared.collective import different_sizes
 from xlakit.ops.shared.regrouping import sizes_after_reshape
 
 _NOTHING = np.asarray(0, np.int32)
@@ -38,8 +39,15 @@ def _regrouping(context: Evaluation, *operands: Value) -> Value:
     return _NOTHING
 
 
+def _group(context: Evaluation, *operands: Value) -> Value:
+    """For collectives: the least sizes that devices of a group bring, and the greatest ones."""
+    least, greatest = operands
+    raise different_sizes(least.tolist(), greatest.tolist())
+
+
 SIZE_CHECKS: dict[str, Callable[..., Value]] = {
     CHECK_SIZE: _size,
     CHECK_RESHAPE: _reshape,
     CHECK_REGROUPING: _regrouping,
+    CHECK_GROUP: _group,
 }

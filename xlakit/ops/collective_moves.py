@@ -24,6 +24,7 @@ from xlakit.ops.shared.collective import (
     as_groups,
     bundle,
     bundle_shapes,
+    concatenated,
     repack,
     unpack,
 )
@@ -92,7 +93,7 @@ class AllToAll(Collective):
                 hint=multiple(operands[0].shape[self.split_dimension], count),
             )
         blocks = np.split(operands[0], count, axis=self.split_dimension)
-        return np.concatenate(self.deal(context, blocks), axis=self.split_dimension)
+        return concatenated(self.deal(context, blocks), self.split_dimension)
 
 
 @building
@@ -200,6 +201,11 @@ class RaggedAllToAll(Collective):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         _, count = self.place(context)
         source = operands[0]
+        if len(operands[2]) % count:
+            raise ExecutionError(
+                f"offsets and sizes of {list(operands[2].shape)} do not divide between the group's {count} devices",
+                hint=multiple(len(operands[2]), count),
+            )
         starts, sizes, targets, received = (table.reshape(count, -1) for table in operands[2:])
         sent: list[Value] = []
         for place in range(count):

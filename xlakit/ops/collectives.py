@@ -26,6 +26,7 @@ from xlakit.ops.shared.collective import (
     bundle_shapes,
     check_combiner,
     check_operator,
+    concatenated,
     reduce_everybody,
     repack,
     unpack,
@@ -94,7 +95,7 @@ class AllGather(Collective):
     def gather(self, context: Evaluation, operands: Sequence[Value], declared: Shape) -> Value:
         """Meet the group and concatenate."""
         everybody, _ = self.meet(context, operands)
-        results = [np.concatenate(arrays, axis=self.all_gather_dimension) for arrays in zip(*everybody, strict=True)]
+        results = [concatenated(arrays, self.all_gather_dimension) for arrays in zip(*everybody, strict=True)]
         for result, shape in zip(results, declared.tuple_shapes or (declared,), strict=True):
             if not shape.is_dynamic and result.shape != shape.dimensions:
                 raise ExecutionError(
@@ -233,8 +234,15 @@ class ReduceScatter(Collective):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         own = context.shape.tuple_shapes[0] if context.shape.is_tuple else context.shape
-        block = own.dimensions[self.scatter_dimension]
-        count = operands[0].shape[self.scatter_dimension] // block if block else self.place(context)[1]
+        block, whole = (s.dimensions[self.scatter_dimension] for s in (own, context.instruction.operands[0].shape))
+        # As the shapes say it; where they do not, or nobody knows how large they are, as many as there are.
+        count = whole // block if block > 0 and whole > 0 else self.place(context)[1]
+        for array in operands:
+            if array.shape[self.scatter_dimension] % count:
+                raise ExecutionError(
+                    f"dimension {self.scatter_dimension} of {list(array.shape)} does not divide by {count}",
+                    hint=multiple(array.shape[self.scatter_dimension], count),
+                )
         blocks = [np.split(array, count, axis=self.scatter_dimension) for array in operands]
         dealt = self.deal(context, list(zip(*blocks, strict=True)))
         return bundle(reduce_everybody(context, self.to_apply, dealt))

@@ -28,6 +28,9 @@ _INT32_MAX = 2**31 - 1
 # Custom calls that a compiled program makes where the interpreter would raise: each takes the arguments of the function
 # of that name below, as S32.
 CHECK_SIZE, CHECK_RESHAPE, CHECK_REGROUPING = "xlakit.CheckSize", "xlakit.CheckReshape", "xlakit.CheckRegrouping"
+CHECK_GROUP = "xlakit.CheckGroup"
+# And one for an operation that it leaves to Python, see ``interpreter/at_sizes.py``.
+AT_SIZES = "xlakit.AtSizes"
 
 
 def _check_start_indices(operand: Shape, indices: Sequence[Shape]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
+from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -23,6 +23,7 @@ from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.passes.expand import Expand
 from xlakit.passes.framework import Pass, PassContext, live_instructions
 from xlakit.passes.padded_algebra import ALGEBRA
+from xlakit.passes.padded_calls import at_sizes, joined, parted, with_sizes
 from xlakit.passes.padded_collectives import COLLECTIVES
 from xlakit.passes.padded_elements import ELEMENTS, element_wise
 from xlakit.passes.padded_indexing import INDEXING
@@ -30,16 +31,16 @@ from xlakit.passes.padded_movement import MOVEMENT
 from xlakit.passes.padded_norms import NORMS
 from xlakit.passes.padded_reductions import REDUCTIONS
 from xlakit.passes.padded_regrouping import REGROUPING
-from xlakit.passes.padded_values import Padded, Padder, Place, dynamic_places, static_shape
+from xlakit.passes.padded_values import NoRuleError, Padded, Padder, Place, dynamic_places, static_shape
 from xlakit.passes.remaking import Remaking
 
 # By opcode, what an operation on padded arrays becomes; element-wise operations need no entry.
 RULES = {**MOVEMENT, **ELEMENTS, **REGROUPING, **REDUCTIONS, **INDEXING, **ALGEBRA, **NORMS, **COLLECTIVES}
 
 # What may have dynamic results, or say something of sizes, without dynamic operands.
-_SOURCES = frozenset({"set-dimension-size", "dynamic-reshape", "constant", "custom-call"})
-# Those of whose results nobody here knows the sizes.
-_FOREIGN = frozenset({"infeed", "recv", "recv-done", "async-start", "async-update", "async-done"})
+_SOURCES = frozenset(
+    {"set-dimension-size", "dynamic-reshape", "constant", "custom-call", "infeed", "recv", "recv-done"}
+)
 
 _SIZE = Shape(PrimitiveType.S32)
 # For each parameter of a computation, which of its dimensions are not full.
@@ -49,7 +50,7 @@ _Places = tuple[frozenset[Place], ...]
 class PadDynamic(Pass):
     """Give every array static dimensions: those that were dynamic at their bounds, their sizes as numbers beside them.
 
-    Raises UnsupportedError for operations that cannot do with that, by name.
+    Raises UnsupportedError for dimensions without a bound, and halves of operations that give dynamic ones.
     """
 
     name = "pad-dynamic"
@@ -101,7 +102,7 @@ class _Padding:
         layout = old.entry_computation_layout
         if layout is not None:
             given = [*map(static_shape, layout.parameters), *[_SIZE] * sum(map(len, places))]
-            layout = ProgramShape(tuple(given), _with_sizes(layout.result, len(results)))
+            layout = ProgramShape(tuple(given), with_sizes(layout.result, len(results)))
         aliases = old.input_output_alias
         if results and not old.entry.root.shape.is_tuple:
             aliases = tuple(
@@ -114,7 +115,7 @@ class _Padding:
     ) -> _Remade:
         """A computation whose parameters have sizes at ``places``.
 
-        ``packed``: sizes stand behind its one parameter, which :func:`_joined` tells, else they are parameters behind
+        ``packed``: sizes stand behind its one parameter, which :func:`joined` tells, else they are parameters behind
         the others. ``wanted``: the places that the result is joined with the sizes of, by default those that are not
         full.
         """
@@ -140,36 +141,6 @@ class _Padding:
         )
 
 
-def _with_sizes(shape: Shape, count: int) -> Shape:
-    """The shape of a value together with ``count`` sizes: a tuple has them at its end."""
-    static = static_shape(shape)
-    if not count:
-        return static
-    parts = static.tuple_shapes if static.is_tuple else (static,)
-    return make_tuple_shape([*parts, *[_SIZE] * count])
-
-
-def _joined(value: Padded, places: Sequence[Place], make: Padder) -> Instruction:
-    """A value together with its sizes at these places, as :func:`_with_sizes` says."""
-    if not places:
-        return value.value
-    parts = [value.value]
-    if value.shape.is_tuple:
-        parts = [make.element(value.value, i) for i in range(len(value.shape.tuple_shapes))]
-    sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in places]
-    return make.add(Tuple(), *parts, *sizes)
-
-
-def _parted(joined: Instruction, shape: Shape, places: Sequence[Place], make: Padder) -> Padded:
-    """The value of a shape that was joined with its sizes at these places."""
-    if not places:
-        return Padded(joined)
-    parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
-    own, sizes = parts[: -len(places)], parts[-len(places) :]
-    value = make.add(Tuple(), *own) if shape.is_tuple else own[0]
-    return Padded(value, dict(zip(places, sizes, strict=True)))
-
-
 class _Computation:
     """One computation that is padded."""
 
@@ -188,7 +159,7 @@ class _Computation:
         root = self._run()
         make = self._padder(self._computation.root)
         full = Padded(self._full(root, frozenset(results), make), root.sizes)
-        return self._remaking.finished(_joined(full, results, make))
+        return self._remaking.finished(joined(full, results, make))
 
     def part(self, places: _Places, packed: bool, wanted: tuple[Place, ...] | None) -> _Remade:
         """With sizes as parameters, or in a tuple with its one parameter."""
@@ -198,7 +169,7 @@ class _Computation:
             self._parameters(places)
         root = self._run()
         given = tuple(sorted(root.sizes)) if wanted is None else wanted
-        made = _joined(root, given, self._padder(self._computation.root))
+        made = joined(root, given, self._padder(self._computation.root))
         name = self._context.computation_name(self._computation.name)
         return _Remade(self._remaking.finished(made, name=name), given)
 
@@ -231,8 +202,8 @@ class _Computation:
 
     def _packed_parameter(self, places: frozenset[Place]) -> None:
         (old,) = self._computation.parameters
-        parameter = self._remaking.append(old.replace(shape=_with_sizes(old.shape, len(places))))
-        self._enter(old, _parted(parameter, old.shape, sorted(places), self._padder(old)))
+        parameter = self._remaking.append(old.replace(shape=with_sizes(old.shape, len(places))))
+        self._enter(old, parted(parameter, old.shape, sorted(places), self._padder(old)))
 
     def _enter(self, old: Instruction, new: Padded) -> None:
         self._values[old] = new
@@ -270,19 +241,13 @@ class _Computation:
         if isinstance(op, Conditional):
             return self._conditional(op, operands, make)
         if any(x.sizes for x in operands) or op.opcode in _SOURCES:
-            return self._on_padded(old, operands, make)
-        if op.opcode in _FOREIGN:
-            raise UnsupportedError(f"{op.opcode} with a result of dynamic dimensions", hint=_HINT)
+            return _on_padded(old, operands, make)
+        if op.opcode.startswith("async-"):
+            raise UnsupportedError(
+                f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not in two halves"
+            )
         # All that it makes is there.
         return Padded(make.again([x.value for x in operands]))
-
-    def _on_padded(self, old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-        rule = RULES.get(old.op.opcode)
-        if rule is not None:
-            return rule(old, operands, make)
-        if old.shape.is_array and old.is_pointwise:
-            return element_wise(old, operands, make)
-        raise UnsupportedError(f"{old.op.opcode} of arrays with dynamic dimensions", hint=_HINT)
 
     # -- control ---------------------------------------------------------------------------------
 
@@ -293,7 +258,7 @@ class _Computation:
         remade = self._module.remade(callee, tuple(frozenset(x.sizes) for x in given), packed=False)
         sizes = [x.sizes[place] for x in given for place in sorted(x.sizes)]
         value = make.add(Call(to_apply=remade.computation), *(x.value for x in given), *sizes)
-        return _parted(value, callee.root.shape, remade.places, make)
+        return parted(value, callee.root.shape, remade.places, make)
 
     def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
         """while(x) -> while(x, sizes): what is not full at the start, or after a round, has a size."""
@@ -308,7 +273,7 @@ class _Computation:
             body = self._module.remade(op.body, (places,), packed=True, wanted=wanted)
         condition = self._module.remade(op.condition, (places,), packed=True)
         loop = While(condition=condition.computation, body=body.computation)
-        return _parted(make.add(loop, _joined(initial, wanted, make)), initial.shape, wanted, make)
+        return parted(make.add(loop, joined(initial, wanted, make)), initial.shape, wanted, make)
 
     def _conditional(self, op: Conditional, operands: Sequence[Padded], make: Padder) -> Padded:
         """conditional(p, x, y) -> conditional(p, (x, sizes), (y, sizes)), each branch with the sizes of all results."""
@@ -323,9 +288,15 @@ class _Computation:
             ).computation
             for remade, (branch, own) in zip(found, pairs, strict=True)
         )
-        packed = [_joined(x, sorted(x.sizes), make) for x in arguments]
+        packed = [joined(x, sorted(x.sizes), make) for x in arguments]
         value = make.add(Conditional(branch_computations=branches), chooser.value, *packed)
-        return _parted(value, op.branch_computations[0].root.shape, wanted, make)
+        return parted(value, op.branch_computations[0].root.shape, wanted, make)
 
 
-_HINT = 'pad it with set_dimension_size first, or give backend="interpreter"'
+def _on_padded(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """An operation on padded arrays: by its rule, or else by Python."""
+    rule = RULES.get(old.op.opcode, element_wise if old.shape.is_array and old.is_pointwise else at_sizes)
+    try:
+        return rule(old, operands, make)
+    except NoRuleError:
+        return at_sizes(old, operands, make)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Dot
 from xlakit.ops.fft import Fft
-from xlakit.passes.padded_values import Padded, PaddedRules, Padder, array
+from xlakit.passes.padded_values import NoRuleError, Padded, PaddedRules, Padder, array
 
 ALGEBRA = PaddedRules()
 _rule = ALGEBRA.rule
@@ -51,8 +50,7 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     kernel_features = numbers.kernel_input_feature_dimension
     grouped = (op.feature_group_count > 1 and features in x.dims) or (op.batch_group_count > 1 and batch in x.dims)
     if grouped or len(operands) > 2 or kernel.dims.keys() - {kernel_features}:
-        what = "a group of dynamic size" if grouped else "a kernel of dynamic size"
-        raise UnsupportedError(f"a convolution with {what}", hint="pad it with set_dimension_size first")
+        raise NoRuleError("a convolution with a group or a kernel of dynamic size")
     spatial = {d: n for d, n in x.dims.items() if d in numbers.input_spatial_dimensions}
     values = [
         make.zeroed(array(_contracted(x, kernel, [(features, kernel_features)], make), spatial)),
@@ -99,8 +97,5 @@ def fft(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     (x,) = operands
     first = x.shape.rank - len(old.op_as(Fft).fft_length)
     if any(d >= first for d in x.dims):
-        raise UnsupportedError(
-            f"a Fourier transform along a dynamic dimension of {old.operands[0].shape}",
-            hint="pad it with set_dimension_size first; the transform of the padded signal is another one",
-        )
+        raise NoRuleError("a Fourier transform along a dynamic dimension")
     return array(make.again([x.value]), x.dims)

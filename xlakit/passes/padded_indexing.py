@@ -108,8 +108,9 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     vectors = _vectors(indices, op.index_vector_dim, make)
     starts = _all_starts(op, vectors.value, rank, make)
     counts = {**vectors.dims, **{d: size for d, size in update_sizes.items() if d < len(batch)}}
-    outside = _outside(starts, counts, arrays, extents, make)
-    if any(d >= len(batch) for d in update_sizes):
+    is_split = any(d >= len(batch) for d in update_sizes)
+    outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
+    if is_split:
         starts, outside = _split(starts, outside, split, spanned, make)
         missing = make.there(split, {d: size for d, size in update_sizes.items() if d >= len(batch)})
         if missing is not None:
@@ -161,8 +162,13 @@ def _outside(
     arrays: Sequence[Padded],
     extents: Mapping[int, Size],
     make: Padder,
+    *,
+    all_dimensions: bool,
 ) -> Instruction:
-    """For each index vector whether its window is not there, or not inside of what is there of the operands."""
+    """For each index vector whether its window is not there, or not inside of what is there of the operands.
+
+    all_dimensions: look at those too that are full, which a scatter of whole windows does itself.
+    """
     places = starts.shape.dimensions[:-1]
     sizes = {d: size for x in reversed(arrays) for d, size in x.dims.items()}
     total = make.spread(make.scalar(False, PrimitiveType.PRED), places)
@@ -171,7 +177,7 @@ def _outside(
         total = make.apply("not", there)
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
-        if d in sizes or not isinstance(extent, int):
+        if all_dimensions or d in sizes or not isinstance(extent, int):
             start = make.reshaped(_component(starts, d, make), places)
             room = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
             beyond = make.compare(start, make.spread(room, places), "GT")

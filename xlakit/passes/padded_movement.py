@@ -9,7 +9,6 @@ import numpy as np
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
@@ -17,7 +16,7 @@ from xlakit.ops.data import Constant, Tuple
 from xlakit.ops.dynamic import CHECK_SIZE, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.passes.matching import as_integer, uniform
-from xlakit.passes.padded_values import Padded, PaddedRules, Padder, Size, array, static_shape
+from xlakit.passes.padded_values import NoRuleError, Padded, PaddedRules, Padder, Size, array, static_shape
 
 MOVEMENT = PaddedRules()
 _rule = MOVEMENT.rule
@@ -62,7 +61,7 @@ def constant(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
     """A literal that holds fewer elements than its bounds: with zeros behind them."""
     literal = old.op_as(Constant).literal
     if not literal.shape.is_array:
-        raise UnsupportedError("a constant tuple with dynamic dimensions", hint="make it of constants with tuple")
+        raise NoRuleError("a constant tuple")
     bounds = literal.shape.dimensions
     full = np.zeros(bounds, literal.array.dtype)
     full[tuple(slice(0, n) for n in literal.array.shape)] = literal.array
@@ -78,10 +77,7 @@ def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     target = old.op_as(CustomCall).custom_call_target
     x = operands[0] if operands else None
     if x is None or not x.shape.is_array or target not in (*_SAME, "PadToStatic", "SliceToDynamic"):
-        raise UnsupportedError(
-            f"a custom call of '{target}' with dynamic dimensions",
-            hint="give it static arrays: pad them with set_dimension_size, and give the sizes as operands",
-        )
+        raise NoRuleError(f"a custom call of '{target}'")
     if target == "PadToStatic":
         sizes = [make.instruction(make.size(x, d)) for d in range(x.shape.rank)]
         return Padded(make.add(Tuple(), make.zeroed(x), *sizes))

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import CHECK_REGROUPING, CHECK_RESHAPE
 from xlakit.ops.gather import Gather
 from xlakit.ops.shared.regrouping import common_factors
-from xlakit.passes.padded_values import Padded, PaddedRules, Padder, Size, array
+from xlakit.passes.padded_values import NoRuleError, Padded, PaddedRules, Padder, Size, array
 
 REGROUPING = PaddedRules()
 _rule = REGROUPING.rule
@@ -79,10 +78,7 @@ def _sizes(count: Size, bounds: Sequence[int], marks: Sequence[bool], x: Padded,
     """The sizes of a group of dimensions that holds ``count`` elements of the operand ``x``."""
     dynamic = [d for d, mark in enumerate(marks) if mark]
     if len(dynamic) != 1:
-        raise UnsupportedError(
-            f"a reshape that makes {len(dynamic)} dynamic dimensions out of one group of dimensions",
-            hint="use dynamic-reshape, which says the sizes",
-        )
+        raise NoRuleError(f"a reshape that makes {len(dynamic)} dynamic dimensions out of one group of dimensions")
     fixed = math.prod(bound for bound, mark in zip(bounds, marks, strict=True) if not mark)
     sizes: list[Size] = list(bounds)
     if fixed:
@@ -160,7 +156,7 @@ def _sources(group: _Group, make: Padder) -> Instruction:
     """
     count = math.prod(group.bounds)
     if count > _MOST_ELEMENTS:
-        raise UnsupportedError(f"a reshape of {count:,} elements, more than an s32 counts", hint="split the array")
+        raise NoRuleError(f"a reshape of {count:,} elements, more than an s32 counts")
 
     place = make.positions((count,), 0)
     number = _renumbered(place, group.new_bounds, group.new_sizes, make)

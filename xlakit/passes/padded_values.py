@@ -117,7 +117,10 @@ class Padder:
 
     def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
         """The old instruction on other operands, with all its dimensions at their bounds."""
-        new = self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape))
+        return self.placed(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
+
+    def placed(self, new: Instruction) -> Instruction:
+        """An instruction made of the old one, after what that has to come after."""
         if new.control_predecessors:
             new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
         return self.making.append(new)
@@ -309,6 +312,10 @@ class Padder:
     def computation(self, name: str, root: Instruction) -> Computation:
         """What has been made, as a computation; its name begins with ``name``."""
         return self.making.computation(self.context.computation_name(name), root)
+
+
+class NoRuleError(Exception):
+    """There is no way to do an operation on padded arrays: Python is to do it on those that are there."""
 
 
 # Makes what stands in the place of the padder's instruction, on these operands.

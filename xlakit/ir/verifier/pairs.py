@@ -36,6 +36,8 @@ _PASSING_TARGETS = frozenset(
         "xla.sdy.FuncResultSharding",
     }
 )
+# What these call is one operation, whose other half is called likewise.
+_ALONE = frozenset({"xlakit.AtSizes"})
 _ASYNC_USERS = _PASSING | {"async-update", "async-done", "call", "conditional", "domain"}
 _GROUP_MARKER = "_collectives_group"
 
@@ -59,6 +61,8 @@ def pair_faults(program: Program) -> Iterator[Fault]:
 def _halves(program: Program) -> Iterator[Fault]:
     for computation, instruction in program.instructions(*_HALVES, *_STARTS):
         opcode = instruction.opcode
+        if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
+            continue
         if opcode in _HALVES:
             # Alone in a computation that an async-start runs, its other half is the async-done.
             if instruction is computation.root and _is_wrapped(program, computation) and opcode in _TRANSFERS:

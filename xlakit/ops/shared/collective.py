@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
@@ -141,6 +143,23 @@ class Collective(Op):
         return totals
 
 
+def concatenated(arrays: Sequence[Array], dimension: int) -> Array:
+    """What the devices of a group bring, one after the other; raises ExecutionError where sizes do not fit."""
+    first = arrays[0].shape
+    for array in arrays[1:]:
+        if any(a != b for d, (a, b) in enumerate(zip(first, array.shape, strict=True)) if d != dimension):
+            raise different_sizes(first, array.shape)
+    return np.concatenate(arrays, axis=dimension)
+
+
+def different_sizes(one: Sequence[int], other: Sequence[int]) -> ExecutionError:
+    """What is wrong where arrays of dynamic sizes meet that should have the same ones."""
+    return ExecutionError(
+        f"devices bring different sizes, {list(one)} and {list(other)}",
+        hint="give all devices of a group the same size, padded if need be",
+    )
+
+
 def _in_no_group() -> ExecutionError:
     return ExecutionError("a device that runs this is in no replica group", hint="list all ids, or none")
 
@@ -214,10 +233,7 @@ def reduce_everybody(
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
             if array.shape != total.shape:
-                raise ExecutionError(
-                    f"devices bring different sizes, {list(total.shape)} and {list(array.shape)}",
-                    hint="give all devices of a group the same size, padded if need be",
-                )
+                raise different_sizes(total.shape, array.shape)
             (total,) = context.apply(combine, total, array.astype(kind, copy=False))
         results.append(total.astype(own, copy=False))
     return results

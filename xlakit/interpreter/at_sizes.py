@@ -1,0 +1,59 @@
+"""What compiled programs call for operations on arrays of dynamic dimensions that machine code has no way for.
+
+The pass ``pad-dynamic`` makes these calls: of a computation, which is the operation, on arrays at their bounds and the
+sizes that say how much of them is there. They give the result at its bounds, then its sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from xlakit.data.shape import Shape
+from xlakit.ir.operation import TOKEN, Evaluation, Value
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.shared.padding import zero_extend
+
+
+def at_sizes(context: Evaluation, *operands: Value) -> Value:
+    """The operation's operands, then the sizes of those dimensions of them that the computation declares dynamic."""
+    (computation,) = context.instruction.op_as(CustomCall).computations
+    parameters = computation.parameters
+    sizes = map(int, operands[len(parameters) :])
+    # There are more operands than parameters: the sizes.
+    values = zip(operands, parameters, strict=False)
+    result = context.call(computation, *[_cut(value, p.shape, sizes) for value, p in values])
+    shape = computation.root.shape
+    found = list(_sizes(result, shape))
+    padded = _padded(result, shape)
+    if not found:
+        return padded
+    parts = cast("tuple[Value, ...]", padded) if shape.is_tuple else (padded,)
+    return (*parts, *found)
+
+
+def _cut(value: Value, shape: Shape, sizes: Iterator[int]) -> Value:
+    """What is there of a value; takes as many of the sizes as the shape has dynamic dimensions."""
+    if isinstance(value, tuple):
+        return tuple(_cut(v, s, sizes) for v, s in zip(cast("tuple[Any, ...]", value), shape.tuple_shapes, strict=True))
+    if value is TOKEN or not any(shape.dynamic_dimensions):
+        return value
+    return value[tuple(slice(next(sizes)) if mark else slice(None) for mark in shape.dynamic_dimensions)]
+
+
+def _sizes(value: Value, shape: Shape) -> Iterator[Value]:
+    if isinstance(value, tuple):
+        for part, inner in zip(cast("tuple[Any, ...]", value), shape.tuple_shapes, strict=True):
+            yield from _sizes(part, inner)
+    elif value is not TOKEN:
+        for size, mark in zip(value.shape, shape.dynamic_dimensions, strict=False):
+            if mark:
+                yield np.asarray(size, np.int32)
+
+
+def _padded(value: Value, shape: Shape) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_padded(v, s) for v, s in zip(cast("tuple[Any, ...]", value), shape.tuple_shapes, strict=True))
+    return value if value is TOKEN else zero_extend(value, shape.dimensions)
