@@ -19,7 +19,7 @@ import numpy as np
 
 import xlakit as xla
 from xlakit import distributed
-from xlakit.distributed.session import slot_bytes
+from xlakit.distributed.slots import slot_bytes
 
 _SIZES = [4, 64, 1024, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24]
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from proofs.fault_bench import Bench, Case
 from proofs.fault_cases import CASES
+from proofs.rank_faults import RANK_CASES, mpiexec
 
 # How much longer than it must an end may take: processors are shared.
 _PATIENCE_SECONDS = 5.0
@@ -102,13 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="the faults whose names have this text")
     parser.add_argument("--width", type=int, default=120, help="of the last column (120)")
     options = parser.parse_args(arguments)
-    cases = [case for case in CASES.listed if options.only in case.name]
+    ranks = RANK_CASES.listed if mpiexec() else []
+    if not ranks:
+        print("no faults of several processes: mpiexec or mpi4py is not installed", file=sys.stderr)
+    cases = [case for case in (*CASES.listed, *ranks) if options.only in case.name]
     if not cases:
         parser.error(f"no fault has '{options.only}' in its name")
     outcomes: list[Outcome] = []
     for case in cases:
         for backend in options.backend or _BACKENDS:
-            faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True, file=sys.__stderr__)
+            faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr)
             outcomes.append(inject(case, backend, options.timeout))
     faulthandler.cancel_dump_traceback_later()
     print(table(outcomes, options.width))

@@ -5,6 +5,9 @@ import time
 import pytest
 from launching import HERE, launch, needs_mpi
 
+from proofs import faults
+from proofs.rank_faults import RANK_CASES
+
 pytestmark = needs_mpi
 
 FINE = "fine [2.0, 2.0, 2.0]"
@@ -105,3 +108,10 @@ def test_a_killed_process_ends_all(fault):
 def test_the_watchdog_finds_a_process_that_does_not_answer():
     said, _ = reports("hangs", 0.6, ranks=3)
     assert "rank 1 (device 1) does not answer" in said[0][""][1]
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in RANK_CASES.listed if "mpiexec" in c.name], ids=lambda case: case.name.replace(" ", "-")
+)
+def test_signals_for_the_launcher_end_all(case):
+    assert faults.inject(case, "interpreter", 1.0).faults == ()

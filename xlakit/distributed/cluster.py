@@ -1,8 +1,8 @@
 """Cluster: the processes that run programs together.
 
 All of them make the same calls in the same order. Each run has a number; the processes agree, when it begins, that they
-run the same program, and on communicators for its groups, which are kept. After a run has failed somewhere, what its
-devices had begun may never end: the next run begins with fresh communicators, so that nothing of it is mistaken.
+run the same program, and on communicators for its groups, which are kept. After a run has failed somewhere, the next
+one begins with their repair, so that nothing of what its devices had begun is mistaken for something new.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.patience import Patience
+from xlakit.distributed.repair import Repair
 from xlakit.distributed.session import MpiSession
 from xlakit.distributed.spread import Link, Spread, ranks_of
 from xlakit.distributed.watch import Kind, Phase, State, Watch
@@ -40,11 +41,22 @@ class _Start:
     request: Any
     said: np.ndarray[Any, np.dtype[np.int64]]
     heard: np.ndarray[Any, np.dtype[np.int64]]
+    # What errors call its program here.
+    program: str
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What the processes say of a run that they do not agree on, when the request is done."""
+
+    request: Any
+    said: np.ndarray[Any, np.dtype[np.uint8]]
+    heard: np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(slots=True)
 class _Generation:
-    """Communicators that nothing has gone wrong with."""
+    """Communicators that nothing has gone wrong with, or nothing that a repair does not mend."""
 
     # Of all processes, when the request is done.
     base: Any
@@ -52,6 +64,8 @@ class _Generation:
     links: dict[tuple[int, ...], Link] = field(default_factory=dict)
     # The programs whose groups are all in ``links``.
     prepared: set[int] = field(default_factory=set)
+    # Whether something has begun on ``base`` that may never end.
+    is_spoilt: bool = False
 
 
 class MpiCluster:
@@ -62,9 +76,13 @@ class MpiCluster:
         self.spread = spread
         self.timeout = timeout
         self.any_order = any_order
-        # One for the beginnings of runs, one for messages; groups have their own.
+        # One for the beginnings of runs, one for what follows from what was said there, one for messages; groups have
+        # their own.
         self._starts_comm = mpi.call(mpi.world.Dup)
-        self._generation = _Generation(*mpi.call(self._starts_comm.Idup))
+        self._answers_comm = mpi.call(mpi.world.Dup)
+        self._generation = _Generation(*mpi.call(self._answers_comm.Idup))
+        self._repair: Repair | None = None
+        self._repair_is_due = False
         self.watch = Watch(mpi, mpi.call(mpi.world.Dup), self._describe)
         self._lock = threading.Lock()
         self._sessions: dict[int, MpiSession] = {}
@@ -72,8 +90,10 @@ class MpiCluster:
         self._starts: dict[int, _Start] = {}
         self._hearing = threading.Lock()
         self._marks: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
+        # What the processes have said of runs that they did not agree on.
+        self._notes: dict[int, _Notes] = {}
         self._posted = self._last_over = 0
-        self._renew = False
+        self._has_failed = False
         # What other processes have said of runs that have not begun here.
         self._early_failures: dict[int, tuple[int, str]] = {}
         self._abandoned: list[Any] = []
@@ -117,14 +137,14 @@ class MpiCluster:
             if mark is None:
                 mark = self._marks[run.program] = _fingerprint(run.program)
             number = self._posted + 1
-            said = np.array([mark, ~mark, number, -number, self._renew], np.int64)
-            self._renew = False
+            said = np.array([mark, ~mark, number, -number, self._has_failed], np.int64)
+            self._has_failed = False
             heard = np.empty_like(said)
             api = self.mpi.api
             request = self.mpi.call(
                 lambda: self._starts_comm.Iallreduce([said, api.INT64_T], [heard, api.INT64_T], api.MAX)
             )
-            self._starts[number] = _Start(request, said, heard)
+            self._starts[number] = _Start(request, said, heard, _description(run.program, number, mark))
             session = self._sessions[number] = MpiSession(self, run, number, mark)
             self._posted = number
             early = self._early_failures.pop(number, None)
@@ -138,52 +158,81 @@ class MpiCluster:
         """Wait until all processes take part in a run; gives the links of its groups."""
         with self._hearing:
             agreed = self._hear(session)
+            self._finish_repair(session)
+            generation = self._generation
+            if agreed:
+                self._finish(session, generation.request)
         if not agreed:
             self._explain_start(session)
-        generation = self._generation
-        self._finish(session, generation.request)
         if session.program not in generation.prepared:
             self._prepare(session, generation)
         return generation.links
 
     def _hear(self, session: MpiSession) -> bool:
-        """Hear out what was said of runs up to this one, in their order; gives whether all mean this program."""
-        agreed = True
+        """Hear out what was said of runs up to this one, in their order; gives whether all mean this program.
+
+        What follows from it, all processes do in this order too.
+        """
         for number in sorted(n for n in self._starts if n <= session.number):
+            self._finish_repair(session)
             start = self._starts[number]
             self._finish(session, start.request)
             del self._starts[number]
-            mark, inverse, most, minus_least, renew = start.heard.tolist()
-            agreed = mark == ~inverse and most == -minus_least
-            if renew:
-                self._generation = _Generation(*self.mpi.call(self._starts_comm.Idup))
-        return agreed
+            mark, inverse, most, minus_least, has_failed = start.heard.tolist()
+            if mark != ~inverse or most != -minus_least:
+                self._notes[number] = self._tell_program(start.program)
+            self._repair_is_due = bool(has_failed)
+        return session.number not in self._notes
 
     def _finish(self, session: MpiSession, request: Any) -> None:
         others = [rank for rank in range(self.spread.ranks) if rank != self.spread.rank]
         self.mpi.finish(request, Patience(session, None, others).turn)
 
-    def _explain_start(self, session: MpiSession) -> None:
+    def _finish_repair(self, session: MpiSession) -> None:
+        """Mend communicators where a run has failed, or make new ones where that cannot be."""
+        old = self._generation
+        if self._repair_is_due:
+            self._await_begun(session)
+            self._repair_is_due = False
+            self._repair = Repair(self.mpi, self._answers_comm, old.links, is_spoilt=old.is_spoilt)
+        if self._repair is None:
+            return
+        if not self._repair.finish(lambda request: self._finish(session, request)):
+            self._generation = _Generation(*self.mpi.call(self._answers_comm.Idup))
+            for members in sorted(old.links):
+                link = old.links[members]
+                if not link.open and not link.is_spoilt:
+                    self.mpi.call(link.communicator.Free)
+        self._repair = None
+
+    def _tell_program(self, text: str) -> _Notes:
         """All processes have seen that they begin different programs: they tell each other which."""
-        api, count = self.mpi.api, self.spread.ranks
-        program = session.run.program
-        signature = program.module.entry.program_shape.to_string(with_layout=False)
-        digest = session.program % 2**64
-        text = f"run {session.number} is {program.module.name} {signature}, of digest {digest:016x}"
-        note = np.zeros(_NAME_BYTES, np.uint8)
+        said = np.zeros(_NAME_BYTES, np.uint8)
         data = np.frombuffer(text.encode()[:_NAME_BYTES], np.uint8)
-        note[: len(data)] = data
-        notes = np.empty((count, _NAME_BYTES), np.uint8)
-        request = self.mpi.call(lambda: self._starts_comm.Iallgather([note, api.BYTE], [notes, api.BYTE]))
-        self._finish(session, request)
+        said[: len(data)] = data
+        heard = np.empty((self.spread.ranks, _NAME_BYTES), np.uint8)
+        byte, communicator = self.mpi.api.BYTE, self._answers_comm
+        request = self.mpi.call(lambda: communicator.Iallgather([said, byte], [heard, byte]))
+        return _Notes(request, said, heard)
+
+    def _explain_start(self, session: MpiSession) -> None:
+        notes = self._notes[session.number]
+        self._finish(session, notes.request)
+        del self._notes[session.number]
         lines = "".join(
             f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
-            for rank, row in enumerate(notes)
+            for rank, row in enumerate(notes.heard)
         )
         raise RankError(
             f"the processes begin different programs:{lines}",
             hint="all processes must call the same programs in the same order",
         )
+
+    def _await_begun(self, session: MpiSession) -> None:
+        """Wait until none of the earlier runs goes on in this process."""
+        while any(n < session.number and other.has_begun for n, other in list(self._sessions.items())):
+            session.run.check()
+            time.sleep(1e-4)
 
     def _await_earlier(self, session: MpiSession) -> None:
         """Wait until this process is in no earlier run: what follows blocks it."""
@@ -195,6 +244,7 @@ class MpiCluster:
         """Have a communicator for each group of a program that reaches beyond this process."""
         self._await_earlier(session)
         # What follows cannot be interrupted: let all come first.
+        generation.is_spoilt = True
         self._finish(session, self.mpi.call(generation.base.Ibarrier))
         # Each process makes those that it is part of, in one order for all.
         for members in sorted(_groups(session.run.program, self.spread)):
@@ -202,6 +252,7 @@ class MpiCluster:
                 group = generation.base.Get_group().Incl(ranks_of(members, self.spread))
                 communicator = self._blocking(lambda group=group: generation.base.Create_group(group))
                 generation.links[members] = Link.make(members, self.spread, communicator)
+        generation.is_spoilt = False
         generation.prepared.add(session.program)
 
     def _blocking(self, work: Callable[[], Any]) -> Any:
@@ -248,7 +299,7 @@ class MpiCluster:
             return
         session.is_reported = True
         with self._lock:
-            self._renew = True
+            self._has_failed = True
             # They have been promised already, and would use the communicators of this one.
             later = [other for number, other in sorted(self._sessions.items()) if number > session.number]
         self.watch.later(lambda: self._tell_failure(session, later))
@@ -336,6 +387,12 @@ def _groups(program: Program, spread: Spread) -> set[tuple[int, ...]]:
                 if len(ranks_of(members, spread)) > 1:
                     found.add(tuple(members))
     return found
+
+
+def _description(program: Program, number: int, mark: int) -> str:
+    """What errors call the program of a run."""
+    signature = program.module.entry.program_shape.to_string(with_layout=False)
+    return f"run {number} is {program.module.name} {signature}, of digest {mark % 2**64:016x}"
 
 
 def _fingerprint(program: Program) -> int:

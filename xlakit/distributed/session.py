@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
 from xlakit.distributed.patience import Patience
 from xlakit.distributed.reductions import combine, datatype, mpi_operation
+from xlakit.distributed.slots import HEAD, inline_limit, open_meeting, slot_bytes
 from xlakit.distributed.spread import Link
 from xlakit.errors import InternalError, RankError
 from xlakit.interpreter.channels import Message
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from xlakit.interpreter.device import Device, Run
     from xlakit.ir.instruction import Computation
 
-# A slot begins with: the mark of the meeting, how often it took place, and the bytes that are brought.
-_HEAD_WORDS = 3
-_HEAD = 8 * _HEAD_WORDS
 _NOTE = 512
+# How long a run that has failed lets data move that all processes have begun to move, in seconds: then communicators
+# can be used again.
+_GRACE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,11 @@ class MpiSession:
                 return
             self._is_over = True
         self.cluster.end(self)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether all processes have come to it."""
+        return self._is_ready
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
@@ -313,17 +320,16 @@ class MpiSession:
         """Say where this process is and what it brings; raises RankError where the others are elsewhere."""
         link = place.link
         limit = inline_limit(len(link.ranks))
-        slot = np.zeros(_HEAD + limit, np.uint8)
-        slot[:_HEAD].view(np.int64)[...] = (place.mark, place.meeting.number, len(payload))
+        slot = np.zeros(slot_bytes(len(link.ranks)), np.uint8)
+        slot[:HEAD].view(np.int64)[...] = (place.mark, place.meeting.number, len(payload))
         if len(payload) <= limit:
-            slot[_HEAD : _HEAD + len(payload)] = payload
-        slots = np.empty((len(link.ranks), len(slot)), np.uint8)
-        place.do(lambda: link.communicator.Iallgather([slot, self._byte], [slots, self._byte]), moves=False)
-        heads = slots[:, :_HEAD].view(np.int64)
+            slot[HEAD : HEAD + len(payload)] = payload
+        slots = place.open(slot)
+        heads = slots[:, :HEAD].view(np.int64)
         if (heads[:, :2] != heads[0, :2]).any():
             self._explain(place)
         sizes = heads[:, 2].tolist()
-        inline = [row[_HEAD : _HEAD + size] for row, size in zip(slots, sizes, strict=True)]
+        inline = [row[HEAD : HEAD + size] for row, size in zip(slots, sizes, strict=True)]
         return _Slots(sizes, inline if max(sizes) <= limit else None)
 
     def _explain(self, place: _Place) -> None:
@@ -355,26 +361,41 @@ class _Place:
     mark: int
     patience: Patience
 
-    def do(self, start: Callable[[], Any], *, moves: bool = True) -> None:
-        """Start an operation of MPI and wait until it is done; ``moves``: whether all processes are here already."""
+    def open(self, slot: Bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Wait until all processes are here; what they say."""
+        self.session.run.check()
+        mpi = self.session.cluster.mpi
+        opening = open_meeting(mpi, self.link, slot)
+        mpi.finish(opening.request, self.patience.turn)
+        self.link.open.remove(opening)
+        return opening.slots
+
+    def do(self, start: Callable[[], Any]) -> None:
+        """Start an operation of MPI, when all processes are here, and wait until it is done."""
         mpi = self.session.cluster.mpi
         request = mpi.call(start)
         try:
-            mpi.finish(request, self.patience.turn, moves=moves)
+            mpi.finish(request, self._turn(), moves=True)
         except BaseException:
+            self.link.is_spoilt = True
             # MPI goes on to use the memory.
             self.session.cluster.abandon(request, start)
             raise
 
+    def _turn(self) -> Callable[[], None]:
+        """To be called while data move: where the run has failed meanwhile, it gives them some more time."""
+        since: float | None = None
 
-def inline_limit(ranks: int) -> int:
-    """How many bytes of a value a slot holds: less where there are more of them."""
-    return min(1024, max(64, (1 << 14) // ranks // 8 * 8))
+        def turn() -> None:
+            nonlocal since
+            if self.session.run.failure is None:
+                self.patience.turn()
+                return
+            since = since or time.monotonic()
+            if time.monotonic() - since > _GRACE:
+                self.session.run.check()
 
-
-def slot_bytes(ranks: int) -> int:
-    """How many bytes each process of a group begins a meeting with."""
-    return _HEAD + inline_limit(ranks)
+        return turn
 
 
 def _starts(counts: Sequence[int]) -> list[int]:

@@ -3,18 +3,27 @@
 The order is that of the document. A recv makes room for one value; a send starts a transfer, which is over, and its
 send-done with it, when the value has come into the room of a recv; recv-done waits for that as well. So no value is
 left behind by a program that has ended, and a send whose recv never comes is found out.
+
+A channel is for one pair of a send and a recv. So of all programs that run at one time and see it, one may send there,
+and one may receive: with two nobody could tell whose value goes to whom.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlakit.errors import ExecutionError
 from xlakit.ir.operation import Value
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.device import Run
+    from xlakit.interpreter.device import Device, Run
+
+# A channel, and whether it is the end that sends.
+End = tuple[int | None, bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +87,34 @@ class Channel:
 
 
 class Channels:
-    """The channels of one run, or of a world that programs share, by their number."""
+    """The channels of one run, or of programs that share a world or run together, by their number."""
 
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
+        # Who is at an end now, of the devices of each number.
+        self._users: dict[tuple[End, int], Device] = {}
 
     def __getitem__(self, channel_id: int | None) -> Channel:
         return self._channels[channel_id]
+
+    @contextmanager
+    def using(self, device: Device, ends: Iterable[End]) -> Generator[None]:
+        """Be at these ends meanwhile; raises ExecutionError where the same device of another program is."""
+        condition = device.world.condition
+        places = [(end, device.index) for end in ends]
+        with condition:
+            for place in places:
+                other = self._users.get(place)
+                if other is not None and other.run.failure is None:
+                    raise _taken(place[0], other, device)
+            self._users.update(dict.fromkeys(places, device))
+        try:
+            yield
+        finally:
+            with condition:
+                for place in places:
+                    if self._users.get(place) is device:
+                        del self._users[place]
 
     def forget(self, run: Run) -> list[Message]:
         """Take away what a run has left behind, because it failed or is over; gives its messages."""
@@ -96,6 +126,15 @@ class Channels:
             if not channel.messages and not channel.rooms:
                 del self._channels[number]
         return left
+
+
+def _taken(end: End, one: Device, other: Device) -> ExecutionError:
+    names = " and ".join(f"'{device.program.module.name}'" for device in (one, other))
+    channel_id, sends = end
+    return ExecutionError(
+        f"{names} run at one time, and both {'send' if sends else 'receive'} on channel {channel_id}",
+        hint="give each pair a channel of its own, or run pairs one after the other; run_together keeps them apart",
+    )
 
 
 def _is_for(message: Message, room: Room) -> bool:

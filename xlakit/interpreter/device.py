@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ExecutionError
-from xlakit.interpreter.channels import Channels
+from xlakit.interpreter.channels import Channels, End
 from xlakit.interpreter.custom_calls import CustomCalls
 from xlakit.interpreter.evaluate import Plan, make_plan
 from xlakit.interpreter.groups import Grid
 from xlakit.interpreter.meetings import Box, Meetings
 from xlakit.interpreter.random_state import RandomState
-from xlakit.interpreter.together import enter_group
+from xlakit.interpreter.together import enter_group, shared_channels
 from xlakit.interpreter.transfers import Transfers
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import Computation, HloModule
+from xlakit.ops.transfer import Recv, Send
 
 if TYPE_CHECKING:
     from xlakit.interpreter.network import Session
@@ -32,6 +33,7 @@ class Program:
         self.num_partitions = num_partitions
         self.grid = Grid(num_replicas, num_partitions)
         self.custom_calls = custom_calls
+        self.channel_ends = _channel_ends(module)
         self._plans: dict[Computation, Plan] = {}
 
     def plan(self, computation: Computation) -> Plan:
@@ -47,6 +49,16 @@ class Program:
         return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
 
 
+def _channel_ends(module: HloModule) -> frozenset[End]:
+    """Where a program talks to other ones."""
+    return frozenset(
+        (instruction.op.channel_id, isinstance(instruction.op, Send))
+        for computation in module.computations
+        for instruction in computation.instructions
+        if isinstance(instruction.op, (Send, Recv)) and not instruction.op.is_host_transfer
+    )
+
+
 class Stopped(ExecutionError):
     """This device stops because another one failed; who runs the program raises what happened there."""
 
@@ -58,7 +70,7 @@ class Run:
     """One execution of a program on all its devices.
 
     number: a later run has a greater one. devices: all of them, as soon as they are there. channels: those of the
-    world where programs share it, else the run's own.
+    world, or of the programs that run together in it, where programs share it; else the run's own.
     """
 
     def __init__(self, program: Program, world: World, *, shares_world: bool) -> None:
@@ -67,7 +79,7 @@ class Run:
         self.shares_world = shares_world
         self.number = next(_run_numbers)
         self.devices: list[Device] = []
-        self.channels = world.channels if shares_world else Channels()
+        self.channels = shared_channels(world) if shares_world else Channels()
         # The way to the devices in other processes, where there are any.
         self.session: Session | None = None
         self.failure: BaseException | None = None
@@ -99,10 +111,6 @@ class Run:
         if self.failure is not None:
             raise Stopped("another device failed")
 
-    def taking_part(self) -> AbstractContextManager[None]:
-        """Run one device of it meanwhile, as soon as those in other processes come."""
-        return nullcontext() if self.session is None else self.session.taking_part()
-
     def check_received(self) -> None:
         """Raise ExecutionError where the run is over and something was sent to nobody: a send without its send-done.
 
@@ -132,6 +140,17 @@ class Device:
         self.meetings = Meetings(self)
         self.transfers = Transfers(self)
         run.devices.append(self)
+
+    @contextmanager
+    def taking_part(self) -> Generator[None]:
+        """Run it meanwhile, as soon as those in other processes come; raises where it cannot."""
+        run = self.run
+        with nullcontext() if run.session is None else run.session.taking_part():
+            if not run.shares_world or not self.program.channel_ends:
+                yield
+                return
+            with run.channels.using(self, self.program.channel_ends):
+                yield
 
     def __str__(self) -> str:
         return self.program.name_of(self.index)

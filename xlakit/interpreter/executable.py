@@ -302,7 +302,7 @@ class InterpreterExecutable:
         def work(number: int) -> None:
             device = devices[number]
             try:
-                with self.world.bound(), execution.taking_part():
+                with self.world.bound(), device.taking_part():
                     results[number] = runner(device, arguments[number])
             except BaseException as error:
                 if len(devices) > 1 and not isinstance(error, Stopped):

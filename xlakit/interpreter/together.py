@@ -8,17 +8,26 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from xlakit.interpreter.channels import Channels
+
 if TYPE_CHECKING:
     from xlakit.interpreter.device import Run
+    from xlakit.interpreter.world import World
 
 
 class Together:
-    """Runs that end together."""
+    """Runs that end together, and have channels of their own: what others send in the same world is not for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: list[Run] = []
         self._error: BaseException | None = None
+        self._channels: dict[World, Channels] = {}
+
+    def channels(self, world: World) -> Channels:
+        """The channels of the group in a world."""
+        with self._lock:
+            return self._channels.setdefault(world, Channels())
 
     def add(self, run: Run) -> None:
         """Count a run in; it fails at once where another one has failed already."""
@@ -48,6 +57,12 @@ def running_in(group: Together) -> Generator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def shared_channels(world: World) -> Channels:
+    """The channels of a world that a run of this thread uses: those of its group, if it has one."""
+    group = _current.get()
+    return world.channels if group is None else group.channels(world)
 
 
 def enter_group(run: Run) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, Location
 from xlakit.interpreter.values import describe, to_device
 from xlakit.ir.instruction import HloModule
-from xlakit.ir.operation import Array
+from xlakit.ir.operation import TOKEN, Array
 from xlakit.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -48,16 +49,25 @@ class Arguments:
         for number, shape, name in self._dynamic:
             to_device(arrays[number], shape, name)
 
+    def put(self, values: Sequence[object], device: Device) -> list[Any]:
+        """Arguments on a device, of values that fit as they do for a program of :func:`xlakit.compile`."""
+        self._check_count(values)
+        given = zip(values, self._shapes, self._names, strict=True)
+        return [_put(value, shape, name, device) for value, shape, name in given]
+
     def flatten(self, arguments: Sequence[object], device: Device) -> list[list[Buffer]]:
         """For each parameter the buffers of its argument. Raises ArgumentError where one does not fit."""
+        self._check_count(arguments)
+        given = zip(arguments, self._shapes, self._names, strict=True)
+        return [list(_buffers(argument, shape, name, device)) for argument, shape, name in given]
+
+    def _check_count(self, arguments: Sequence[object]) -> None:
         if isinstance(arguments, Buffer) or not hasattr(arguments, "__len__") or len(arguments) != self.count:
             got = str(len(arguments)) if isinstance(arguments, (list, tuple)) else describe(arguments)
             raise ArgumentError(
                 f"'{self._module.name}' takes {self.count} arguments, got {got}",
                 hint=f"the program is {self._module.entry.program_shape.to_string(with_layout=False)}",
             )
-        given = zip(arguments, self._shapes, self._names, strict=True)
-        return [list(_buffers(argument, shape, name, device)) for argument, shape, name in given]
 
     def take(
         self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], place: Location | None
@@ -90,6 +100,21 @@ class Arguments:
                     f"{buffer.describe()} is donated to {self._names[donated]}, and given to {self._names[other]} too",
                     hint="a call may read a buffer only once that it donates",
                 )
+
+
+def _put(value: object, shape: Shape, name: str, device: Device) -> Any:
+    """A value of the host as buffers; buffers in it stay as they are."""
+    if isinstance(value, Buffer):
+        return value
+    if isinstance(value, Literal) and shape.is_tuple:
+        value = value.elements
+    if shape.is_tuple and isinstance(value, (tuple, list)):
+        parts = cast("tuple[object, ...]", value)
+        if len(parts) == len(shape.tuple_shapes):
+            pairs = enumerate(zip(parts, shape.tuple_shapes, strict=True))
+            return tuple(_put(part, inner, f"element {n} of {name}", device) for n, (part, inner) in pairs)
+    array = to_device(value, shape, name)
+    return None if array is TOKEN else device.put(array)
 
 
 def _taken(given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:

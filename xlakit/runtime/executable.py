@@ -201,7 +201,8 @@ class LoadedExecutable:
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all of its devices with values of the host, and wait for its results.
 
-        arguments: for each device its arguments, as :meth:`Device.put` takes them.
+        arguments: for each device its arguments: arrays and numbers that fit, as for a program of
+            :func:`xlakit.compile`, or buffers on the device.
 
         Gives for each device its result: an array that cannot be written to, a (nested) tuple of them, None for tokens.
         """
@@ -209,7 +210,7 @@ class LoadedExecutable:
             # The error is the same.
             return self.execute_sharded(arguments)
         given = zip(arguments, self._devices, strict=True)
-        buffers = [[None if v is None else device.put(v) for v in values] for values, device in given]
+        buffers = [self._arguments.put(values, device) for values, device in given]
         return [_values(result) for result in self.execute_sharded(buffers)]
 
     def _run_directly(self, call: Callable[..., Any], arrays: list[Array], arguments: Sequence[object]) -> Any:
@@ -266,7 +267,7 @@ class LoadedExecutable:
         def work(arrays: list[Array]) -> list[Array]:
             self._arguments.check_sizes(arrays)
             given = {number for number in donated if _make_writable(arrays, number)}
-            with device.run.taking_part(), _threads(limit):
+            with device.taking_part(), _threads(limit):
                 return self._compiled.run_arrays(device, arrays, given)
 
         return work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit.errors import UnsupportedError
+from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.interpreter.groups import Grid, check_pairs
 from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.collectives import CollectiveBroadcast
@@ -26,8 +26,8 @@ class Group:
 def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
     """The groups, each device being in one of them.
 
-    Raises ExecutionError where the attributes name devices that there are not, UnsupportedError where a device is in
-    no group although it must be.
+    Raises ExecutionError where the attributes name devices that there are not, DeclinedError where a device is in no
+    group although it must be.
     """
     if isinstance(op, Permuting):
         return _permuting(op, grid)
@@ -36,7 +36,7 @@ def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
     for device in range(grid.num_devices):
         if device not in taken:
             if not isinstance(op, CollectiveBroadcast):
-                raise UnsupportedError("a device that is in no replica group", hint="list all ids, or none")
+                raise DeclinedError("a device is in no replica group")
             found.append(Group((device,), (-1,)))
     return tuple(found)
 

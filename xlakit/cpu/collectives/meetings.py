@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.collectives import moves, ragged, reduce
+from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import groups_of
 from xlakit.cpu.collectives.sites import Sites
 from xlakit.cpu.kernels.fingerprint import fingerprint
@@ -73,9 +74,9 @@ class Meetings:
         before = list(self._code.functions)
         try:
             if len({fingerprint(i) for i in alike}) > 1:
-                raise UnsupportedError("different collectives on one channel", hint="give them channels")
+                raise DeclinedError("different collectives on one channel")
             made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
-        except (UnsupportedError, ExecutionError):
+        except (DeclinedError, UnsupportedError, ExecutionError):
             # The interpreter tells what is wrong when the program gets there. What was begun is not needed.
             for name in set(self._code.functions).difference(before):
                 del self._code.functions[name]
@@ -85,7 +86,7 @@ class Meetings:
     def _make(self, instruction: Instruction, *, is_shared: bool) -> Meeting:
         op: Any = instruction.op
         if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
-            raise UnsupportedError("a collective on arrays of dynamic sizes")
+            raise DeclinedError("a collective on arrays of dynamic sizes")
         groups = groups_of(op, self._grid)
         sizes = {len(group.members) for group in groups}
         count = next(iter(sizes)) if len(sizes) == 1 else None
@@ -107,12 +108,12 @@ def _place(instruction: Instruction) -> Hashable:
 
 
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
-    """The kernel of a collective in groups of ``count``; raises UnsupportedError."""
+    """The kernel of a collective in groups of ``count``; raises DeclinedError or UnsupportedError."""
     op: Any = instruction.op
     shapes = [o.shape for o in instruction.operands]
     name = code.unique("meet_" + instruction.opcode.replace("-", "_"))
     if not all(s.is_array for s in shapes):
-        raise UnsupportedError("a collective on tuples")
+        raise DeclinedError("a collective on tuples")
     if isinstance(op, AllReduce):
         return reduce.all_reduce(code, name, op.to_apply, shapes, count)
     if isinstance(op, CollectiveReduce) and not op.has_dynamic_root:
@@ -122,10 +123,10 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     if isinstance(op, Permuting) and not op.slice_sizes:
         return moves.fetch(code, name, shapes, count)
     if count is None:
-        raise UnsupportedError("groups of different sizes")
+        raise DeclinedError("groups of different sizes")
     if isinstance(op, RaggedAllToAll):
         if shapes[2].num_elements % count or any(s.element_type.bit_width > 64 for s in shapes[2:]):
-            raise UnsupportedError("tables that do not divide by the members of a group")
+            raise DeclinedError("tables that do not divide by the members of a group")
         return ragged.ragged_all_to_all(code, name, shapes, count)
     if isinstance(op, ReduceScatter):
         _check_factor(_results(instruction), shapes, op.scatter_dimension, count)
@@ -135,13 +136,13 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
         return moves.all_gather(code, name, shapes, op.all_gather_dimension, count)
     if isinstance(op, AllToAll) and op.split_dimension is None:
         if len(shapes) != count:
-            raise UnsupportedError("not as many operands as a group has members")
+            raise DeclinedError("not as many operands as a group has members")
         return moves.all_to_all_of_tuples(code, name, shapes[0], count)
     if isinstance(op, AllToAll) and op.split_dimension is not None:
         if shapes[0].dimensions[op.split_dimension] % count:
-            raise UnsupportedError("a dimension that does not divide by the members of a group")
+            raise DeclinedError("a dimension that does not divide by the members of a group")
         return moves.all_to_all(code, name, shapes[0], op.split_dimension, count)
-    raise UnsupportedError(f"no code is made for {op.opcode}")
+    raise DeclinedError(f"no code is made for {op.opcode}")
 
 
 def result_of(instruction: Instruction) -> Shape:
@@ -157,7 +158,7 @@ def _results(instruction: Instruction) -> Sequence[Shape]:
 
 
 def _check_factor(small: Sequence[Shape], large: Sequence[Shape], dimension: int, count: int) -> None:
-    """Raise UnsupportedError unless a dimension is ``count`` times as large."""
+    """Raise DeclinedError unless a dimension is ``count`` times as large."""
     for a, b in zip(small, large, strict=True):
         if a.dimensions[dimension] * count != b.dimensions[dimension]:
-            raise UnsupportedError("shapes for groups of another size")
+            raise DeclinedError("shapes for groups of another size")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, TILE_BYTES, Members, tile_kernel
 from xlakit.cpu.llvm import I64, Function, Module, Value
 from xlakit.cpu.loops.emitter import Emitter
@@ -18,7 +19,6 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import constant
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation
 from xlakit.ops.shared.collective import combiner_of
 
@@ -36,11 +36,11 @@ class Combining:
 
     @staticmethod
     def of(computation: Computation, kind: PrimitiveType) -> Combining:
-        """The way for arrays of an element type; raises UnsupportedError."""
+        """The way for arrays of an element type; raises DeclinedError or UnsupportedError."""
         found = combiner_of(computation, kind)
         working = found.root.shape.element_type
         if any(p.shape.element_type is not working for p in found.parameters):
-            raise UnsupportedError(f"{found.name} gives another type than it takes")
+            raise DeclinedError(f"{found.name} gives another type than it takes")
         return Combining(kind, working, found)
 
     @property
@@ -67,8 +67,30 @@ class Combining:
         return max(64, TILE_BYTES // max(1, self.bytes) // 64 * 64)
 
 
-# Where the elements that a tile is made of are, and where they go: for the index in the result, from its first row.
+# Where elements are, for the index in the result, from its first row on.
 Place = Callable[[Value], Value]
+
+
+def _same(index: Value) -> Value:
+    return index
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Elements [begin, end) of a result, and where everybody's elements are that they are made of.
+
+    operand: its number. result: the number of the result of which the first ``targets`` members get these elements, or
+    the one array that they go to. origin, target: the places in operands and results.
+    """
+
+    combining: Combining
+    operand: int
+    result: int | Value
+    begin: Value
+    end: Value
+    targets: Value | int = 1
+    origin: Place = _same
+    target: Place = _same
 
 
 def all_reduce(
@@ -125,9 +147,10 @@ def _flat(
         begin = task * tile
         end = fn.intrinsic("llvm.smin", I64, begin + tile, fn.i64(elements))
         targets = 1 if only_first else members.count
-        _combine(members, combining, (number, arrays + number), begin, end, lambda i: i, lambda i: i, targets)
+        made = Tile(combining, number, arrays + number, begin, end, targets)
+        _combine(members, made)
         if only_first:
-            _clear(members, combining, arrays + number, begin, end)
+            _clear(members, made)
 
     cost = elements * combining.bytes * BYTE_NANOSECONDS * 2 * (count or 4)
     return tile_kernel(module, name, -(-elements // tile), cost, count, body)
@@ -163,95 +186,69 @@ def _blocks(
         origin = (row * count + member) * length
         target = row * length
         one = members.array(member, arrays + number)
-        _combine(members, combining, (number, one), begin, end, lambda i: i + origin, lambda i: i + target, 1)
+        made = Tile(combining, number, one, begin, end, origin=lambda i: i + origin, target=lambda i: i + target)
+        _combine(members, made)
 
     tasks = rows * pieces * count if rows * length else 0
     cost = rows * length * combining.bytes * count * BYTE_NANOSECONDS * 1.5
     return tile_kernel(module, name, tasks, cost, count, body)
 
 
-def _combine(
-    members: Members,
-    combining: Combining,
-    arrays: tuple[int, int | Value],
-    begin: Value,
-    end: Value,
-    origin: Place,
-    target: Place,
-    targets: Value | int,
-) -> None:
-    """Combine elements [begin, end) of everybody; write them to the first ``targets`` members, or to one array.
-
-    arrays: the number of the operand, and that of the result or the array that the result goes to.
-    """
+def _combine(members: Members, tile: Tile) -> None:
+    """Combine a tile of everybody."""
     if isinstance(members.count, int) and members.count <= _IN_REGISTERS:
-        _in_registers(members, combining, arrays, begin, end, origin, target, targets)
+        _in_registers(members, members.count, tile)
     else:
-        _in_buffer(members, combining, arrays, begin, end, origin, target, targets)
+        _in_buffer(members, tile)
 
 
-def _in_registers(
-    members: Members,
-    combining: Combining,
-    arrays: tuple[int, int | Value],
-    begin: Value,
-    end: Value,
-    origin: Place,
-    target: Place,
-    targets: Value | int,
-) -> None:
-    fn = members.fn
-    operand, result = arrays
-    operands = [members.array(m, operand) for m in range(int(members.count))]  # pyright: ignore[reportArgumentType]
-    if isinstance(result, Value):
-        results = [result]
+def _in_registers(members: Members, count: int, tile: Tile) -> None:
+    fn, combining = members.fn, tile.combining
+    operands = [members.array(m, tile.operand) for m in range(count)]
+    if isinstance(tile.result, Value):
+        results = [tile.result]
     else:
-        results = [members.array(m, result) for m in range(int(targets))]  # pyright: ignore[reportArgumentType]
+        # All of them, or the first.
+        last = tile.targets if isinstance(tile.targets, int) else count
+        results = [members.array(m, tile.result) for m in range(last)]
     emitter = Emitter(fn, [])
-    with fn.loop(begin, end, independent=True) as loop, emitter.scope():
-        place = origin(loop.index)
+    with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
+        place = tile.origin(loop.index)
         total = combining.load(fn, operands[0], place)
         for array in operands[1:]:
             total = combining.combined(emitter, total, combining.load(fn, array, place))
         for array in results:
-            combining.store(fn, total, array, target(loop.index))
+            combining.store(fn, total, array, tile.target(loop.index))
 
 
-def _in_buffer(
-    members: Members,
-    combining: Combining,
-    arrays: tuple[int, int | Value],
-    begin: Value,
-    end: Value,
-    origin: Place,
-    target: Place,
-    targets: Value | int,
-) -> None:
-    fn = members.fn
-    operand, result = arrays
+def _in_buffer(members: Members, tile: Tile) -> None:
+    fn, combining = members.fn, tile.combining
     words = combining.tile * max(1, combining.working.byte_width) // 8 + 1
     buffer = fn.alloca(I64, words, align=64)
     raw = Combining(combining.working, combining.working, combining.computation)
     emitter = Emitter(fn, [])
-    first = members.array(0, operand)
-    with fn.loop(begin, end, independent=True) as loop, emitter.scope():
-        raw.store(fn, combining.load(fn, first, origin(loop.index)), buffer, loop.index - begin)
+    first = members.array(0, tile.operand)
+    with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
+        raw.store(fn, combining.load(fn, first, tile.origin(loop.index)), buffer, loop.index - tile.begin)
     with fn.loop(1, members.count) as others:
-        array = members.array(others.index, operand)
-        with fn.loop(begin, end, independent=True) as loop, emitter.scope():
-            total = raw.load(fn, buffer, loop.index - begin)
-            value = combining.load(fn, array, origin(loop.index))
-            raw.store(fn, combining.combined(emitter, total, value), buffer, loop.index - begin)
-    with fn.loop(0, 1 if isinstance(result, Value) else targets) as each:
-        to = result if isinstance(result, Value) else members.array(each.index, result)
-        with fn.loop(begin, end, independent=True) as loop:
-            combining.store(fn, raw.load(fn, buffer, loop.index - begin), to, target(loop.index))
+        array = members.array(others.index, tile.operand)
+        with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
+            total = raw.load(fn, buffer, loop.index - tile.begin)
+            value = combining.load(fn, array, tile.origin(loop.index))
+            raw.store(fn, combining.combined(emitter, total, value), buffer, loop.index - tile.begin)
+    with fn.loop(0, 1 if isinstance(tile.result, Value) else tile.targets) as each:
+        to = tile.result if isinstance(tile.result, Value) else members.array(each.index, tile.result)
+        with fn.loop(tile.begin, tile.end, independent=True) as loop:
+            combining.store(fn, raw.load(fn, buffer, loop.index - tile.begin), to, tile.target(loop.index))
 
 
-def _clear(members: Members, combining: Combining, result: int, begin: Value, end: Value) -> None:
-    fn = members.fn
-    zero = constant(fn, combining.kind, 0)
+def _clear(members: Members, tile: Tile) -> None:
+    """Zeros for all members but the first."""
+    if isinstance(tile.result, Value):
+        return
+    fn, kind = members.fn, tile.combining.kind
+    zero = constant(fn, kind, 0)
     with fn.loop(1, members.count) as each:
-        array = members.array(each.index, result)
-        with fn.loop(begin, end, independent=True) as loop:
-            store(fn, combining.kind, zero, array, loop.index)
+        array = members.array(each.index, tile.result)
+        with fn.loop(tile.begin, tile.end, independent=True) as loop:
+            store(fn, kind, zero, array, loop.index)

@@ -6,10 +6,10 @@ import ctypes
 import hashlib
 from collections.abc import Hashable, Sequence
 
+from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import Group
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.runtime.meeting import SITE, run_bytes, slot_bytes
-from xlakit.errors import UnsupportedError
 
 
 class Sites:
@@ -26,15 +26,15 @@ class Sites:
         """The name of the table of a site. Collectives of one ``place`` are the same: whoever comes to one meets those
         who come to another one.
 
-        Raises UnsupportedError where two of them do not have the same groups.
+        Raises DeclinedError where two of them do not have the same groups.
         """
         found = self._known.get(place)
         if found is None:
             found = self._known[place] = tuple(groups), self._table(groups)
         elif [g.members for g in found[0]] != [g.members for g in groups]:
-            raise UnsupportedError("collectives on one channel have different groups", hint="give them channels")
+            raise DeclinedError("collectives on one channel have different groups")
         elif found[0] != tuple(groups):
-            raise UnsupportedError("collectives on one channel send to different devices", hint="give them channels")
+            raise DeclinedError("collectives on one channel send to different devices")
         return found[1]
 
     def _table(self, groups: Sequence[Group]) -> str:

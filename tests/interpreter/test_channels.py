@@ -1,0 +1,57 @@
+"""Channels that several pairs of programs use: pairs that run together keep to themselves, others wait their turn."""
+
+import threading
+import time
+
+import pytest
+from evaluating import build, ints, shape
+
+import xlakit as xla
+
+S32 = shape(xla.S32)
+
+
+@pytest.fixture(params=["interpreter", "cpu"])
+def pair(request):
+    """A program that sends its argument on channel 1 of a world, and one that receives there."""
+    world = xla.World(timeout=10)
+    builder = xla.XlaBuilder("receives")
+    receives = builder.build(xla.recv(builder, S32, 1))
+    return tuple(
+        xla.compile(program, backend=request.param, world=world)
+        for program in (build(lambda x: (xla.send(x, 1), x)[1], S32), receives)
+    )
+
+
+def test_pairs_that_run_together_at_one_time_do_not_mix(pair):
+    sends, receives = pair
+    wrong = []
+
+    def run(first):
+        for number in range(first, first + 20):
+            got, _ = xla.run_together((receives, []), (sends, [ints(number)]))
+            wrong.extend([number] * (int(got) != number))
+
+    threads = [threading.Thread(target=run, args=(100 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_two_programs_at_one_end_are_an_error(pair):
+    sends, receives = pair
+    with pytest.raises(xla.ExecutionError, match="'receives' and 'receives' run at one time, and both receive on chan"):
+        xla.run_together((receives, []), (receives, []), (sends, [ints(1)]))
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(int(receives())))
+    waiting.start()
+    while not receives.world._waits:
+        time.sleep(0.001)
+    with pytest.raises(xla.ExecutionError, match="both receive on channel 1"):
+        receives()
+    # The first one does not mind.
+    sends(ints(5))
+    waiting.join()
+    assert got == [5]

@@ -1,0 +1,80 @@
+"""Repair: communicators after a run that failed.
+
+What a failed run has begun on a communicator can neither end nor be called back, as long as some processes have not
+begun it. MPI has few communicators, so that they cannot be thrown away each time. But nearly always what is open is the
+beginning of a meeting, which has one form for all meetings of a group. So the processes tell each other how many of
+those they have begun, whoever is behind begins as many more, and all of them end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from xlakit.distributed.mpi import Mpi
+from xlakit.distributed.slots import open_meeting, slot_bytes
+from xlakit.distributed.spread import Link
+
+# How many links a process can tell the others of, a name and a number for each.
+MOST_LINKS = 256
+_SPOILT = -1
+
+
+class Repair:
+    """All processes make theirs at the same point of their beginnings, when no earlier run goes on in them.
+
+    is_spoilt: whether something else than a meeting has begun and may never end.
+    """
+
+    def __init__(self, mpi: Mpi, communicator: Any, links: Mapping[tuple[int, ...], Link], *, is_spoilt: bool) -> None:
+        self._mpi = mpi
+        self._links = [links[members] for members in sorted(links)]
+        told = np.zeros((MOST_LINKS, 2), np.int64)
+        for row, link in zip(told, self._links, strict=False):
+            row[:] = _name(link), _SPOILT if link.is_spoilt else link.begun
+        if is_spoilt or len(links) > MOST_LINKS:
+            told[0, 1] = _SPOILT
+        # MPI goes on to use both.
+        self._told = told
+        self._heard = np.empty((communicator.size, *told.shape), np.int64)
+        word = mpi.api.INT64_T
+        self._request = mpi.call(lambda: communicator.Iallgather([told, word], [self._heard, word]))
+        self._has_heard = False
+
+    def finish(self, wait: Callable[[Any], None]) -> bool:
+        """Wait until all that has begun has ended; False where it cannot, and all processes need other communicators.
+
+        Where ``wait`` raises it can be called again.
+        """
+        if not self._has_heard:
+            wait(self._request)
+            self._has_heard = True
+            if not self._is_hopeless:
+                for link in self._links:
+                    self._catch_up(link)
+        if self._is_hopeless:
+            return False
+        for link in self._links:
+            while link.open:
+                wait(link.open[0].request)
+                del link.open[0]
+        return True
+
+    @property
+    def _is_hopeless(self) -> bool:
+        return bool((self._heard[..., 1] == _SPOILT).any())
+
+    def _catch_up(self, link: Link) -> None:
+        told = self._heard[list(link.ranks)]
+        most = int(told[..., 1][told[..., 0] == _name(link)].max())
+        while link.begun < most:
+            open_meeting(self._mpi, link, np.zeros(slot_bytes(len(link.ranks)), np.uint8))
+
+
+def _name(link: Link) -> int:
+    digest = hashlib.blake2b(repr(link.members).encode(), digest_size=8).digest()
+    # 0 stands for no link.
+    return int.from_bytes(digest, "little", signed=True) or 1
