@@ -7,11 +7,13 @@ from typing import Any
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.movement import Concatenate
 from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.matching import literal, same_value, scalar_source
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
 from xlakit.passes.slices import make_slice
+from xlakit.passes.stacking import MOST_PIECES
 
 DYNAMIC_SLICES = Rules("dynamic-slices")
 _rule = DYNAMIC_SLICES.rule
@@ -72,6 +74,38 @@ def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
     if operand.shape.dimensions == update.shape.dimensions:
         return update
     return operand if 0 in update.shape.dimensions else None
+
+
+@_rule("dynamic-update-slice")
+def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]), of what is put together here anyway.
+
+    So an array that is set piece by piece becomes the stack of its pieces. x is a broadcast, or a concatenation for
+    this update alone; and y is a good part of it, since few pieces make one loop.
+    """
+    operand, update, *indices = x.operands
+    bounds, sizes = operand.shape.dimensions, update.shape.dimensions
+    partial = [d for d, (bound, size) in enumerate(zip(bounds, sizes, strict=True)) if bound != size]
+    if operand.op.opcode not in ("broadcast", "concatenate") or len(partial) != 1 or make.uses(operand) > 1:
+        return None
+    (dimension,) = partial
+    kinds = {operand.shape.element_type, update.shape.element_type, x.shape.element_type}
+    starts = _known_starts(indices, bounds, sizes)
+    if starts is None or len(kinds) > 1 or sizes[dimension] * MOST_PIECES < bounds[dimension]:
+        return None
+    start, end = starts[dimension], starts[dimension] + sizes[dimension]
+    pieces = [
+        _part(operand, dimension, 0, start, make),
+        update,
+        _part(operand, dimension, end, bounds[dimension], make),
+    ]
+    return make.make(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
+
+
+def _part(x: Instruction, dimension: int, start: int, limit: int, make: Rewriter) -> Instruction:
+    ranges = [SliceDimension(0, size) for size in x.shape.dimensions]
+    ranges[dimension] = SliceDimension(start, limit)
+    return make_slice(x, ranges, make)
 
 
 @_rule("dynamic-update-slice")

@@ -23,7 +23,10 @@ from xlakit.passes.framework import (
     with_computations,
 )
 from xlakit.passes.fusion_cluster import Cluster, is_cheap, is_free, is_fusible
+from xlakit.passes.fusion_cost import price_of_keeping, work_of
+from xlakit.passes.fusion_views import elements
 from xlakit.passes.multi_output import Merging
+from xlakit.passes.stacking import pieces_of
 
 # A cheap instruction is computed in at most so many places.
 _MOST_COPIES = 4
@@ -57,6 +60,8 @@ class _Fusing:
         # The clusters that compute an instruction for themselves, and the one that gives it to others.
         self._inside: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
+        # The nanoseconds that go into computing again what stands between an instruction and the results.
+        self._again: dict[Instruction, float] = {}
 
     def run(self) -> Computation:
         """The computation with fusions."""
@@ -75,12 +80,12 @@ class _Fusing:
         homes = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
         read = instruction is self._computation.root or any(user not in self._inside for user in users)
         if homes and self._may_join(instruction, homes, read):
-            joined = [c for c in homes if c.joins(instruction, [u for u in users if u in c.members])]
+            joined = self._join(instruction, homes, users)
             if joined:
                 self._inside[instruction] = joined
             if len(joined) == len(homes) and not read:
                 return
-        cluster = Cluster(instruction)
+        cluster = Cluster(instruction, pieces_of(instruction))
         self._clusters[instruction] = cluster
         self._inside.setdefault(instruction, []).append(cluster)
 
@@ -90,6 +95,26 @@ class _Fusing:
         if len(homes) == 1:
             return True
         return is_free(instruction) or (is_cheap(instruction) and len(homes) <= _MOST_COPIES)
+
+    def _join(self, instruction: Instruction, homes: list[Cluster], users: list[Instruction]) -> list[Cluster]:
+        """The clusters that take it in, none where too much would be computed again."""
+        inside = [[u for u in users if u in c.members] for c in homes]
+        views = [c.views_for(instruction, own) for c, own in zip(homes, inside, strict=True)]
+        work, count = work_of(instruction), instruction.shape.num_elements
+        # Along a path to the results, what is computed again adds up until something is kept.
+        again = max([self._again.get(u, 0.0) for u in users])
+        more = sum(elements(v) for found in views for v in found or ()) - count
+        if work and more > 0 and not is_free(instruction):
+            again += work * more
+            if again > price_of_keeping(instruction.shape):
+                return []
+        if again:
+            self._again[instruction] = again
+        return [
+            c
+            for c, own, found in zip(homes, inside, views, strict=True)
+            if found is not None and c.joins(instruction, own, found)
+        ]
 
     # -- building --------------------------------------------------------------------------------
 

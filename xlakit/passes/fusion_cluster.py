@@ -8,7 +8,9 @@ domain's; ROW, one for each result of the reductions; OTHER.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
+from collections.abc import Hashable, Iterable, Mapping
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Constant
@@ -16,6 +18,7 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
+from xlakit.passes.fusion_views import Span, View, Views, borders, span, views_of_operand, whole
 
 ELEMENTARY = frozenset(
     {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
@@ -37,6 +40,13 @@ FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
 
 _MOST_MEMBERS = 400
 _MOST_OPERANDS = 40
+# How often members are computed, all of them and one of them: the code that is made of a cluster is so long.
+_MOST_COMPUTED = 600
+_MOST_VIEWS = 64
+# Into so many nests the loops may be cut, each for what is read there.
+_MOST_NESTS = 16
+# Loops that are shorter than this are written out rather than cut.
+_SHORT_LOOP = 8
 # Cheap operations in a row that may be computed again and again.
 _MOST_REPEATED = 3
 # A reduction of this many elements or fewer is written out inside of a loop.
@@ -129,20 +139,28 @@ def is_cheap(instruction: Instruction) -> bool:
 
 
 class Cluster:
-    """Instructions that become one fusion."""
+    """Instructions that become one fusion.
 
-    def __init__(self, root: Instruction) -> None:
+    views: through which views the loops see each member.
+    """
+
+    def __init__(self, root: Instruction, pieces: Mapping[int, int] | None = None) -> None:
         self.members: dict[Instruction, Relation] = {}
         self.roots: list[Instruction] = [root]
         self.operands: set[Instruction] = set()
         self.sizes: tuple[int, ...] = ()
         self.over: frozenset[int] = frozenset()
         self._repeated: dict[Instruction, int] = {}
+        self._computed = 0
+        self.views: dict[Instruction, Views] = {}
+        # The turns at which each loop is cut.
+        self._borders: dict[Hashable, frozenset[int]] = {}
+        self._see(root, _views_of_root(root, pieces or {}))
         if is_large_reduction(root):
             self._set_domain(root)
             self._add(root, Relation.ROW)
         else:
-            self.sizes = root.shape.tuple_shapes[0].dimensions if root.shape.is_tuple else root.shape.dimensions
+            self.sizes = _dimensions(root)
             self._add(root, Relation.FULL)
 
     def _set_domain(self, reduce: Instruction) -> None:
@@ -153,6 +171,10 @@ class Cluster:
         self.members[instruction] = relation
         self.operands.discard(instruction)
         self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
+
+    def _see(self, instruction: Instruction, views: Views) -> None:
+        self.views[instruction] = views
+        self._computed += len(views)
 
     @property
     def updates(self) -> bool:
@@ -166,9 +188,33 @@ class Cluster:
 
     # -- joining ---------------------------------------------------------------------------------
 
-    def joins(self, instruction: Instruction, users: list[Instruction]) -> bool:
+    def views_for(self, instruction: Instruction, users: list[Instruction]) -> Views | None:
+        """Through which views its users inside of the cluster see an instruction; None where there are too many."""
+        if len(users) == 1 and users[0].opcode in ELEMENTWISE and instruction.shape.rank == users[0].shape.rank:
+            return self.views[users[0]]
+        found: dict[View, None] = {}
+        for user in users:
+            for number, operand in enumerate(user.operands):
+                if operand is instruction and is_large_reduction(user) and number < len(user.operands) // 2:
+                    found[self._domain()] = None
+                elif operand is instruction:
+                    for view in self.views[user]:
+                        found.update(dict.fromkeys(views_of_operand(user, number, view)))
+            if len(found) > _MOST_VIEWS:
+                return None
+        return tuple(found)
+
+    def _domain(self) -> View:
+        """All elements of the domain: what reductions take in, and where results have all of its dimensions, too."""
+        root = self.roots[-1]
+        (view, *others) = self.views[root]
+        return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")
+
+    def joins(self, instruction: Instruction, users: list[Instruction], views: Views) -> bool:
         """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
         if len(self.members) >= _MOST_MEMBERS or instruction.opcode == "dynamic-update-slice":
+            return False
+        if self._computed + len(views) > _MOST_COMPUTED:
             return False
         if instruction.shape.is_tuple:
             return False
@@ -176,6 +222,9 @@ class Cluster:
         if len(self.operands) + more > _MOST_OPERANDS:
             return False
         if self.updates and not self._may_feed_update(instruction):
+            return False
+        cut = self._cut_for(instruction, views)
+        if cut is None:
             return False
         repeated = max(self._repetition(instruction, user) for user in users)
         if repeated and not self._may_repeat(instruction, repeated):
@@ -187,8 +236,41 @@ class Cluster:
             if self.over and not self._suits_reduction(instruction):
                 return False
             self._add(instruction, self._relation(instruction, users))
+        self._see(instruction, views)
+        self._borders = cut
         self._repeated[instruction] = repeated + (instruction.opcode not in MOVEMENT) if repeated else 0
         return True
+
+    def _cut_for(self, instruction: Instruction, views: Views) -> dict[Hashable, frozenset[int]] | None:
+        """Where loops are cut with an instruction taken in; None where that makes too many nests."""
+        if instruction.opcode not in ("concatenate", "pad"):
+            return self._borders
+        found = [
+            border
+            for number in range(len(instruction.operands))
+            for view in views
+            for seen in views_of_operand(instruction, number, view)
+            for border in borders(seen)
+        ]
+        return self._cut_at(found)
+
+    def _cut_at(self, found: Iterable[tuple[Hashable, int]]) -> dict[Hashable, frozenset[int]] | None:
+        cut = dict(self._borders)
+        for loop, turn in found:
+            # Only loops over the results are cut, and not at their ends.
+            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP and 0 < turn < self.sizes[loop]:
+                cut[loop] = cut.get(loop, frozenset()) | {turn}
+        return cut if math.prod([len(turns) + 1 for turns in cut.values()]) <= _MOST_NESTS else None
+
+    def may_absorb(self, other: Cluster) -> bool:
+        """Whether one nest can compute both, and what one takes from the other is seen as the other computes it."""
+        for reader, source in ((self, other), (other, self)):
+            for root in source.roots:
+                if root in reader.operands:
+                    users = [m for m in reader.members if root in m.operands]
+                    if reader.views_for(root, users) != source.views[root]:
+                        return False
+        return self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) is not None
 
     def _may_feed_update(self, instruction: Instruction) -> bool:
         """Whether it does not need the array that is updated, which may be changed by then."""
@@ -245,6 +327,9 @@ class Cluster:
     def _take_reduction(self, reduce: Instruction, users: list[Instruction]) -> bool:
         sizes = reduce.operands[0].shape.dimensions
         over = frozenset(reduce.op_as(Reduce).dimensions)
+        if len(self.views[self.roots[-1]]) > 1:
+            # Reductions have loops of their own, which know no pieces.
+            return False
         if self.over and (sizes != self.sizes or over != self.over):
             return False
         relation = self._relation(reduce, users)
@@ -273,8 +358,25 @@ class Cluster:
         """Become one with another cluster, of the same domain."""
         self.members.update(other.members)
         self.roots = [*other.roots, *self.roots]
+        self.views.update(other.views)
+        self._computed += other._computed
+        self._borders = self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) or {}
         self._repeated.update(other._repeated)
         self.operands = (self.operands | other.operands) - set(self.members)
+
+
+def _dimensions(root: Instruction) -> tuple[int, ...]:
+    shape = root.shape
+    return shape.tuple_shapes[0].dimensions if shape.is_tuple else shape.dimensions
+
+
+def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:
+    """All of the root; in pieces that are computed side by side, each by the same loops."""
+    spans: list[list[Span]] = []
+    for d, size in enumerate(_dimensions(root)):
+        count = pieces.get(d, 1)
+        spans.append([span(k * (size // count), 1, size // count, d) for k in range(count)])
+    return tuple(itertools.product(*spans))
 
 
 def _needs(instruction: Instruction, source: Instruction) -> bool:

@@ -112,7 +112,7 @@ def _alike(a: Cluster, b: Cluster) -> bool:
     if set(a.members) & set(b.members) & {*a.roots, *b.roots}:
         return False
     sizes = {r.shape.num_elements for r in (*a.roots, *b.roots)}
-    if len(sizes) > 1:
+    if len(sizes) > 1 or not a.may_absorb(b):
         return False
     if not a.over:
         return a.sizes == b.sizes

@@ -87,6 +87,24 @@ def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("slice")
+def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(reshape(x)) -> reshape(slice(x)), where only dimensions of size 1 come and go.
+
+    So what takes an element of a stack comes to stand next to the pieces that it was stacked up from.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "reshape" or not x.shape.num_elements:
+        return None
+    (source,) = inner.operands
+    sizes = inner.shape.dimensions
+    moved = iter([part for part, size in zip(_ranges(x), sizes, strict=True) if size != 1])
+    if [n for n in sizes if n != 1] != [n for n in source.shape.dimensions if n != 1]:
+        return None
+    ranges = [SliceDimension(0, 1) if size == 1 else next(moved) for size in source.shape.dimensions]
+    return make.reshape(make_slice(source, ranges, make), x.shape.dimensions)
+
+
+@_rule("slice")
 def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(transpose(x)) -> transpose(slice(x)), where as many such slices have no more elements than x has."""
     (inner,) = x.operands

@@ -38,6 +38,7 @@ from xlakit.ir.instruction import Computation
 _UNROLLED = 16
 # A reduction waits for its last step; with four of them under way the processor does not.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
+_FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
 _FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
@@ -118,6 +119,9 @@ class Emitter:
         if isinstance(node, Load):
             return load(fn, node.kind, self.arrays[node.array], self.index(node.offset))
         if isinstance(node, Apply):
+            fused = _fused(node)
+            if fused is not None:
+                return fn.intrinsic("llvm.fmuladd", register_type(node.kind), *[as_real(self.value(n)) for n in fused])
             kinds = [a.kind for a in node.arguments]
             return apply(fn, node.op, kinds, node.kind, [self.value(a) for a in node.arguments])
         if isinstance(node, Constant):
@@ -309,6 +313,20 @@ class Emitter:
                 self.value(node)
             else:
                 stack.extend(unconditional(node))
+
+
+def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
+    """Two factors and a constant that is added to their product: what a polynomial is made of.
+
+    Where the processor can, that is one operation, rounded once. Other sums may count on equal products to cancel.
+    """
+    if node.op.opcode != "add" or node.kind not in _FUSED_KINDS:
+        return None
+    for product, addend in (node.arguments, node.arguments[::-1]):
+        if isinstance(addend, Constant) and isinstance(product, Apply) and product.op.opcode == "multiply":
+            a, b = product.arguments
+            return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
+    return None
 
 
 def simple_fold(computation: Computation) -> str | None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import walk
-from xlakit.cpu.loops.index import Variable, linear
+from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import Emitted, Output
 from xlakit.cpu.loops.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nodes import Load
 from xlakit.cpu.loops.pieces import emit_pieces
+from xlakit.cpu.loops.reduced import Root
 from xlakit.cpu.loops.reduction import emit_reduction
 from xlakit.cpu.loops.regions import emit_nest
 from xlakit.cpu.loops.space import Space, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.passes.stacking import pieces_of
+
+# Pieces are computed side by side where that leaves less than this of the work.
+_SHARED = 0.9
 
 
 def array_source(array: int, instruction: Instruction) -> Source:
@@ -51,33 +58,47 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
     if reduction is not None:
         return reduction
 
+    pieces = _side_by_side(sources, roots)
+
     def make(space: Space) -> tuple[list[Variable], list[Output]]:
-        return elementwise_outputs(sources, space, roots, len(parameters))
+        return _elements(sources, space, roots, pieces)
 
     return (emit_nest(module, name, len(parameters) + len(roots), make),), {}, 0
 
 
-def elementwise_outputs(
-    sources: dict[Instruction, Source],
-    space: Space,
-    roots: Sequence[tuple[Instruction, int, Shape]],
-    first_array: int,
+def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> dict[int, int]:
+    """The dimensions that are cut, and into how many pieces, where pieces computed side by side share something."""
+    dimensions = roots[0][2].dimensions
+    pieces: dict[int, int] = {}
+    for root, _, shape in roots:
+        if shape.dimensions == dimensions and not root.shape.is_tuple:
+            pieces = pieces or pieces_of(root)
+    if not pieces:
+        return {}
+    _, outputs = with_splits(lambda space: _elements(sources, space, roots, pieces))
+    apart = sum(element_cost(o.nodes) for o in outputs)
+    together = element_cost(n for o in outputs for n in o.nodes)
+    return pieces if together < _SHARED * apart else {}
+
+
+def _elements(
+    sources: dict[Instruction, Source], space: Space, roots: Sequence[Root], pieces: Mapping[int, int]
 ) -> tuple[list[Variable], list[Output]]:
-    """The variables of the roots' common dimensions, and what is stored at each place."""
+    """The variables of the roots' common dimensions, and what is stored at each place: of each piece an element."""
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
-    index: Index = tuple(space.axis(size).index for size in dimensions)
+    axes: list[list[Affine]] = []
+    for d, size in enumerate(dimensions):
+        count = pieces.get(d, 1)
+        index = space.axis(size // count).index
+        axes.append([index + k * (size // count) for k in range(count)])
     variables = list(space.variables)
-    place = linear(index, dimensions)
-    outputs = [
-        Output(
-            shape.element_type,
-            first_array + k,
-            place,
-            tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part),
-        )
-        for k, (root, part, shape) in enumerate(roots)
-    ]
+    outputs: list[Output] = []
+    for index in itertools.product(*axes):
+        place = linear(index, dimensions)
+        for k, (root, part, shape) in enumerate(roots):
+            node = tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part)
+            outputs.append(Output(shape.element_type, len(sources) + k, place, node))
     return variables, outputs
 
 

@@ -16,6 +16,7 @@ from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import Node
+from xlakit.cpu.loops.scattered import strips
 from xlakit.cpu.loops.space import Group
 from xlakit.cpu.scalars import store
 from xlakit.data.primitive import PrimitiveType
@@ -25,6 +26,8 @@ _LONG_CHAIN = 2.0
 _DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
 TASK_NANOSECONDS = 20_000.0
+# Next to a phase that takes longer, a call costs nothing.
+_CALLED_NANOSECONDS = 2_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,10 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     table, begin, end = fn.parameters
     first = 0
     for phase in phases:
+        if phase.cost > _CALLED_NANOSECONDS:
+            called = module.functions[phase.function]
+            called.attributes.append("noinline")
+            called.is_apart = True
         bounds = [
             fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(phase.tasks))
             for b in (begin, end)
@@ -93,11 +100,15 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One loop of a nest: its variables, and the part of their range that it runs over."""
+    """One loop of a nest: its variables, and the part of their range that it runs over.
+
+    count: how long that is, where it is the same in all tasks; then LLVM needs no second loop for a rest.
+    """
 
     group: Group
     begin: Value | int
     end: Value | int
+    count: int = 0
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
@@ -117,13 +128,22 @@ def nest(
         body()
         return
     level, *inner = levels
-    hints = () if inner else hints_for(nodes)
-    with emitter.fn.loop(level.begin, level.end, independent=not inner, hints=hints) as loop, emitter.scope():
-        emitter.bind_group(level.group, loop.index)
-        known = known | set(level.group.variables)
-        if inner:
+    if inner:
+        with _opened(emitter, level):
+            known = known | set(level.group.variables)
             emitter.hoist(nodes, known)
-        nest(emitter, inner, nodes, body, known)
+            nest(emitter, inner, nodes, body, known)
+        return
+    with strips(emitter, level, nodes) as level, _opened(emitter, level, hints_for(nodes), independent=True):
+        body()
+
+
+@contextmanager
+def _opened(emitter: Emitter, level: Level, hints: Sequence[str] = (), *, independent: bool = False) -> Generator[None]:
+    bounds = (0, level.count) if level.count else (level.begin, level.end)
+    with emitter.fn.loop(*bounds, independent=independent, hints=hints) as loop, emitter.scope():
+        emitter.bind_group(level.group, loop.index + level.begin if level.count else loop.index)
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +171,7 @@ class Split:
             each = left // rest[0].extent
             # Whole cache lines, whatever the element.
             block = max(1, int(wanted // each))
-            block = block if block < 64 else block // 64 * 64
+            block = block if block < 64 else _even_block(block // 64, rest[0].extent) * 64
             if block < rest[0].extent:
                 count *= -(-rest[0].extent // block)
             else:
@@ -174,8 +194,11 @@ class Split:
                 blocks = -(-first.extent // self.block)
                 low = (number.integer("urem", blocks) if self.outer else number) * self.block
                 number = number.integer("udiv", blocks)
-                high = fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
-                levels[0] = Level(first, low, high)
+                even = first.extent % self.block == 0
+                high = (
+                    low + self.block if even else fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
+                )
+                levels[0] = Level(first, low, high, self.block if even else 0)
             for place, group in enumerate(reversed(self.outer)):
                 last = place == len(self.outer) - 1
                 emitter.bind_group(group, number if last else number.integer("urem", group.extent))
@@ -183,3 +206,9 @@ class Split:
                     number = number.integer("udiv", group.extent)
             emitter.hoist(nodes, frozenset(v for g in self.outer for v in g.variables))
             yield levels
+
+
+def _even_block(wanted: int, extent: int) -> int:
+    """About so many cache lines of 64 elements, and a number that divides an extent where there is one."""
+    near = (n for step in range(wanted // 3 + 1) for n in (wanted + step, wanted - step) if n > 0)
+    return next((n for n in near if extent % (64 * n) == 0), wanted)

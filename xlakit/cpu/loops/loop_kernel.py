@@ -16,6 +16,8 @@ from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
 
 # The most nodes that a short loop, written out, may be made of.
 _MOST_WRITTEN = 200
+# Loops of fewer turns do not become vectors.
+_LEAST_VECTOR = 4
 # Runs of more elements are as good as any, and so many of them may be written to by turns.
 _LONG_RUN = 256
 _MOST_STREAMS = 128
@@ -37,6 +39,7 @@ def loop_kernel(
     short = _written_out(groups, nodes)
     split = Split.of(groups[: len(groups) - len(short)], turn * math.prod(g.extent for g in short))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        fn.calls_math = turns < _LEAST_VECTOR
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs))
     return Phase(fn.name, split.count, turn * turns)

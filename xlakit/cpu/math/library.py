@@ -69,8 +69,10 @@ def math_function(fn: Function, name: str, *arguments: Value) -> Value:
     if entry is None or len(kinds) != 1 or not kinds <= {F32, F64}:
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
     kind = arguments[0].type
-    symbol = f"math.{name}.{kind.name}"
+    symbol, attribute = f"math.{name}.{kind.name}", "alwaysinline"
+    if fn.calls_math:
+        symbol, attribute = f"{symbol}.called", "noinline"
     if symbol not in fn.module.functions:
-        made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=["alwaysinline"])
+        made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=[attribute])
         made.ret(entry.write(*made.parameters))
     return fn.call(symbol, kind, *arguments)

@@ -1,0 +1,43 @@
+"""Elements from all over a large array are asked for before they are read; see loops/scattered.py."""
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+
+P = xla.PrimitiveType
+
+PROGRAM = """HloModule scattered
+ENTRY e {{
+  table = {kind}[{rows},{columns}] parameter(0)
+  places = {index}[{count},2] parameter(1)
+  ROOT r = {kind}[{count}] gather(table, places), offset_dims={{}}, collapsed_slice_dims={{0,1}},
+    start_index_map={{0,1}}, index_vector_dim=1, slice_sizes={{1,1}}
+}}"""
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 1000, 40_000, 65_536])
+@pytest.mark.parametrize(("kind", "index"), [("f32", "s32"), ("c64", "u8"), ("bf16", "s64")])
+def test_single_elements(count, kind, index):
+    text = PROGRAM.format(rows=700, columns=1500, kind=kind, index=index, count=count)
+    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    assert "llvm.prefetch" in compiled.llvm_ir() or count == 1
+    rng = np.random.default_rng(count)
+    type_of = {p.hlo_name: p.dtype for p in (P.F32, P.C64, P.BF16, P.S32, P.U8, P.S64)}
+    places = rng.integers(-5 if index != "u8" else 0, 256, (count, 2)).astype(type_of[index])
+    table = np.arange(700 * 1500).reshape(700, 1500).astype(type_of[kind])
+    clamped = np.clip(places.astype(np.int64), 0, [699, 1499])
+    np.testing.assert_array_equal(compiled(table, places), table[clamped[:, 0], clamped[:, 1]])
+
+
+def test_small_tables_and_rows_are_read_as_they_come():
+    small = PROGRAM.format(rows=70, columns=150, kind="f32", index="s32", count=1000)
+    rows = """HloModule rows
+    ENTRY e {
+      table = f32[20000,512] parameter(0)
+      places = s32[1000] parameter(1)
+      ROOT r = f32[1000,512] gather(table, places), offset_dims={1}, collapsed_slice_dims={0},
+        start_index_map={0}, index_vector_dim=1, slice_sizes={1,512}
+    }"""
+    for text in (small, rows):
+        assert "llvm.prefetch" not in xla.compile(xla.HloModule.from_text(text), backend="cpu").llvm_ir()

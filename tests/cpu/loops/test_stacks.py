@@ -1,0 +1,118 @@
+"""Stacks and stencils: what pieces share is computed once, and nothing is computed again without limit."""
+
+import numpy as np
+import pytest
+from cpu.agreeing import numbers
+
+import xlakit as xla
+from proofs.modules import difference
+
+SINE = "@math.sin.float("
+
+
+def compiled(text):
+    """The program on the compiled backend, where it gives what the interpreter gives."""
+    module = xla.HloModule.from_text(text)
+    executable = xla.compile(module, backend="cpu")
+    values = [numbers(np.float32, *p.shape.dimensions) for p in module.entry.parameters]
+    assert not difference(executable(*values), xla.compile(module, backend="interpreter")(*values))
+    return executable
+
+
+def calls(executable, function):
+    """How often its code calls a function, at how many places."""
+    return sum(f" call float {function}" in line for line in executable.llvm_ir(optimized=False).splitlines())
+
+
+def stacked(stages, count, dimension, size=300):
+    """``s <- s + stack(sin(s[0]) * s[1], sin(s[1]) * s[2], ..)``, so often."""
+    shape = [size]
+    shape.insert(dimension, count)
+    thin = [1 if d == dimension else n for d, n in enumerate(shape)]
+    whole, part = (f"f32[{','.join(map(str, s))}]" for s in (shape, thin))
+    text = f"HloModule stacked\nENTRY e {{\n  s0 = {whole} parameter(0)\n"
+    for n in range(stages):
+        for k in range(count):
+            ranges = ", ".join(f"[{k}:{k + 1}]" if d == dimension else f"[0:{m}]" for d, m in enumerate(shape))
+            text += f"  x{n}_{k} = {part} slice(s{n}), slice={{{ranges}}}\n"
+        for k in range(count):
+            text += f"  v{n}_{k} = {part} sine(x{n}_{k})\n"
+            text += f"  w{n}_{k} = {part} multiply(v{n}_{k}, x{n}_{(k + 1) % count})\n"
+        pieces = ", ".join(f"w{n}_{k}" for k in range(count))
+        text += f"  k{n} = {whole} concatenate({pieces}), dimensions={{{dimension}}}\n"
+        text += f"  s{n + 1} = {whole} add(s{n}, k{n})\n"
+    return text.replace(f"  s{stages} =", f"  ROOT s{stages} =") + "}\n"
+
+
+@pytest.mark.parametrize(("count", "dimension"), [(2, 0), (3, 1), (8, 0)])
+def test_what_the_pieces_of_a_stack_share_is_computed_once(count, dimension):
+    stages = 4
+    assert calls(compiled(stacked(stages, count, dimension)), SINE) == stages * count
+
+
+def test_pieces_of_pieces_are_computed_once():
+    text = """HloModule nested
+      ENTRY e {
+        x = f32[300] parameter(0)
+        y = f32[300] parameter(1)
+        a = f32[300] sine(x)
+        b = f32[300] multiply(a, y)
+        c = f32[300] sine(b)
+        d = f32[300] add(a, c)
+        a1 = f32[1,300] reshape(a)
+        b1 = f32[1,300] reshape(b)
+        c1 = f32[1,300] reshape(c)
+        d1 = f32[1,300] reshape(d)
+        ab = f32[2,300] concatenate(a1, b1), dimensions={0}
+        cd = f32[2,300] concatenate(c1, d1), dimensions={0}
+        ab1 = f32[1,2,300] reshape(ab)
+        cd1 = f32[1,2,300] reshape(cd)
+        ROOT s = f32[2,2,300] concatenate(ab1, cd1), dimensions={0}
+      }"""
+    assert calls(compiled(text), SINE) == 2
+
+
+@pytest.mark.parametrize("size", [1, 300])
+def test_pieces_of_several_sizes_are_cut_to_the_least(size):
+    text = """HloModule unequal
+      ENTRY e {
+        s = f32[4,SIZE] parameter(0)
+        a = f32[1,SIZE] slice(s), slice={[0:1], [0:SIZE]}
+        b = f32[1,SIZE] slice(s), slice={[1:2], [0:SIZE]}
+        speeds = f32[2,SIZE] slice(s), slice={[2:4], [0:SIZE]}
+        f = f32[1,SIZE] sine(a)
+        g = f32[1,SIZE] multiply(f, b)
+        k = f32[4,SIZE] concatenate(speeds, f, g), dimensions={0}
+        t = f32[4,SIZE] add(s, k)
+        c = f32[1,SIZE] slice(t), slice={[3:4], [0:SIZE]}
+        h = f32[1,SIZE] sine(c)
+        i = f32[1,SIZE] multiply(h, a)
+        l = f32[4,SIZE] concatenate(h, i, speeds), dimensions={0}
+        ROOT r = f32[4,SIZE] add(t, l)
+      }"""
+    # Of one place there is no vector, and the function is called.
+    function = SINE if size > 1 else SINE.replace("(", ".called(")
+    assert calls(compiled(text.replace("SIZE", str(size))), function) == 2
+
+
+def stencil(stages, opcode, size=4096):
+    """``u <- f(u)[i - 1] - f(u)[i + 2]`` in a circle, so often."""
+    text = f"HloModule stencil\nENTRY e {{\n  u0 = f32[{size}] parameter(0)\n"
+    for n in range(stages):
+        text += f"  f{n} = f32[{size}] {opcode}(u{n})\n"
+        for name, at in (("a", size - 1), ("b", 2)):
+            text += f"  {name}l{n} = f32[{size - at}] slice(f{n}), slice={{[{at}:{size}]}}\n"
+            text += f"  {name}r{n} = f32[{at}] slice(f{n}), slice={{[0:{at}]}}\n"
+            text += f"  {name}{n} = f32[{size}] concatenate({name}l{n}, {name}r{n}), dimensions={{0}}\n"
+        text += f"  u{n + 1} = f32[{size}] subtract(a{n}, b{n})\n"
+    return text.replace(f"  u{stages} =", f"  ROOT u{stages} =") + "}\n"
+
+
+def test_an_elementary_function_is_not_computed_again_by_each_stage():
+    assert calls(compiled(stencil(6, "sine")), SINE) <= 2 * 6
+
+
+@pytest.mark.parametrize("opcode", ["sine", "negate"])
+def test_code_grows_with_the_stages_and_not_with_the_paths_through_them(opcode):
+    few, many = (len(compiled(stencil(stages, opcode)).llvm_ir(optimized=False)) for stages in (6, 12))
+    assert many < 3 * few

@@ -1,0 +1,76 @@
+"""Elements that are read at places found as the program runs: a strip of the loop asks for them before it reads them.
+
+A processor waits for memory as often as it can look ahead, which is a few turns; asking takes no waiting at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.llvm import I64, Value
+from xlakit.cpu.loops.cost import element_cost
+from xlakit.cpu.loops.emitter import Emitter, unconditional
+from xlakit.cpu.loops.index import Opaque
+from xlakit.cpu.loops.nodes import Fold, Load, Node
+from xlakit.cpu.scalars.memory import memory_type
+
+if TYPE_CHECKING:
+    from xlakit.cpu.loops.kernel import Level
+    from xlakit.cpu.loops.space import Group
+
+# Turns of a strip: what they ask for stays in the first cache until it is read.
+_TURNS = 64
+# Of smaller arrays most is in a cache anyway.
+_FAR_BYTES = 1 << 20
+# Places are computed twice, which must cost little against waiting.
+_MOST_NANOSECONDS = 4.0
+
+
+@contextmanager
+def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
+    """The innermost loop, or a strip of it, before which all has been asked for that the strip reads far apart."""
+    far = _scattered(nodes, level.group)
+    if not far:
+        yield level
+        return
+    fn = emitter.fn
+    begin, end = (_number(emitter, n) for n in (level.begin, level.end))
+    with fn.loop(begin, end, _TURNS) as strip, emitter.scope():
+        even = level.count > 0 and level.count % _TURNS == 0
+        last = strip.index + _TURNS if even else fn.intrinsic("llvm.smin", I64, strip.index + _TURNS, end)
+        with fn.loop(strip.index, last) as loop, emitter.scope():
+            emitter.bind_group(level.group, loop.index)
+            for node in far:
+                offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
+                fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
+        yield replace(level, begin=strip.index, end=last, count=_TURNS if even else 0)
+
+
+def _number(emitter: Emitter, number: Value | int) -> Value:
+    return emitter.fn.i64(number) if isinstance(number, int) else number
+
+
+def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
+    """The loads that every turn of a loop does, each somewhere else in a large array."""
+    own = set(group.variables)
+    found: dict[Load, None] = {}
+    stack, seen = list(nodes), set[Node]()
+    while stack:
+        node = stack.pop()
+        if node in seen or isinstance(node, Fold):
+            continue
+        seen.add(node)
+        stack.extend(unconditional(node))
+        if isinstance(node, Load):
+            low, high = node.offset.bounds
+            places = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
+            if (
+                places
+                and (high - low) * node.kind.byte_width >= _FAR_BYTES
+                and element_cost(places) <= _MOST_NANOSECONDS
+            ):
+                found[node] = None
+    return list(found)

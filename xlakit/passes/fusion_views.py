@@ -1,0 +1,262 @@
+"""Views: which elements of an instruction a loop nest asks for, so that fusion knows what it would compute again.
+
+A nest goes over the elements of its result. An operand is seen from there through slices, concatenations and the like:
+a view says for each dimension where the elements lie. Two uses that see an instruction through the same view share what
+is computed; through different views it is computed once for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
+
+
+class Span(NamedTuple):
+    """The elements ``start + stride * i`` of a dimension, where ``i`` is below ``length`` and counted by ``loop``.
+
+    start: None where it is known only as the program runs, or is not one number.
+    """
+
+    start: int | None
+    stride: int
+    length: int
+    loop: Hashable
+
+
+View = tuple[Span, ...]
+Views = tuple[View, ...]
+
+
+class Part(NamedTuple):
+    """A part of a loop, from its turn ``first`` on: a nest of its own, in which it is known what is read."""
+
+    loop: Hashable
+    first: int
+
+
+_ONE = Span(0, 0, 1, None)
+_SINGLE = WindowDimension(size=1)
+
+
+def whole(sizes: Sequence[int], loop: Hashable) -> View:
+    """All elements of an array, by loops of their own."""
+    return tuple(span(0, 1, size, (loop, d)) for d, size in enumerate(sizes))
+
+
+def span(start: int | None, stride: int, length: int, loop: Hashable) -> Span:
+    """A span; that of one element at a known place has no loop."""
+    return Span(start, 0, 1, None) if length == 1 and start is not None else Span(start, stride, length, loop)
+
+
+def elements(view: View) -> int:
+    """How many elements a view has."""
+    return math.prod([s.length for s in view])
+
+
+def borders(view: View) -> list[tuple[Hashable, int]]:
+    """Where loops are cut so that a view is either seen or not: a loop and its turn."""
+    found: list[tuple[Hashable, int]] = []
+    for s in view:
+        if isinstance(s.loop, Part):
+            loop, first = s.loop
+            found += [(loop, first), (loop, first + s.length)]
+    return found
+
+
+def views_of_operand(user: Instruction, number: int, view: View) -> Sequence[View]:
+    """Through which views an operand is seen by one who sees ``user`` through ``view``; more than one, or none, where
+    the elements come from several operands.
+    """
+    rule = _RULES.get(user.opcode)
+    if rule is not None:
+        return rule(user, number, view)
+    sizes = user.operands[number].shape.dimensions
+    return (view if sizes == user.shape.dimensions and len(view) == len(sizes) else whole(sizes, (user, number)),)
+
+
+def _slice(user: Instruction, number: int, view: View) -> Sequence[View]:
+    ranges = user.op_as(Slice).slice
+    return (
+        tuple(
+            Span(None if s.start is None else r.start + s.start * r.stride, s.stride * r.stride, s.length, s.loop)
+            for s, r in zip(view, ranges, strict=True)
+        ),
+    )
+
+
+def _reverse(user: Instruction, number: int, view: View) -> Sequence[View]:
+    turned = user.op_as(Reverse).dimensions
+    sizes = user.shape.dimensions
+    return (
+        tuple(
+            s
+            if d not in turned
+            else Span(None if s.start is None else sizes[d] - 1 - s.start, -s.stride, s.length, s.loop)
+            for d, s in enumerate(view)
+        ),
+    )
+
+
+def _transpose(user: Instruction, number: int, view: View) -> Sequence[View]:
+    found = dict(zip(user.op_as(Transpose).dimensions, view, strict=True))
+    return (tuple(found[d] for d in range(len(view))),)
+
+
+def _broadcast(user: Instruction, number: int, view: View) -> Sequence[View]:
+    sizes = user.operands[0].shape.dimensions
+    dimensions = user.op_as(Broadcast).dimensions
+    return (tuple(view[d] if size != 1 else _ONE for d, size in zip(dimensions, sizes, strict=True)),)
+
+
+def _reshape(user: Instruction, number: int, view: View) -> Sequence[View]:
+    sizes, others = user.shape.dimensions, user.operands[0].shape.dimensions
+    own = [d for d, size in enumerate(sizes) if size != 1]
+    proper = [d for d, size in enumerate(others) if size != 1]
+    found = [_ONE] * len(others)
+    # Dimensions that stay, from the front and from the back.
+    while own and proper and sizes[own[0]] == others[proper[0]]:
+        found[proper.pop(0)] = view[own.pop(0)]
+    while own and proper and sizes[own[-1]] == others[proper[-1]]:
+        found[proper.pop()] = view[own.pop()]
+    if own:
+        regrouped = [view[d] for d in own]
+        run = _run([sizes[d] for d in own], regrouped)
+        if len(proper) == 1 and run is not None:
+            found[proper[0]] = run
+        else:
+            for place, d in enumerate(proper):
+                is_all = all(
+                    s.start == 0 and s.stride == 1 and s.length == sizes[o] for s, o in zip(regrouped, own, strict=True)
+                )
+                key = (*[s.loop for s in regrouped], place) if is_all else (tuple(regrouped), user, place)
+                found[d] = span(0, 1, others[d], key)
+    return (tuple(found),)
+
+
+def _run(sizes: Sequence[int], spans: Sequence[Span]) -> Span | None:
+    """Where the elements lie in the dimensions joined to one, if that is one after the other."""
+    first, *rest = spans
+    if first.start is None or first.stride not in (0, 1):
+        return None
+    if any(s.start != 0 or s.length != size for s, size in zip(rest, sizes[1:], strict=True)):
+        return None
+    inner = math.prod(sizes[1:])
+    return Span(first.start * inner, 1, first.length * inner, tuple(s.loop for s in spans))
+
+
+def _cut(s: Span, begin: int, end: int) -> Span | None:
+    """The part of a span that lies from ``begin`` to before ``end``, counted from ``begin``; None where none does."""
+    if s.start is None:
+        return Span(None, s.stride, s.length, s.loop)
+    last = s.start + s.stride * (s.length - 1)
+    if begin <= min(s.start, last) and max(s.start, last) < end:
+        return Span(s.start - begin, s.stride, s.length, s.loop)
+    if max(s.start, last) < begin or min(s.start, last) >= end or not s.stride:
+        return None
+    low, high = (begin, end - 1) if s.stride > 0 else (end - 1, begin)
+    first = max(0, -(-(low - s.start) // s.stride))
+    final = min(s.length - 1, (high - s.start) // s.stride)
+    if first > final:
+        return None
+    loop, before = s.loop if isinstance(s.loop, Part) else (s.loop, 0)
+    # A part of one turn stays one: its border is still a border.
+    return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, Part(loop, before + first))
+
+
+def _concatenate(user: Instruction, number: int, view: View) -> Sequence[View]:
+    dimension = user.op_as(Concatenate).dimension
+    sizes = [o.shape.dimensions[dimension] for o in user.operands]
+    begin = sum(sizes[:number])
+    part = _cut(view[dimension], begin, begin + sizes[number])
+    return () if part is None else ((*view[:dimension], part, *view[dimension + 1 :]),)
+
+
+def _pad(user: Instruction, number: int, view: View) -> Sequence[View]:
+    operand = user.operands[0].shape
+    if number:
+        return ((),)
+    found: list[Span] = []
+    for s, p, size in zip(view, user.op_as(Pad).padding, operand.dimensions, strict=True):
+        if p.interior_padding:
+            part: Span | None = Span(None, 1, min(s.length, size), s.loop)
+        else:
+            part = _cut(s, p.edge_padding_low, p.edge_padding_low + size)
+        if part is None:
+            return ()
+        found.append(part)
+    return (tuple(found),)
+
+
+def _dynamic_slice(user: Instruction, number: int, view: View) -> Sequence[View]:
+    if number:
+        return (whole(user.operands[number].shape.dimensions, (user, number)),)
+    bounds, sizes = user.operands[0].shape.dimensions, user.shape.dimensions
+    return (
+        tuple(
+            s if size == bound else Span(None, s.stride, s.length, (user, s))
+            for s, size, bound in zip(view, sizes, bounds, strict=True)
+        ),
+    )
+
+
+def _update(user: Instruction, number: int, view: View) -> Sequence[View]:
+    """Only what is written is computed."""
+    return (whole(user.operands[number].shape.dimensions, (user, number)),)
+
+
+def _gather(user: Instruction, number: int, view: View) -> Sequence[View]:
+    # As many elements of the operand as of the result, and no more indices than that.
+    sizes = user.operands[number].shape.dimensions
+    if number:
+        return (whole(sizes, (user, view)),)
+    first = Span(None, 1, elements(view), (user, view))
+    return ((first, *[Span(None, 0, 1, (user, view))] * (len(sizes) - 1)) if sizes else (),)
+
+
+def _dot(user: Instruction, number: int, view: View) -> Sequence[View]:
+    return (whole(user.operands[number].shape.dimensions, (user, number)),)
+
+
+def _reduce(user: Instruction, number: int, view: View) -> Sequence[View]:
+    if number >= len(user.operands) // 2:
+        return ((),)
+    over = user.op_as(Reduce).dimensions
+    kept = iter(view)
+    sizes = user.operands[number].shape.dimensions
+    return (tuple(span(0, 1, size, (user, d)) if d in over else next(kept) for d, size in enumerate(sizes)),)
+
+
+def _window(user: Instruction, number: int, view: View) -> Sequence[View]:
+    if number >= len(user.operands) // 2:
+        return ((),)
+    dimensions = user.op_as(ReduceWindow).window.dimensions
+    return (
+        tuple(
+            s if d == _SINGLE else Span(None, 1, s.length * d.size, (user, s))
+            for s, d in zip(view, dimensions, strict=True)
+        ),
+    )
+
+
+_RULES: dict[str, Callable[[Instruction, int, View], Sequence[View]]] = {
+    "slice": _slice,
+    "reverse": _reverse,
+    "transpose": _transpose,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _update,
+    "gather": _gather,
+    "dot": _dot,
+    "reduce": _reduce,
+    "reduce-window": _window,
+}
