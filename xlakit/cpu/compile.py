@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
 from xlakit.cpu.entry.lowering import Lowered, Lowering
 from xlakit.cpu.entry.steps import number_uses, used_in
+from xlakit.cpu.kernels.common import Missing
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
+from xlakit.cpu.threads import thread_count
 from xlakit.ir.instruction import HloModule, Instruction
 
 # Fusions have at most a few hundred operations in a row.
@@ -89,6 +92,10 @@ def generate(module: HloModule, target: Target) -> Code:
 
 
 def make_objects(code: Code) -> None:
-    """Compile the code, each part with the effort that it is worth."""
-    parts = code.llvm.parts()
-    code.objects = tuple(engine.compiled(text, effort) for effort, text in parts.items())
+    """Compile the code, and the common functions that it calls, on as many threads as a program may run on."""
+    threads = thread_count()
+    parts = code.llvm.parts(threads)
+    common = Missing(code.imports)
+    objects = engine.compiled_all(itertools.chain(parts, common.parts()), threads)
+    code.objects = tuple(objects[: len(parts)])
+    common.keep(objects[len(parts) :])

@@ -139,7 +139,7 @@ def assembly(code: Code) -> str:
 
 
 def _parts(code: Code) -> list[tuple[Effort, str]]:
-    return [*code.llvm.parts().items(), *_common(code)]
+    return [*code.llvm.parts(), *_common(code)]
 
 
 def _common(code: Code) -> list[tuple[Effort, str]]:

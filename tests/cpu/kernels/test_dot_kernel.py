@@ -4,7 +4,7 @@ from product_running import close, dirty, random_array, run
 
 import xlakit as xla
 from xlakit.cpu.kernels import blas
-from xlakit.cpu.kernels.dot import emit_dot, plan_dot, without_blas
+from xlakit.cpu.kernels.dot import emit_dot, plan_dot
 from xlakit.cpu.llvm import Module
 from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Dot
@@ -17,11 +17,10 @@ TN = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
 TT = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(1,))
 
 
-def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None, own=False):
+def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None):
     left, right = xla.make_shape(kinds[0], lhs), xla.make_shape(kinds[1], rhs)
     result = op.result_shape([left, right], None).with_element_type(kinds[2])
     plan = plan_dot(op, left, right, result)
-    plan = without_blas(plan) if own else plan
     assert kind in (None, plan.kind)
     a, b, out = random_array(kinds[0], lhs), random_array(kinds[1], rhs, 1), dirty(result)
     module = Module("dot")
@@ -31,16 +30,16 @@ def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None, own=False):
 
 
 @pytest.mark.parametrize("op", [NN, NT, TN, TT])
-def test_blas_is_called_for_large_products(op):
+def test_blas_is_called_for_large_products(op, monkeypatch):
     lhs = (130, 200) if op in (NN, NT) else (200, 130)
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
-    check(op, lhs, rhs, kind="blas")
-    check(op, lhs, rhs, kind="gemm", own=True)
-
-
-@pytest.mark.parametrize("kind", [P.F64, P.C64, P.C128])
-def test_blas_of_other_types(kind):
-    check(NN, (130, 200), (200, 110), (kind,) * 3, kind="blas")
+    check(op, lhs, rhs, kind="gemm")
+    check(op, lhs, rhs, (P.C64,) * 3, kind="blas")
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_PRODUCTS", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_TURNED_PRODUCTS", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._BLAS_TASK", 1 << 19)
+    for kind in (P.F32, P.F64, P.C128):
+        check(op, lhs, rhs, (kind,) * 3, kind="blas")
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 33), (13, 37, 1000), (6, 16, 0), (0, 4, 3), (4, 0, 3), (5, 1, 9)])

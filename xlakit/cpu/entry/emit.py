@@ -142,7 +142,9 @@ class EntryWriter:
             if not phase.tasks:
                 continue
             if phase.cost > _CALLED_NANOSECONDS or not self._inlines:
-                _add(self._module.functions[phase.function].attributes, "noinline")
+                kernel = self._module.functions[phase.function]
+                _add(kernel.attributes, "noinline")
+                kernel.is_apart = True
             else:
                 self._is_cold = False
             if is_parallel(phase):

@@ -7,7 +7,7 @@ the program is loaded. Like the runtime they are kept in the compile cache, and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Protocol
 
@@ -115,19 +115,48 @@ def resolve(symbol: str) -> int | None:
     """The address of a symbol that a program imports, where it is one of ours."""
     if not symbol.startswith(PREFIX):
         return None
-    with _lock:
-        library = _loaded.get(symbol)
-        if library is None:
-            library = _loaded[symbol] = engine.Library(symbol, _machine_code(symbol), [symbol], {})
+    library = _loaded.get(symbol)
+    if library is None:
+        missing = Missing([symbol])
+        missing.keep(engine.compiled_all(missing.parts(), threads=1))
+        library = _loaded[symbol]
     return library.address(symbol)
 
 
-def _machine_code(symbol: str) -> bytes:
-    key = runtime_key(symbol) if compile_cache.is_enabled() else None
-    entry = None if key is None else compile_cache.load(key)
-    if entry is not None:
-        return bytes(entry.sections["object"])
-    data = engine.compiled(text(symbol), Effort.ALL)
-    if key is not None:
-        compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
-    return data
+class Missing:
+    """The common functions among the imports of a program that this process does not have yet.
+
+    Those that are on disk are loaded; the others are to be compiled.
+    """
+
+    def __init__(self, imports: Iterable[str]) -> None:
+        self._symbols: list[str] = []
+        for symbol in imports:
+            if symbol.startswith(PREFIX) and symbol not in _loaded:
+                entry = compile_cache.load(key) if (key := _key(symbol)) is not None else None
+                if entry is None:
+                    self._symbols.append(symbol)
+                else:
+                    _load(symbol, bytes(entry.sections["object"]))
+
+    def parts(self) -> Iterator[tuple[Effort, str]]:
+        """What is to be compiled."""
+        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
+
+    def keep(self, objects: Sequence[bytes]) -> None:
+        """Load what has been compiled, and keep it for other processes."""
+        for symbol, data in zip(self._symbols, objects, strict=True):
+            _load(symbol, data)
+            key = _key(symbol)
+            if key is not None:
+                compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
+
+
+def _key(symbol: str) -> str | None:
+    return runtime_key(symbol) if compile_cache.is_enabled() else None
+
+
+def _load(symbol: str, data: bytes) -> None:
+    with _lock:
+        if symbol not in _loaded:
+            _loaded[symbol] = engine.Library(symbol, data, [symbol], {})

@@ -23,11 +23,14 @@ from xlakit.ops.shared.contraction import free_dimensions
 
 # Nanoseconds for a multiplication in a product of matrices, on one core.
 MULTIPLICATION = 0.05
-# From so many products on, BLAS is called where it can be; a task has at least as many of them.
-_BLAS_PRODUCTS = 1 << 21
+# For more products than this BLAS is called where it can be: its blocks are made for the largest caches. For fewer
+# where it has less trouble with how the left operand lies, and a task has at least so many of them.
+_OWN_PRODUCTS = 1 << 29
+_OWN_TURNED_PRODUCTS = 1 << 28
+_OWN_COMPLEX_PRODUCTS = 1 << 14
 _BLAS_TASK = 1 << 23
-# Rectangles are packed apart, so that there should not be many more than processors.
-_MOST_TASKS = 2 * (os.cpu_count() or 1)
+# Rectangles are packed apart, so that there should not be more than processors.
+_MOST_TASKS = os.cpu_count() or 1
 # A matrix of at least so many elements is read in streams by a few rows.
 _STREAMED = 1 << 16
 # Elements of the matrix in one task of a product with a vector.
@@ -167,15 +170,20 @@ def plan_product(product: Product) -> DotPlan:
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // stretch(engine, rows, columns))
         return DotPlan("few_rows", product, tasks, cost, None, engine)
-    # Our own complex products are no match for a library's; others are, but take longer to compile.
-    least = 1 << 14 if product.result.is_complex else _BLAS_PRODUCTS
     narrow = min(rows, columns, depth) < 16
-    if not narrow and rows * columns * depth >= least and fits_blas(product):
+    if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
         unit, split = cut_for_blas(product, _BLAS_TASK, _MOST_TASKS)
         tasks = product.batch * -(-rows // unit) * -(-columns // split)
         return DotPlan("blas", product, tasks, cost, None, None, unit, split)
     blocking = plan_gemm(product)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
+
+
+def _most_own(product: Product) -> int:
+    """The largest product that we compute ourselves although BLAS could."""
+    if product.result.is_complex:
+        return _OWN_COMPLEX_PRODUCTS
+    return _OWN_PRODUCTS if product.lhs.along.stride == 1 else _OWN_TURNED_PRODUCTS
 
 
 def _is_streamed(product: Product) -> bool:
@@ -214,8 +222,8 @@ def _with_vector_last(product: Product) -> Product | None:
 def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None) -> Function:
     """The task function of a plan: its table is lhs, rhs, result.
 
-    ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.emit_gemm`; plans by BLAS take none, see
-    :func:`without_blas`. Scratch is taken while a task runs, see ``kernels/scratch.py``.
+    ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.emit_gemm`; plans by BLAS take none.
+    Scratch is taken while a task runs, see ``kernels/scratch.py``.
     """
     if plan.kind == "blas":
         if epilogue is not None:
@@ -255,11 +263,3 @@ def _turned(epilogue: Epilogue) -> Epilogue:
         return tuple(found)
 
     return apply
-
-
-def without_blas(plan: DotPlan) -> DotPlan:
-    """The plan, by our own product where it was by BLAS."""
-    if plan.kind != "blas":
-        return plan
-    blocking = plan_gemm(plan.product)
-    return DotPlan("gemm", plan.product, task_count(plan.product, blocking), plan.cost, blocking)

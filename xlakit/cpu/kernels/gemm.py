@@ -7,6 +7,7 @@ result is summed in the same order whoever computes it.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from xlakit.data.primitive import PrimitiveType
 # A sliver of the right operand stays in the first cache, a block of the left one in the second, all slivers in the
 # third; where they are too many for that, they are packed again for each block of rows, which is larger then.
 _SLIVER_BYTES = 16 << 10
-_BLOCK_BYTES = 192 << 10
+_BLOCK_BYTES = 96 << 10
 _SLIVERS_BYTES = 4 << 20
 _MOST_SLIVERS_BYTES = 16 << 20
 _LARGE_BLOCK = 768
@@ -29,8 +30,17 @@ _MOST_COLUMNS = 512
 # What batches that share lines of the cache read before the next rows stays in the second cache.
 _LINE_BYTES = 128
 _SHARED_BYTES = 128 << 10
+# Rows that are a multiple of this apart meet in the first cache, which has room for so many of them.
+_PAGE_BYTES = 4 << 10
+_WAYS = 8
 # Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
 _TASK_PRODUCTS = 1 << 19
+# A task has at least so many tiles down, and slivers across, where there are so many.
+_LEAST_TILES = 16
+_LEAST_SLIVERS = 4
+# Packing an element takes as long as so many products, and reading it again without.
+_PACKING = 30
+_READING = 8
 # From so many products on, what goes round the tiles takes no time that counts.
 _LARGE = 1 << 18
 _MOST_TASKS = 8 * max(2, os.cpu_count() or 1)
@@ -93,11 +103,13 @@ class Blocking:
         return -(-self.runs * self.steps // self.engine.group) * self.engine.group
 
 
-def plan_gemm(product: Product) -> Blocking:
-    """How a product is cut, from its sizes, types and strides."""
+def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
+    """How a product is cut, from its sizes, types and strides. ``wide``: tasks shall have long rows."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _fitted(choose_engine(product.lhs.kind, product.rhs.kind, product.result), rows, columns)
+    if engine.rows > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
+        engine = replace(engine, rows=_WAYS)
     if engine.group == 2 and along.size != along.run and along.run % 2:
         # Pairs of steps would straddle runs.
         engine = _fitted(replace(engine, name="i32", packed=engine.acc, group=1, rows=4), rows, columns)
@@ -111,19 +123,9 @@ def plan_gemm(product: Product) -> Blocking:
         room = _SLIVERS_BYTES // max(1, k_blocks * runs * steps * engine.packed_bytes)
         split = min(split, max(room // engine.columns, 4) * engine.columns)
     wanted = min(_MOST_TASKS, product.batch * rows * columns * along.size // _TASK_PRODUCTS)
-    each = -(-wanted // max(1, product.batch))
+    least = min(split, engine.columns * _LEAST_SLIVERS) if not wide else split
+    unit, split = _task_sizes(engine, packs, (rows, columns), (least, split), -(-wanted // max(1, product.batch)))
     splits = max(1, -(-columns // split))
-    unit = max(1, rows)
-    if each > splits:
-        least = min(rounded_up(rows, engine.rows), 16 * engine.rows)
-        unit = max(least, rounded_up(-(-rows * splits // each), engine.rows))
-        units = -(-rows // unit)
-        unit = rounded_up(-(-rows // units), engine.rows)
-        if units * splits < each:
-            # Few rows: columns are divided further.
-            narrower = rounded_up(-(-columns * units // each), engine.columns)
-            split = min(split, max(narrower, 8 * engine.columns))
-            splits = -(-columns // split)
     together = _share_lines(product)
     if together:
         lhs, width = product.lhs, product.result.byte_width
@@ -138,6 +140,31 @@ def plan_gemm(product: Product) -> Blocking:
     if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES:
         ahead, block = False, min(rounded_up(_LARGE_BLOCK, engine.rows), every)
     return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead, together)
+
+
+def _task_sizes(
+    engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], wanted: int
+) -> tuple[int, int]:
+    """Rows and columns of a task, whose least and greatest width is given; a batch may be up to ``wanted`` tasks.
+
+    Each unit packs or reads the right operand again, each split the left one. More tasks are easier to share out.
+    """
+    rows, columns = max(1, sizes[0]), max(1, sizes[1])
+    threads = os.cpu_count() or 1
+    least = min(rounded_up(rows, engine.rows), _LEAST_TILES * engine.rows)
+    best, found = math.inf, (rows, widths[1])
+    for splits in range(-(-columns // widths[1]), wanted + 1):
+        width = max(widths[0], min(widths[1], rounded_up(-(-columns // splits), engine.columns)))
+        for units in range(1, wanted // splits + 1):
+            unit = rows if units == 1 else max(least, rounded_up(-(-rows // units), engine.rows))
+            tasks = -(-rows // unit) * -(-columns // width)
+            cost = unit * width + unit * (_PACKING if packs[0] else _READING)
+            cost += min(width, columns) * (_PACKING if packs[1] else _READING)
+            # The last one to be done keeps the other threads waiting for a part of its time.
+            time = (-(-tasks // threads) + 0.25) * cost
+            if time < best:
+                best, found = time, (unit, width)
+    return found
 
 
 def _share_lines(product: Product) -> bool:
@@ -192,7 +219,13 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES if near else _SLIVER_BYTES)
+        left = left or (near and not _rows_meet(lhs))
     return not left, not _is_read_in_place(engine, product)
+
+
+def _rows_meet(lhs: Matrix) -> bool:
+    """Whether rows are so far apart that they meet in the same sets of a cache."""
+    return lhs.across.stride * lhs.kind.byte_width % _PAGE_BYTES == 0
 
 
 def _is_read_in_place(engine: Engine, product: Product) -> bool:

@@ -61,13 +61,16 @@ def fits_blas(product: Product) -> bool:
 
 
 def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
-    """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so."""
+    """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so.
+
+    Columns are divided first: BLAS takes longest to pack what is the right operand here.
+    """
     rows, columns, depth = product.sizes
     wanted = min(most, product.batch * rows * columns * depth // least)
     wanted = max(1, wanted // product.batch)
     unit, split = rows, columns
     while -(-rows // unit) * -(-columns // split) < wanted and max(unit, split) > 64:
-        if unit >= split:
+        if unit >= 4 * split:
             unit = -(-unit // 32) * 16
         else:
             split = -(-split // 64) * 32

@@ -93,7 +93,8 @@ def cut_first(chain: Chain, streams: int) -> Cut:
         return _by_blas(product, *(_as_rows(product, unit, split) if streams >= _MANY_STREAMS else (unit, split)))
     if plan.blocking is None:
         raise UnsupportedError(f"nothing can follow a product of kind {plan.kind}")
-    return _own(product, _with_smaller_blocks(product, plan.blocking))
+    blocking = plan_gemm(product, wide=True) if streams else plan.blocking
+    return _own(product, _with_smaller_blocks(product, blocking))
 
 
 def _as_rows(product: Product, unit: int, split: int) -> tuple[int, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -12,14 +15,16 @@ import llvmlite.binding as llvm
 from xlakit.cpu.llvm.function import Effort
 from xlakit.errors import InternalError
 
-# LLVM's global state (targets, the JIT) is set up once; llvmlite is not safe for all of it from several threads.
+# What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
 _lock = threading.Lock()
+_STACK_BYTES = 8 << 20
 
 
 @cache
 def _targets() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    with _lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
 
 
 @cache
@@ -29,14 +34,54 @@ def host_features() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-@cache
-def target_machine(level: int = 3) -> Any:
+def _target_machine(level: int) -> Any:
     """The machine that code is made for: this one."""
     cpu, features = host_features()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=False
     )
+
+
+# Machines change while they are used, so each is lent to one compilation at a time.
+_machines: dict[int, list[Any]] = {}
+
+
+@contextmanager
+def _machine(level: int) -> Generator[Any]:
+    free = _machines.setdefault(level, [])
+    try:
+        machine = free.pop()
+    except IndexError:
+        machine = _target_machine(level)
+    yield machine
+    free.append(machine)
+
+
+class _Native:
+    """The functions of llvmlite's library that take long, without the lock that llvmlite holds while it calls one.
+
+    LLVM lets several threads work as long as they share no context, and every module here has its own.
+    """
+
+    def __init__(self) -> None:
+        # That it stands for a CDLL, its name and all, llvmlite says itself.
+        library = ctypes.CDLL(llvm.ffi.lib._name)  # pyright: ignore[reportPrivateUsage]
+        pointer = ctypes.c_void_p
+        self.run_passes = library.LLVMPY_RunNewModulePassManager
+        self.run_passes.argtypes, self.run_passes.restype = [pointer, pointer, pointer], None
+        self.emit = library.LLVMPY_TargetMachineEmitToMemory
+        self.emit.argtypes = [pointer, pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+        self.emit.restype = pointer
+        self.start_of = library.LLVMPY_GetBufferStart
+        self.start_of.argtypes, self.start_of.restype = [pointer], pointer
+        self.size_of = library.LLVMPY_GetBufferSize
+        self.size_of.argtypes, self.size_of.restype = [pointer], ctypes.c_size_t
+        self.dispose = library.LLVMPY_DisposeMemoryBuffer
+        self.dispose.argtypes, self.dispose.restype = [pointer], None
+
+
+_native = cache(_Native)
 
 
 # The levels of LLVM's passes, and of its code generation. More passes than those of level 1 take longer for the same.
@@ -62,10 +107,9 @@ def assembly(text: str, effort: Effort) -> str:
 
 def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
     """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty."""
-    with _lock:
-        machine = target_machine(level)
+    with _machine(level) as machine:
         try:
-            module = llvm.parse_assembly(text)
+            module = llvm.parse_assembly(text, llvm.create_context())
         except RuntimeError as error:
             raise InternalError(f"the compiler wrote faulty LLVM IR: {error}") from None
         module.triple = machine.triple
@@ -77,20 +121,91 @@ def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
         options.loop_interleaving = False
         options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        _native().run_passes(builder.getModulePassManager(), module, builder)
         return module
 
 
 def emit_object(module: Any, level: int = 3) -> bytes:
     """The object file of an optimised module; level 0 takes least time, and gives code that takes most."""
-    with _lock:
-        return target_machine(level).emit_object(module)
+    native = _native()
+    message = ctypes.c_char_p()
+    with _machine(level) as machine:
+        buffer = native.emit(machine, module, 1, ctypes.byref(message))
+    if not buffer:
+        raise InternalError(f"LLVM made no machine code: {(message.value or b'').decode(errors='replace')}")
+    try:
+        return ctypes.string_at(native.start_of(buffer), native.size_of(buffer))
+    finally:
+        native.dispose(buffer)
 
 
 def emit_assembly(module: Any, level: int = 3) -> str:
     """The assembly text of an optimised module."""
-    with _lock:
-        return target_machine(level).emit_assembly(module)
+    with _machine(level) as machine:
+        return machine.emit_assembly(module)
+
+
+def compiled_all(parts: Iterable[tuple[Effort, str]], threads: int) -> list[bytes]:
+    """The object files of IR texts, in their order. Threads begin with the first texts while others are still made."""
+    work = _Work()
+    helpers: list[threading.Thread] = []
+    count = 0
+    try:
+        for count, (effort, text) in enumerate(parts, 1):
+            work.waiting.put((count - 1, effort, text))
+            if 1 < count <= threads:
+                # Where the system gives no more threads, or Python is about to end, those that there are do.
+                with suppress(RuntimeError):
+                    helpers.append(_started(work.until_none))
+        for _ in range(len(helpers) + 1):
+            work.waiting.put(None)
+        work.until_none()
+    except BaseException:
+        work.give_up(len(helpers))
+        raise
+    finally:
+        for helper in helpers:
+            helper.join()
+    if work.failures:
+        raise work.failures[0]
+    return [work.made[number] for number in range(count)]
+
+
+def _started(work: Callable[[], None]) -> threading.Thread:
+    """A thread with as much room as LLVM may take, which some systems give to the first thread only."""
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        thread = threading.Thread(target=work, name="xlakit-compile", daemon=True)
+        thread.start()
+        return thread
+    finally:
+        threading.stack_size(before)
+
+
+class _Work:
+    """Texts that threads compile."""
+
+    def __init__(self) -> None:
+        self.waiting: SimpleQueue[tuple[int, Effort, str] | None] = SimpleQueue()
+        self.made: dict[int, bytes] = {}
+        self.failures: list[Exception] = []
+
+    def until_none(self) -> None:
+        """Compile what comes, up to a None."""
+        while (job := self.waiting.get()) is not None:
+            number, effort, text = job
+            try:
+                self.made[number] = compiled(text, effort)
+            except Exception as error:
+                self.failures.append(error)
+
+    def give_up(self, helpers: int) -> None:
+        """Let this many threads end after what they are at."""
+        with suppress(Empty):
+            while True:
+                self.waiting.get_nowait()
+        for _ in range(helpers):
+            self.waiting.put(None)
 
 
 class Library:
@@ -100,8 +215,8 @@ class Library:
         self, name: str, objects: bytes | Sequence[bytes], functions: Sequence[str], symbols: Mapping[str, int]
     ) -> None:
         """Object files linked together; ``functions`` are those that are asked for, ``symbols`` what they import."""
+        _targets()
         with _lock:
-            _targets()
             builder = llvm.JITLibraryBuilder()
             for data in (objects,) if isinstance(objects, bytes) else objects:
                 builder.add_object_img(data)
@@ -120,4 +235,4 @@ class Library:
 
 @cache
 def _jit() -> Any:
-    return llvm.create_lljit_compiler(target_machine(), use_jit_link=True)
+    return llvm.create_lljit_compiler(_target_machine(3), use_jit_link=True)

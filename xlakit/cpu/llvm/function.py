@@ -59,6 +59,10 @@ class Function:
         self.parameter_attributes: list[str] = [""] * len(parameters)
         self.linkage = "internal "
         self.effort = Effort.ALL
+        # Whether elementary functions are called where they are needed: nothing here becomes a vector.
+        self.calls_math = False
+        # Whether nothing is gained by compiling it together with the functions that call it.
+        self.is_apart = False
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count = 0
@@ -124,6 +128,11 @@ class Function:
         if nontemporal:
             tail += f", !nontemporal {self.module.one_metadata}"
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
+
+    def prefetch(self, pointer: Value) -> None:
+        """Ask for the line of the cache that has an address; what is not the program's is asked for in vain."""
+        self.module.declare("llvm.prefetch.p0", VOID, [PTR, I32, I32, I32])
+        self.call("llvm.prefetch.p0", VOID, pointer, self.i32(0), self.i32(3), self.i32(1))
 
     def at(self, pointer: Value, type: Type, index: Operand) -> Value:
         """The address of element ``index`` of an array of ``type``."""

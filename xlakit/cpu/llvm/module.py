@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from xlakit.cpu.llvm.function import Effort, Function
+from xlakit.cpu.llvm.partition import Partition
 from xlakit.cpu.llvm.types import Type
 
-_NAME = re.compile(r"@([\w.$-]+)")
+_NODE = re.compile(r"!(\d+)")
 # How LLVM's text has each byte.
 _BYTES = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in range(256)]
 
@@ -109,31 +110,37 @@ class Module:
 
     def text(self) -> str:
         """The whole module."""
-        return self._text(self._globals.values(), [f.text() for f in self.functions.values()], ())
+        functions = [f.text() for f in self.functions.values()]
+        return self._text(self._globals.values(), functions, self._declarations.values())
 
-    def parts(self) -> dict[Effort, str]:
-        """The module as several that are linked together: its functions by the effort that they are worth."""
-        efforts = [e for e in Effort if any(f.effort is e for f in self.functions.values())]
-        if len(efforts) <= 1:
-            return {effort: self.text() for effort in efforts}
-        groups = {e: {n: f for n, f in self.functions.items() if f.effort is e} for e in efforts}
-        names = {e: set(_NAME.findall("\n".join(f.text() for f in own.values()))) for e, own in groups.items()}
-        for name, function in self.functions.items():
-            if any(name in named for effort, named in names.items() if effort is not function.effort):
-                function.linkage = ""
-        return {effort: self._part(own, names[effort]) for effort, own in groups.items()}
+    def parts(self, threads: int = 1) -> list[tuple[Effort, str]]:
+        """The module as several that are compiled apart and linked together, those that take longest first.
 
-    def _part(self, own: Mapping[str, Function], names: set[str]) -> str:
+        Functions of different efforts are apart; for several threads, so are those that do not call each other.
+        """
+        if not self.functions:
+            return []
+        made = Partition(self.functions, self._globals, threads)
+        for name in made.shared:
+            self.functions[name].linkage = ""
+        return [(effort, self._part(own, made.names_in(own))) for effort, own in made.parts]
+
+    def _part(self, own: Sequence[str], names: Set[str]) -> str:
+        inside = set(own)
         data = [text for name, text in self._globals.items() if name in names]
-        others = [f.declaration for name, f in self.functions.items() if name in names and name not in own]
-        return self._text(data, [f.text() for f in own.values()], others)
+        outside = [text for name, text in self._declarations.items() if name in names]
+        others = [f.declaration for name, f in self.functions.items() if name in names and name not in inside]
+        return self._text(data, [self.functions[name].text() for name in own], [*outside, *others])
 
-    def _text(self, data: Iterable[str], functions: Iterable[str], declared: Iterable[str]) -> str:
-        metadata = "\n".join(f"!{i} = {text}" for i, text in enumerate(self._metadata))
-        parts = [
-            "\n".join(data),
-            "\n".join(functions),
-            "\n".join([*self._declarations.values(), *declared]),
-            metadata,
-        ]
+    def _text(self, data: Iterable[str], functions: Sequence[str], declared: Iterable[str]) -> str:
+        parts = ["\n".join(data), "\n".join(functions), "\n".join(declared), self._metadata_of(functions)]
         return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _metadata_of(self, functions: Sequence[str]) -> str:
+        """The nodes that functions refer to, and those that these refer to."""
+        waiting = {int(number) for text in functions for number in _NODE.findall(text)}
+        found: set[int] = set()
+        while waiting:
+            found |= waiting
+            waiting = {int(n) for node in waiting for n in _NODE.findall(self._metadata[node])} - found
+        return "\n".join(f"!{number} = {self._metadata[number]}" for number in sorted(found))

@@ -1,0 +1,120 @@
+"""Which functions of a module are compiled together, and which apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.cpu.llvm.function import Effort, Function
+
+_NAME = re.compile(r"@([\w.$-]+)")
+# About how long LLVM takes for a line, in microseconds, and for a part that has no lines.
+_LINE_COSTS = {Effort.ALL: 200, Effort.CODE: 60, Effort.LITTLE: 14}
+_PART_COST = 2_000
+# More parts than threads keep all of them busy up to the end, as long as parts are worth what they cost.
+_WORTHWHILE = 10 * _PART_COST
+_MOST_FOR_A_THREAD = 4
+# How long the text of a table may be that several parts have.
+_LARGE_TABLE = 4096
+
+
+@dataclass(slots=True)
+class _Bin:
+    """Functions that are compiled together."""
+
+    effort: Effort
+    cost: int = 0
+    functions: dict[str, None] = field(default_factory=dict[str, None])
+
+
+class Partition:
+    """Functions of a module in parts.
+
+    parts: for each, its effort and the names of its functions, dearest first. A function that is always inlined is in
+    each part that calls it. shared: the functions that may be called from other parts.
+    """
+
+    def __init__(self, functions: Mapping[str, Function], data: Mapping[str, str], threads: int) -> None:
+        texts = {name: function.text() for name, function in functions.items()}
+        self._names = {name: set(_NAME.findall(text)) for name, text in texts.items()}
+        self._costs = {name: _LINE_COSTS[functions[name].effort] * text.count("\n") for name, text in texts.items()}
+        self._functions = functions
+        self._inlined = self._inlined_everywhere()
+        self._undivided = {name for name, text in data.items() if _is_undivided(text)}
+        self._order = {name: number for number, name in enumerate(functions)}
+        bins = [
+            filled
+            for effort in Effort
+            for filled in self._bins(effort, [n for n, f in functions.items() if f.effort is effort], threads)
+        ]
+        bins.sort(key=lambda filled: -filled.cost)
+        self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
+        called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
+        self.shared = called & functions.keys()
+        # LLVM is not to see who calls these, so that their code does not depend on the number of threads.
+        self.shared |= {name for name, function in functions.items() if function.is_apart}
+
+    def names_in(self, functions: Iterable[str]) -> set[str]:
+        """What functions name."""
+        return set[str]().union(*(self._names[name] for name in functions))
+
+    def _inlined_everywhere(self) -> set[str]:
+        """The functions that are always inlined, into functions of their own effort."""
+        found = {name for name, f in self._functions.items() if "alwaysinline" in f.attributes and f.linkage}
+        for caller, names in self._names.items():
+            effort = self._functions[caller].effort
+            found -= {n for n in names if n in found and self._functions[n].effort is not effort}
+        return found
+
+    def _bins(self, effort: Effort, own: Sequence[str], threads: int) -> list[_Bin]:
+        """Groups of functions put together so that parts take about the same time."""
+        if not own:
+            return []
+        if threads == 1:
+            return [_Bin(effort, self._cost(own), dict.fromkeys(own))]
+        groups = self._groups(own)
+        whole = sum(map(self._cost, groups))
+        count = min(max(min(threads, whole // _PART_COST), whole // _WORTHWHILE), _MOST_FOR_A_THREAD * threads)
+        count = max(1, min(count, len(groups)))
+        bins = [_Bin(effort) for _ in range(count)]
+        for group in sorted(groups, key=self._cost, reverse=True):
+            least = min(bins, key=lambda filled: filled.cost)
+            least.cost += self._cost(group)
+            least.functions.update(dict.fromkeys(group))
+        return bins
+
+    def _cost(self, functions: Iterable[str]) -> int:
+        return sum(self._costs[name] for name in functions)
+
+    def _groups(self, own: Sequence[str]) -> list[list[str]]:
+        """Functions that call each other, or use the same undivided data, with what is inlined into them."""
+        stands_for: dict[str, str] = {}
+
+        def first_of(name: str) -> str:
+            while (other := stands_for.get(name, name)) != name:
+                name = other
+            return name
+
+        members = [name for name in own if name not in self._inlined]
+        reached = {name: self._with_inlined(name) for name in members}
+        for name in members:
+            for other in self.names_in(reached[name]):
+                if other in self._undivided or (other in reached and not self._functions[other].is_apart):
+                    stands_for[first_of(other)] = first_of(name)
+        groups: dict[str, dict[str, None]] = {}
+        for name in members:
+            groups.setdefault(first_of(name), {}).update(dict.fromkeys(reached[name]))
+        return [list(group) for group in groups.values()]
+
+    def _with_inlined(self, function: str) -> list[str]:
+        """A function and what is inlined into it, directly or not."""
+        found = [function]
+        for name in found:
+            found += [n for n in self._names[name] if n in self._inlined and n not in found]
+        return found
+
+
+def _is_undivided(text: str) -> bool:
+    """Whether only one part may have some data: because it can be written to, or is large."""
+    return len(text) > _LARGE_TABLE or text.partition(" = ")[2].startswith("internal global")
