@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from benchmarks.harness import Row
     from benchmarks.program import Workload
 
-_PEERS = "xla,torch,torch-compile,numpy"
+_PEERS = "xla,jax,torch,torch-compile,numpy"
 # PyTorch's compiler takes seconds for each workload, too long for a check.
-_QUICK_PEERS = "xla,torch,numpy"
+_QUICK_PEERS = "xla,jax,torch,numpy"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before the libraries are loaded, which is why they are imported below.
     limit_threads(options.threads)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if "jax" in options.peers:
+        # JAX takes the first for what nobody puts elsewhere.
+        os.environ["JAX_PLATFORMS"] = "cpu,xlakit"
     from benchmarks.workloads import GROUPS, WORKLOADS
 
     chosen = [w for w in WORKLOADS if _is_chosen(w, options.only, options.group)]

@@ -15,10 +15,11 @@ import ml_dtypes
 import numpy as np
 
 import xlakit
+import xlakit.jax
 from benchmarks.machine import threads
 from benchmarks.program import Array, Program, Workload
 
-PEERS = ("xla", "torch", "torch-compile", "numpy")
+PEERS = ("xla", "jax", "torch", "torch-compile", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,13 @@ def make_peers(
     """XLA, xlakit, the other peers that were asked for and can be imported, and notes on those that cannot."""
     others: list[Peer] = []
     notes: list[str] = []
+    if "jax" in names:
+        # Also where the package's entry points are not installed; to be called before JAX makes its clients.
+        xlakit.jax.initialize()
     for name in names:
-        if name.startswith("torch") and importlib.util.find_spec("torch") is None:
+        if name == "jax":
+            others.append(JaxPeer())
+        elif name.startswith("torch") and importlib.util.find_spec("torch") is None:
             notes.append(f"{name} is left out: torch is not installed")
         elif name.startswith("torch"):
             others.append(TorchPeer(compiled=name == "torch-compile"))
@@ -140,6 +146,19 @@ class XlaPeer:
             compile_seconds=seconds,
             memory=_memory(compiled),
         )
+
+
+class JaxPeer:
+    """JAX on xlakit: the platform ``xlakit``, beside JAX's own, in this process."""
+
+    name = "jax"
+
+    def prepare(self, workload: Workload, program: Program) -> Prepared:
+        """The workload as JAX calls it: with arrays that lie on the device."""
+        (device, *_) = jax.devices("xlakit")
+        function = jax.jit(program.jax, keep_unused=True)
+        arguments = [jax.device_put(argument, device) for argument in program.arguments]
+        return Prepared(run=lambda: _wait(function(*arguments)), fetch=_leaves)
 
 
 class NumpyPeer:

@@ -12,6 +12,11 @@ from benchmarks.harness import Row, Status, geometric_mean
 from benchmarks.machine import Machine
 from benchmarks.program import Bound
 
+# Where JAX on xlakit is held against xlakit: rows of more than this, in which the price of a call does not count; and
+# what counts as the same.
+_LONG_SECONDS = 100e-6
+_CLOSE = 1.05
+
 
 @dataclass(slots=True)
 class Report:
@@ -51,6 +56,16 @@ class Report:
             for name, rows in named
         ]
 
+    def through_jax(self) -> tuple[int, int, float] | None:
+        """(rows of more than 100 us, those that take at most 5 % more through JAX, geometric mean of that ratio)."""
+        ratios = [
+            row.ratio_through_jax
+            for row in self.rows
+            if row.ratio_through_jax is not None and (row.seconds("xlakit") or 0) > _LONG_SECONDS
+        ]
+        mean = geometric_mean(ratios)
+        return mean and (len(ratios), sum(ratio <= _CLOSE for ratio in ratios), mean)
+
     def percent(self, row: Row) -> float | None:
         """How much of the machine's bandwidth, or of its rate of matrix products, xlakit uses in a row."""
         seconds = row.seconds("xlakit")
@@ -72,8 +87,13 @@ class Report:
                 {"group": group, "rows": count, "ratio_to_xla": to_xla, "ratio_to_best": to_best}
                 for group, count, to_xla, to_best in self.means()
             ],
+            "through_jax": self._through_jax_json(),
             "rows": [self._row_json(row) for row in self.rows],
         }
+
+    def _through_jax_json(self) -> dict[str, Any] | None:
+        found = self.through_jax()
+        return found and dict(zip(("rows", "close", "ratio"), found, strict=True))
 
     def _row_json(self, row: Row) -> dict[str, Any]:
         plain = asdict(row)
@@ -82,6 +102,7 @@ class Report:
             "status": row.status.value,
             "ratio_to_xla": row.ratio_to_xla,
             "ratio_to_best": row.ratio_to_best,
+            "ratio_through_jax": row.ratio_through_jax,
             "percent": self.percent(row),
         }
 
@@ -92,6 +113,7 @@ def to_markdown(report: Report) -> str:
         "# xlakit and its peers",
         _machine_lines(report),
         _means_table(report) if report.timed else "",
+        _through_jax_line(report),
         _rows_table(report) if report.timed else "",
         _faults(report),
     ]
@@ -101,6 +123,18 @@ def to_markdown(report: Report) -> str:
 def _means_table(report: Report) -> str:
     rows = [[group, str(count), _ratio(x), _ratio(best)] for group, count, x, best in report.means()]
     return _table(["group", "rows", "xlakit / XLA", "xlakit / best peer"], rows)
+
+
+def _through_jax_line(report: Report) -> str:
+    found = report.through_jax()
+    if found is None:
+        return ""
+    count, close, mean = found
+    long, more = _LONG_SECONDS * 1e6, 100 * (_CLOSE - 1)
+    return (
+        f"JAX on xlakit: of {count} rows in which xlakit takes more than {long:.0f} us, {close} take at most "
+        f"{more:.0f} % more through JAX; the geometric mean of JAX on xlakit / xlakit is {mean:.3f}."
+    )
 
 
 def _machine_lines(report: Report) -> str:
@@ -120,9 +154,13 @@ def _machine_lines(report: Report) -> str:
 
 def _rows_table(report: Report) -> str:
     peers = ["xlakit", *report.peers]
-    head = ["workload", *(f"{peer} ms" for peer in peers), "/ XLA", "/ best", "% of machine"]
+    head = ["workload", *(f"{peer} ms" for peer in peers), "/ XLA", "/ best", "% of machine", *_jax_head(report)]
     head += ["compile ms", "cached ms", "XLA compile ms", "MB", "XLA MB"]
     return _table(head, [_cells(report, row, peers) for row in report.rows])
+
+
+def _jax_head(report: Report) -> list[str]:
+    return ["jax / xlakit"] if "jax" in report.peers else []
 
 
 def _cells(report: Report, row: Row, peers: Sequence[str]) -> list[str]:
@@ -135,6 +173,7 @@ def _cells(report: Report, row: Row, peers: Sequence[str]) -> list[str]:
         _ratio(row.ratio_to_xla),
         _ratio(row.ratio_to_best),
         "" if percent is None else f"{percent:.0f}",
+        *([_ratio(row.ratio_through_jax)] if _jax_head(report) else []),
         _milliseconds(ours and ours.compile_seconds),
         _milliseconds(ours and ours.cached_seconds),
         _milliseconds(xla and xla.compile_seconds),

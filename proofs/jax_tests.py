@@ -2,26 +2,34 @@
 
 CHECKOUT is one of JAX's repository, of the version that is installed. Each file runs in a process of its own, once for
 each platform, and at most so many seconds; what has not run then counts as not run. Printed are the counts side by
-side, and then what xlakit fails and jaxlib's CPU does not, by cause.
+side, and then what xlakit fails and jaxlib's CPU does not, by cause. A test that ends its process has failed, and the
+others of its file run in the next one.
+
+With ``--keep FOLDER`` results stay: the next run does what is not done, and ``--seconds 0`` only reports. ``--again``
+has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever.
 
 JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
 chooses among the tests as pytest does. To JAX's tests both platforms are processors: none is skipped for being of
-another kind. Ends with 1 where xlakit fails what jaxlib's CPU passes.
+another kind. Ends with 1 where xlakit fails what jaxlib's CPU passes, unless proofs/jax_accepted.py says why it may.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from proofs.jax_accepted import reason
+from proofs.jax_results import read, write
 
 FILES = (
     "lax", "lax_numpy", "lax_numpy_operators", "lax_numpy_indexing", "lax_numpy_reducers", "lax_control_flow",
@@ -32,6 +40,8 @@ _ROOT = Path(__file__).parents[1]
 _TESTS_SHOWN = 3
 # What pytest ends with where it was interrupted, has failed itself, or was called in a wrong way.
 _NOT_RUN = (2, 3, 4)
+# What it ends with where tests passed, where some failed, and where there were none to run.
+_ENDED = (0, 1, 5)
 
 
 @dataclass
@@ -46,47 +56,78 @@ class Results:
         return [test for test, (found, _) in self.tests.items() if found == outcome]
 
 
-def run(file: Path, platform: str, seconds: float, choice: str, cases: int, sample: int = 0) -> Results:
+@dataclass(frozen=True)
+class Choice:
+    """Which of a file's tests run, for how long, and where their results stay."""
+
+    seconds: float = 600
+    tests: str = ""
+    cases: int = 1
+    sample: int = 0
+    keep: Path | None = None
+    again: bool = False
+
+
+def run(file: Path, platform: str, choice: Choice) -> Results:
     """The results of a file on a platform."""
+    with _kept(choice, f"{file.stem.removesuffix('_test')}.{platform}") as output:
+        end = time.monotonic() + choice.seconds
+        while (left := end - time.monotonic()) > 0:
+            before = len(_results(output).tests)
+            status, log = _run_until_it_ends(file, platform, left, choice, output)
+            if status in _NOT_RUN:
+                sys.exit(f"{file} does not run:\n{log}")
+            crashed = status not in (*_ENDED, None)
+            found = _results(output, crashed=crashed)
+            if not crashed or len(found.tests) == before:
+                break
+        return _results(output)
+
+
+@contextmanager
+def _kept(choice: Choice, name: str) -> Generator[Path]:
+    """Where the results of a file on a platform are written."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "results"
-        environment = {
-            **os.environ,
-            "JAX_PLATFORMS": PLATFORMS[platform],
-            "JAX_NUM_GENERATED_CASES": str(cases),
-            "JAX_RESULTS": str(output),
-            "JAX_SAMPLE": str(sample),
-            "JAX_AS_CPU": "1",
-            "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
-        }
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--noconftest",
-            "-c",
-            os.devnull,
-            "--rootdir",
-            str(file.parent),
-        ]
-        command += ["-p", "no:cacheprovider", "-p", "proofs.jax_results", "-n0" if _has_xdist() else "-q", str(file)]
-        if choice:
-            command += ["-k", choice]
-        # In a folder of its own: JAX's sources beside its tests are not those that are installed.
+        output = (choice.keep or Path(folder)).resolve() / f"{name}.jsonl"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if choice.again:
+            lines = read(output)
+            output.write_text("")
+            for test, (outcome, text) in lines.items():
+                if outcome != "failed":
+                    write(output, test, outcome, text)
+        yield output
+
+
+def _run_until_it_ends(
+    file: Path, platform: str, seconds: float, choice: Choice, output: Path
+) -> tuple[int | None, str]:
+    """Run what is not done in a process; gives what it ends with, None if it has to be ended, and what it said last."""
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": PLATFORMS[platform],
+        "JAX_NUM_GENERATED_CASES": str(choice.cases),
+        "JAX_RESULTS": str(output),
+        "JAX_SAMPLE": str(choice.sample),
+        "JAX_AS_CPU": "1",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull, "--rootdir", str(file.parent)]
+    command += ["-p", "no:cacheprovider", "-p", "proofs.jax_results", "-n0" if _has_xdist() else "-q", str(file)]
+    if choice.tests:
+        command += ["-k", choice.tests]
+    # In a folder of its own: JAX's sources beside its tests are not those that are installed.
+    with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("w") as said:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
             try:
-                has_ended = process.wait(seconds) >= 0
+                status = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                has_ended = False
-        if process.returncode in _NOT_RUN:
-            sys.exit(f"{file} does not run:\n" + "\n".join(log.read_text().splitlines()[-30:]))
-        crashed = process.returncode not in (0, 1, 5, -9)
-        return _read(output, crashed=crashed, has_ended=has_ended)
+                status = None
+        return status, "\n".join(log.read_text().splitlines()[-30:])
 
 
 def _has_xdist() -> bool:
@@ -95,21 +136,17 @@ def _has_xdist() -> bool:
     return find_spec("xdist") is not None
 
 
-def _read(output: Path, *, crashed: bool, has_ended: bool) -> Results:
-    results = Results(has_ended=has_ended)
-    last = ""
-    for line in output.read_text().splitlines() if output.exists() else ():
-        test, outcome, text = json.loads(line)
-        last = test
-        # A test whose end fails has failed, whatever it was before.
-        if outcome != "begun" or test not in results.tests:
-            results.tests[test] = outcome, text
-    if last and results.tests[last][0] == "begun":
-        if crashed:
-            results.tests[last] = "failed", "the process ended"
-        else:
-            del results.tests[last]
-    return results
+def _results(output: Path, *, crashed: bool = False) -> Results:
+    """What a file says; where the process has crashed, it is written there which test did it."""
+    tests = read(output)
+    _, found = tests.pop("", ("", ""))
+    running = [test for test, (outcome, _) in tests.items() if outcome == "begun"]
+    for test in running:
+        del tests[test]
+    if crashed and running:
+        tests[running[-1]] = "failed", "the process ended"
+        write(output, running[-1], *tests[running[-1]])
+    return Results(tests, has_ended=bool(found) and len(tests) >= int(found))
 
 
 def _cause(text: str) -> str:
@@ -126,11 +163,14 @@ def report(file: str, results: Mapping[str, Results]) -> int:
         counts = [len(found.of(outcome)) for outcome in ("passed", "failed", "skipped")]
         cells.append("{:>6} {:>6} {:>7}".format(*counts) + (" " if found.has_ended else "+"))
     print(f"{file:<24} {'  '.join(cells)}", flush=True)
-    ours, theirs = results["xlakit"], results.get("cpu", Results())
-    worse = [test for test in ours.of("failed") if theirs.tests.get(test, ("", ""))[0] != "failed"]
+    ours, theirs = results.get("xlakit", Results()), results.get("cpu", Results())
+    worse: list[str] = []
     causes: defaultdict[str, list[str]] = defaultdict(list)
-    for test in worse:
-        causes[_cause(ours.tests[test][1])].append(test)
+    for test in ours.of("failed"):
+        if theirs.tests.get(test, ("", ""))[0] != "failed":
+            accepted = reason(file, test)
+            causes[f"accepted: {accepted}" if accepted else _cause(ours.tests[test][1])].append(test)
+            worse += [] if accepted else [test]
     for cause, tests in sorted(causes.items(), key=lambda item: -len(item[1])):
         print(f"    {len(tests):>4}  {cause}\n          {', '.join(tests[:_TESTS_SHOWN])}")
     skips = Counter(
@@ -151,10 +191,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600, help="for each file on each platform")
     parser.add_argument("--cases", type=int, default=1, help="how many cases JAX makes of each of its tests")
     parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
+    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
+    parser.add_argument("--again", action="store_true", help="have those that failed run again")
     parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
     parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
     options = parser.parse_args(arguments)
     platforms = [options.only] if options.only else list(PLATFORMS)
+    choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.keep, options.again)
     print(f"{'':<24} " + "  ".join(f"{name:<22}" for name in platforms))
     print(f"{'':<24} " + "  ".join(f"{'passed':>6} {'failed':>6} {'skipped':>7} " for _ in platforms))
     worse = 0
@@ -162,12 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = options.jax.resolve() / "tests" / f"{name}_test.py"
         if not path.exists():
             parser.error(f"there is no {path}")
-        found = {p: run(path, p, options.seconds, options.choice, options.cases, options.sample) for p in platforms}
-        if "xlakit" in found:
-            worse += report(name, found)
-        else:
-            report(name, {"xlakit": Results(), **found})
-    print("+ marks what was not done in time")
+        found = {platform: run(path, platform, choice) for platform in platforms}
+        worse += report(name, found)
+    print("+ marks what is not done yet")
     return min(worse, 1)
 
 

@@ -4,6 +4,8 @@
 likes.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -38,22 +40,27 @@ def runge_kutta(state):
     return moved([r + 2 * s + 2 * t + u for r, s, t, u in zip(k1, k2, k3, k4, strict=True)], STEP / 6)
 
 
-@jax.jit
-def simulate(state):
+@partial(jax.jit, static_argnames="steps")
+def simulate(state, steps):
     """The state after all steps, and how far the pendulums are apart after each."""
 
     def step(state, _):
         state = runge_kutta(state)
         return state, state[1].std()
 
-    return jax.lax.scan(step, state, length=STEPS)
+    return jax.lax.scan(step, state, length=steps)
+
+
+def beginning():
+    """All at rest, the lower ones a thousandth of a radian apart."""
+    spread = jax.random.normal(jax.random.key(0), (COUNT,)) * 1e-3
+    rest = jnp.zeros(COUNT)
+    return jnp.full(COUNT, 2.0), 2.5 + spread, rest, rest
 
 
 def main():
-    spread = jax.random.normal(jax.random.key(0), (COUNT,)) * 1e-3
-    rest = jnp.zeros(COUNT)
-    before = jnp.full(COUNT, 2.0), 2.5 + spread, rest, rest
-    after, apart = simulate(before)
+    before = beginning()
+    after, apart = simulate(before, STEPS)
     for second in range(0, 11, 2):
         print(f"after {second:>2} s: the lower angles differ by {apart[max(0, second * 500 - 1)]:.4f}")
     lost = jnp.abs(energy(after) - energy(before)).max()

@@ -1,8 +1,12 @@
 """The benchmarks' own arithmetic, and one row from end to end."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,6 +73,25 @@ def test_report_means_and_ratios():
     assert report.means()[2][:2] == ("all", 3)
     assert report.means()[2][2] == pytest.approx((0.5 * 0.125 * 3) ** (1 / 3))
     assert not report.ok
+
+
+def test_jax_on_xlakit_is_held_against_xlakit():
+    rows = [
+        row("near", "g", xlakit=1, jax=1.02, xla=2),
+        row("far", "g", xlakit=1, jax=1.1, xla=0.5),
+        row("short", "g", xlakit=1e-5, jax=1, xla=1),
+        row("not_run", "g", xlakit=1, xla=1),
+    ]
+    report = Report(MACHINE, "cpu", ["xla", "jax"], rows)
+    assert report.through_jax() == (2, 1, pytest.approx((1.02 * 1.1) ** 0.5))
+    # It is no peer to be the best of.
+    assert [r.ratio_to_best for r in rows] == [0.5, 2, 1e-5, 1]
+    page = to_markdown(report)
+    assert "of 2 rows in which xlakit takes more than 100 us, 1 take at most 5 % more through JAX" in page
+    assert "jax / xlakit" in page and "1.10" in page
+    assert report.to_json()["through_jax"]["close"] == 1
+    without = Report(MACHINE, "cpu", ["xla"], rows[3:])
+    assert without.through_jax() is None and "jax / xlakit" not in to_markdown(without)
 
 
 def test_percent_of_the_machine():
@@ -193,6 +216,62 @@ def test_command_line(capsys, monkeypatch):
     assert main(["--only", "nothing_of_that_name"]) == 2
     assert main(["--list", "--only", "tiny"]) == 0
     assert "dispatch: tiny_add" in capsys.readouterr().out
+
+
+def test_jax_on_xlakit_agrees(tmp_path):
+    # Which platforms JAX has is settled when it starts.
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "softmax", "--peers", "xla,jax"]
+    folder = Path(__file__).parents[2]
+    done = subprocess.run([*command, "--output", tmp_path], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads((tmp_path / "report.json").read_text())["rows"]
+    assert list(found["timings"]) == ["xlakit", "xla", "jax"]
+
+
+def test_training_curves():
+    from benchmarks.jax_training import Training, agree, differences, report
+
+    ours, theirs = [2.0] * 20, [2.0] * 9 + [2.00001] + [2.001] * 10
+    assert differences([3, 1], [2, 1]) == [0.5, 0]
+    assert agree(differences(ours, theirs))
+    assert not agree(differences([2.001] * 20, [2.0] * 20))
+    assert not agree(differences([*ours[:-1], float("nan")], theirs))
+    runs = {"empty": {"xlakit": Training(ours, 4.0, 3.0, 0.01), "cpu": Training(theirs, 6.0, 5.0, 0.02)}}
+    page = report(runs)
+    assert "| empty | xlakit | 4.00 | 3.00 | 10.00 |" in page and "they agree" in page
+
+
+def test_a_training_is_watched_step_by_step(monkeypatch):
+    from benchmarks import jax_training
+
+    def train(steps):
+        return None, np.array([model.step(np.float32(number)) for number in range(steps)])
+
+    # In the place of the example; what that learns on xlakit is tested in tests/jax.
+    model = SimpleNamespace(step=lambda number: number / model.BATCH, train=train)
+    monkeypatch.setitem(sys.modules, "language_model", model)
+    monkeypatch.syspath_prepend("")
+    training = jax_training.train(3, blocks=1, batch=2)
+    assert training.losses == [0, 0.5, 1] and model.BLOCKS == 1
+    assert 0 < training.begin <= training.seconds and 0 < training.step < training.seconds
+
+
+def test_trainings_run_in_processes_of_their_own(capsys, monkeypatch):
+    from benchmarks import jax_training
+
+    seen = []
+
+    def run(command, *, env, **_):
+        seen.append((env["JAX_PLATFORMS"], env["XLAKIT_CACHE_DIR"], env["JAX_COMPILATION_CACHE_DIR"]))
+        assert command[1:] == ["-m", "benchmarks.jax_training", "--here", "--steps=3", "--blocks=2", "--batch=16"]
+        found = {"losses": [3.0, 2.0, 1.0], "seconds": 2.5, "begin": 2.0, "step": 0.25}
+        return SimpleNamespace(stdout="a warning\n" + json.dumps(found) + "\n")
+
+    monkeypatch.setattr(jax_training.subprocess, "run", run)
+    assert jax_training.main(["--steps", "3"]) == 0
+    assert [platform for platform, *_ in seen] == ["xlakit", "cpu"] * 2
+    assert len({caches[1:] for caches in seen}) == 1
+    assert "| full | cpu | 2.50 | 2.00 | 250.00 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["--peers", "numpy"], ["--peers", "xla,other"], ["--rounds", "0"]])

@@ -97,4 +97,4 @@ def test_versions_that_were_not_tested_are_refused(monkeypatch):
     monkeypatch.setattr(plugin, "VERSIONS", ("0.0.1",))
     monkeypatch.setattr(plugin, "_registered", [])
     with pytest.raises(UnsupportedError, match=r"runs programs of jax 0\.0\.1; this is jax"):
-        plugin.register()
+        plugin.register(is_default=True)

@@ -2,7 +2,11 @@
 
 import json
 
-from proofs.jax_tests import Results, _cause, _read, report
+import pytest
+
+from proofs import jax_accepted, jax_tests
+from proofs.jax_results import read
+from proofs.jax_tests import Choice, Results, _cause, _results, report, run
 
 
 def lines(path, *entries):
@@ -11,14 +15,56 @@ def lines(path, *entries):
 
 
 def test_a_test_that_ends_the_process_has_failed_and_one_without_time_has_not_run(tmp_path):
-    entries = [("A::a", "begun", ""), ("A::a", "passed", ""), ("A::b", "begun", "")]
-    crashed = _read(lines(tmp_path / "x", *entries), crashed=True, has_ended=True)
-    assert crashed.tests == {"A::a": ("passed", ""), "A::b": ("failed", "the process ended")}
-    late = _read(lines(tmp_path / "y", *entries), crashed=False, has_ended=False)
-    assert late.tests == {"A::a": ("passed", "")}
+    entries = [("", "found", "2"), ("A::a", "begun", ""), ("A::a", "passed", ""), ("A::b", "begun", "")]
+    late = _results(lines(tmp_path / "x", *entries))
+    assert late == Results({"A::a": ("passed", "")}, has_ended=False)
+    crashed = _results(tmp_path / "x", crashed=True)
+    assert crashed == Results({"A::a": ("passed", ""), "A::b": ("failed", "the process ended")}, has_ended=True)
+    assert _results(tmp_path / "x") == crashed
 
 
-def test_what_fails_here_alone_is_told_by_cause(capsys):
+@pytest.fixture
+def crashing(monkeypatch, tmp_path):
+    """A file of three tests, the second of which ends the process, without JAX; gives how often processes began."""
+    (tmp_path / "three_test.py").write_text(
+        "import os\n"
+        "open('begun', 'a').write('.')\n"
+        "def test_a(): pass\n"
+        "def test_b(): os._exit(7)\n"
+        "def test_c(): assert os.environ['FAILS'] == ''\n"
+    )
+    (tmp_path / "recorder.py").write_text("from proofs.jax_results import *\ndel pytest_configure\n")
+    begun = []
+    original = jax_tests.subprocess.Popen
+
+    def popen(command, **options):
+        begun.append(options["env"].setdefault("PYTHONPATH", ""))
+        options["env"]["PYTHONPATH"] += f":{tmp_path}"
+        command = [part.replace("proofs.jax_results", "recorder") for part in command]
+        return original(command, **options)
+
+    monkeypatch.setattr(jax_tests.subprocess, "Popen", popen)
+    return begun
+
+
+def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monkeypatch, tmp_path):
+    monkeypatch.setenv("FAILS", "x")
+    choice = Choice(seconds=60, keep=tmp_path / "kept")
+    found = run(tmp_path / "three_test.py", "cpu", choice)
+    assert {test: outcome for test, (outcome, _) in found.tests.items()} == {
+        "test_a": "passed", "test_b": "failed", "test_c": "failed"
+    }  # fmt: skip
+    assert found.has_ended
+    assert len(crashing) == 2
+    assert run(tmp_path / "three_test.py", "cpu", Choice(seconds=0, keep=tmp_path / "kept")) == found
+    assert len(crashing) == 2
+    monkeypatch.setenv("FAILS", "")
+    again = Choice(seconds=60, keep=tmp_path / "kept", again=True, tests="test_c")
+    assert run(tmp_path / "three_test.py", "cpu", again).of("passed") == ["test_a", "test_c"]
+    assert "test_b" not in read(tmp_path / "kept" / "three.cpu.jsonl")
+
+
+def test_what_fails_here_alone_is_told_by_cause(capsys, monkeypatch):
     ours = Results(
         {f"T::{n}": ("failed", f"ValueError: {n} is not 7") for n in range(3)} | {"T::9": ("failed", "both")}
     )
@@ -27,6 +73,11 @@ def test_what_fails_here_alone_is_told_by_cause(capsys):
     said = capsys.readouterr().out
     assert "3  ValueError: # is not #" in said
     assert "both" not in said
+    monkeypatch.setattr(jax_accepted, "ACCEPTED", (("lax", "T::[01]", "there is none"), ("api", "*", "another file's")))
+    assert report("lax", {"xlakit": ours, "cpu": theirs}) == 1
+    said = capsys.readouterr().out
+    assert "2  accepted: there is none" in said
+    assert "1  ValueError: # is not #" in said
 
 
 def test_numbers_do_not_make_causes_different():

@@ -8,9 +8,12 @@ native/        the functions in machine code
 slots.py       those in Python
 devices.py     the client and its devices
 compiling.py   from JAX's programs to programs here
+sources.py     programs as they travel
 program.py     a loaded program
 partitions.py  programs for several devices
 lowerings/     what JAX makes of some operations; lapack.py has linear algebra
+serialized.py  programs as bytes, for files
+replaced.py    what stands in the place of some of JAX's own Python
 plugin.py      the table, and its registration
 """
 
@@ -31,7 +34,7 @@ def initialize() -> None:
     if "xlakit" in asked:
         from xlakit.jax.plugin import register
 
-        register()
+        register(is_default=asked[0] == "xlakit")
         if "cpu" not in asked:
             # JAX's callbacks put their arguments on a device of this platform.
             config.update("jax_platforms", ",".join([*asked, "cpu"]))

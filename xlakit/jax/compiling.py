@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
+from xlakit.formats.hlo_proto import read_module
 from xlakit.formats.hlo_proto.schema import parse
-from xlakit.jax.partitions import program_of_a_device
-from xlakit.jax.program import Program, read_program
+from xlakit.jax.program import Program
+from xlakit.jax.sources import describe_program, read_program
+from xlakit.passes.partition import is_split, is_to_be_split, split_over
 
 if TYPE_CHECKING:
     from xlakit.jax.devices import Devices
@@ -22,16 +24,19 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     _check_overrides([name for name, _ in options.env_option_overrides])
     build = options.executable_build_options
     replicas, partitions = build.num_replicas, build.num_partitions
-    module = read_program(code, format)
-    if partitions > 1:
-        module = program_of_a_device(module)
+    proto = read_program(code, format)
+    module = read_module(proto)
+    if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
+        module = split_over(module, partitions, replicas)
+        proto = module.to_proto()
+    description = describe_program(proto, module)
     loaded = devices.client.compile(
         module,
         num_replicas=replicas,
         num_partitions=partitions,
         device_assignment=_assignment(options, replicas, partitions),
     )
-    return Program(devices, loaded, code)
+    return Program(devices, loaded, description, serialized_options)
 
 
 def _check_overrides(names: Sequence[str]) -> None:

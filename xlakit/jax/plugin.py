@@ -10,6 +10,7 @@ from xlakit.jax.api import slots as interface
 from xlakit.jax.devices import PLATFORM
 from xlakit.jax.native.library import Native
 from xlakit.jax.records import keep_for_ever, words_of
+from xlakit.jax.replaced import replace
 from xlakit.jax.slots import State, callbacks, failure_callback
 
 # The versions of jax and jaxlib that are tested. JAX's inside changes with each.
@@ -19,8 +20,11 @@ _CAPSULE_NAME: Final = b"pjrt_c_api"
 _registered: list[Any] = []
 
 
-def register() -> None:
-    """Register the platform, once. Raises UnsupportedError where jax or jaxlib is of a version that is not tested."""
+def register(*, is_default: bool) -> None:
+    """Register the platform, once. Raises UnsupportedError where jax or jaxlib is of a version that is not tested.
+
+    is_default: whether JAX puts on it what nobody puts elsewhere.
+    """
     if _registered:
         return
     _check_versions()
@@ -36,6 +40,7 @@ def register() -> None:
     from xlakit.jax.lowerings import register_lowerings
 
     register_lowerings()
+    replace(state.text_of, is_default=is_default)
 
 
 def _check_versions() -> None:

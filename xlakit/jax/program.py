@@ -1,4 +1,4 @@
-"""Programs: from what JAX hands over to machine code, and what it asks about them."""
+"""Loaded programs: how they run, and what JAX asks about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.errors import UnsupportedError
-from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.devices import MEMORY_KIND
@@ -34,9 +33,11 @@ _errors = threading.local()
 class Program:
     """A loaded program, with the record that native code runs it by."""
 
-    def __init__(self, devices: Devices, loaded: LoadedExecutable, source: bytes) -> None:
+    def __init__(self, devices: Devices, loaded: LoadedExecutable, description: bytes, options: bytes) -> None:
         self.loaded = loaded
-        self.source = source
+        self.description = description
+        self.options = options
+        self.fingerprint = hashlib.sha256(description).hexdigest()
         module = loaded.module
         self._parameters = [p.shape for p in module.entry.parameters]
         self._results = [leaf for _, leaf in module.entry.root.shape.leaves()]
@@ -45,7 +46,7 @@ class Program:
         run, context = (_python_run_address, id(self)) if entry is None else entry
         # Python's way goes through arrays, which are not given away.
         donors = dict(loaded.in_place) if entry is not None else {}
-        donated = {alias.parameter_number for alias in module.input_output_alias}
+        donated = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
         self.record = Words(
             EXECUTABLE,
             references=1,
@@ -59,10 +60,15 @@ class Program:
             num_replicas=loaded.num_replicas,
             num_partitions=loaded.num_partitions,
             num_outputs=len(self._results),
-            fingerprint=hashlib.sha256(source).hexdigest(),
+            fingerprint=self.fingerprint,
         )
         self.properties: NamedFloats | None = None
         self._describe_results(donors)
+
+    def text(self) -> str | None:
+        """The program after the compiler's passes; None where there are none."""
+        as_text = getattr(self.loaded.compiled, "as_text", None)
+        return None if as_text is None else as_text()
 
     def cost_properties(self) -> NamedFloats:
         """What a call costs, as the interface's named values."""
@@ -191,17 +197,3 @@ def take_error() -> BaseException | None:
 _python_run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_run_with_python)
 keep_for_ever(_python_run)
 _python_run_address = ctypes.cast(_python_run, ctypes.c_void_p).value or 0
-
-
-def read_program(code: bytes, format: str) -> HloModule:
-    """The HLO of a program in one of the interface's formats."""
-    if format == "mlir":
-        from jaxlib._jax import mlir
-
-        from xlakit.formats.hlo_proto import read_module
-
-        computation = mlir.mlir_module_to_xla_computation(code, use_tuple_args=False, return_tuple=False)
-        return read_module(computation.as_serialized_hlo_module_proto())
-    if format == "hlo":
-        return HloModule.from_proto(code)
-    raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")

@@ -14,6 +14,8 @@ from xlakit.jax.compiling import compile_program
 from xlakit.jax.devices import Devices
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
+from xlakit.jax.serialized import deserialize, serialize
+from xlakit.jax.sources import DESCRIBED
 from xlakit.runtime.client import Client
 
 if TYPE_CHECKING:
@@ -37,6 +39,13 @@ class State:
             program = self.programs.pop(address)
             address = ctypes.c_int64.from_address(address + EXECUTABLE.offset("next")).value
             del program
+
+    def text_of(self, fingerprint: str) -> str | None:
+        """The text of a program after the compiler's passes; None where no program here has the fingerprint."""
+        for program in self.programs.values():
+            if program.fingerprint == fingerprint:
+                return program.text()
+        return None
 
 
 def error_code(error: BaseException) -> Code:
@@ -71,29 +80,49 @@ def _create_client(state: State, given: Given) -> None:
 
 
 def _compile(state: State, given: Given) -> None:
-    state.forget_dead()
-    assert state.devices is not None
     source = Given("Program", given["program"])
     format = source.data("format", "format_size").decode()
     options = given.data("compile_options", "compile_options_size")
-    program = compile_program(state.devices, source.data("code", "code_size"), format, options)
+    given["executable"] = _added(state, source.data("code", "code_size"), format, options)
+
+
+def _added(state: State, code: bytes, format: str, options: bytes) -> int:
+    """The address of the record of a new program."""
+    state.forget_dead()
+    assert state.devices is not None
+    program = compile_program(state.devices, code, format, options)
     state.programs[program.record.address] = program
-    given["executable"] = program.record.address
+    return program.record.address
 
 
 # -- programs --------------------------------------------------------------------------------------
 
 
 def _optimized_program(state: State, given: Given) -> None:
-    source = state.programs[given["executable"]].source
+    description = state.programs[given["executable"]].description
     target = Given("Program", given["program"])
-    target["format"], target["format_size"] = ctypes.addressof(_MLIR), len(_MLIR.value)
+    target["format"], target["format_size"] = ctypes.addressof(_DESCRIBED), len(_DESCRIBED.value)
     if target["code"]:
-        ctypes.memmove(target["code"], source, len(source))
-    target["code_size"] = len(source)
+        ctypes.memmove(target["code"], description, len(description))
+    target["code_size"] = len(description)
 
 
-_MLIR: Final = ctypes.create_string_buffer(b"mlir")
+_DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
+
+
+def _serialize(state: State, given: Given) -> None:
+    assert state.native is not None
+    data = serialize(state.programs[given["executable"]])
+    made = state.native.make_bytes(data)
+    given["bytes"], given["bytes_size"] = made, len(data)
+    given["serialized"], given["deleter"] = made, state.native.destroy_bytes
+
+
+def _deserialize(state: State, given: Given) -> None:
+    proto, options = deserialize(given.data("bytes", "bytes_size"))
+    if given["options"]:
+        options = given.data("options", "options_size")
+    given["executable"] = _added(state, proto, "hlo", options)
 
 
 def _cost_analysis(state: State, given: Given) -> None:
@@ -111,6 +140,8 @@ def _memory_stats(state: State, given: Given) -> None:
 SLOTS: Final[dict[str, Slot]] = {
     "Client_Create": _create_client,
     "Client_Compile": _compile,
+    "Executable_Serialize": _serialize,
+    "Executable_DeserializeAndLoad": _deserialize,
     "Executable_OptimizedProgram": _optimized_program,
     "Executable_GetCostAnalysis": _cost_analysis,
     "Executable_GetCompiledMemoryStats": _memory_stats,

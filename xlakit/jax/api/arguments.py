@@ -88,6 +88,8 @@ _FIELDS: Final = {
     "Executable_OutputElementTypes": "executable types num_types",
     "Executable_OutputDimensions": "executable num_outputs dims dim_sizes",
     "Executable_OptimizedProgram": "executable program",
+    "Executable_Serialize": "executable bytes bytes_size serialized deleter",
+    "Executable_DeserializeAndLoad": "client bytes bytes_size executable options options_size load_options",
     "Executable_Fingerprint": "executable fingerprint fingerprint_size",
     "Executable_GetCompiledMemoryStats": "executable generated_code argument output alias temp host_generated_code "
     "host_argument host_output host_alias host_temp peak total",

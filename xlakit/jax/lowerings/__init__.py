@@ -29,6 +29,8 @@ def register_lowerings() -> None:
     from xlakit.jax.devices import PLATFORM
     from xlakit.jax.lapack import lapack_calls
     from xlakit.jax.lowerings.callbacks import register_callbacks
+    from xlakit.jax.lowerings.platforms import register_platforms
+    from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve
 
     mlir: Any = interpreter
     if PLATFORM not in mlir._platforms_with_donation:
@@ -39,4 +41,14 @@ def register_lowerings() -> None:
         mlir.register_lowering(primitive, entry.rule, platform=PLATFORM, inline=entry.inline)
     for name, function in lapack_calls().items():
         register_custom_call(name, function, with_context=True)
+    # It is there for what is computed for it, as all custom calls with effects are.
+    register_custom_call("dce_sink", _sink)
+    # JAX's own rule for all platforms takes the pivots as they come.
+    solve = mlir.lower_fun(tridiagonal_solve, multiple_results=False)
+    mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=PLATFORM)
     register_callbacks()
+    register_platforms()
+
+
+def _sink(*_: Any) -> tuple[()]:
+    return ()

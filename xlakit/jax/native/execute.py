@@ -25,11 +25,13 @@ class _Prepared(IntEnum):
     WELL = 0
     GONE = 1
     NO_MEMORY = 2
+    CLASH = 3
 
 
 _FAULTS: Final = (
     (_Prepared.GONE, Code.INVALID_ARGUMENT, "a buffer that is given to the program has been deleted or donated"),
     (_Prepared.NO_MEMORY, Code.RESOURCE_EXHAUSTED, "there is not enough memory for the results of the program"),
+    (_Prepared.CLASH, Code.INVALID_ARGUMENT, "a buffer is donated to the program, and given to it a second time"),
 )
 
 # Of Python's own interface, what native code here imports: name, result and parameters.
@@ -49,6 +51,7 @@ def emit_execute(module: Module) -> None:
     _emit_lives(module)
     _emit_is_donatable(module)
     _emit_hold_arguments(module)
+    _emit_clashes(module)
     _emit_can_donate(module)
     _emit_make_results(module)
     _emit_release_blocks(module)
@@ -120,6 +123,41 @@ def _emit_hold_arguments(module: Module) -> None:
             fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
         turn.next(number + 1, is_there)
     fn.ret(turn.results[1])
+
+
+def _is_donated(fn: Function, executable: Value, options: Value, argument: Value) -> Value:
+    """Whether a call takes an argument away from its owner."""
+    donated = fn.load(PTR, EXECUTABLE.at(fn, executable, "donated"))
+    asked = fn.load(I64, fn.at(donated, I64, argument)).ne(0)
+    return fn.if_else(asked, lambda: (fn.call("is_donatable", I1, options, argument),), lambda: (fn.constant(I1, 0),))[
+        0
+    ]
+
+
+def _emit_clashes(module: Module) -> None:
+    """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer is among the others, too."""
+    fn = module.function("occurs_again", I1, [PTR, I64, I64])
+    buffers, count, argument = fn.parameters
+    own = _word(fn, buffers, argument)
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as turn:
+        is_same = _word(fn, buffers, turn.index).eq(own) & turn.index.ne(argument)
+        turn.next(turn.carried[0] | is_same)
+    fn.ret(turn.results[0])
+
+    fn = module.function("clashes", I1, [PTR] * 4)
+    executable, options, buffers, blocks = fn.parameters
+    count = EXECUTABLE.load(fn, executable, "num_args")
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as turn:
+        # Where the buffer and this call alone use its memory, it has been given once.
+        references = fn.atomic_load(I64, BLOCK.at(fn, _word(fn, blocks, turn.index), "references"))
+        is_suspect = (references > 2) & _is_donated(fn, executable, options, turn.index)
+        (clash,) = fn.if_else(
+            is_suspect,
+            lambda: (fn.call("occurs_again", I1, buffers, count, turn.index),),
+            lambda: (fn.constant(I1, 0),),
+        )
+        turn.next(turn.carried[0] | clash)
+    fn.ret(turn.results[0])
 
 
 def _emit_can_donate(module: Module) -> None:
@@ -199,11 +237,9 @@ def _emit_finish(module: Module) -> None:
     """``finish(executable, options, device, buffers, made, outputs)``: donated buffers go, results become buffers."""
     fn = module.function("finish", VOID, [PTR] * 6)
     executable, options, device, buffers, made, outputs = fn.parameters
-    donated = fn.load(PTR, EXECUTABLE.at(fn, executable, "donated"))
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as turn:
-        with fn.if_(fn.load(I64, fn.at(donated, I64, turn.index)).ne(0)):
-            with fn.if_(fn.call("is_donatable", I1, options, turn.index)):
-                delete(fn, _word(fn, buffers, turn.index))
+        with fn.if_(_is_donated(fn, executable, options, turn.index)):
+            delete(fn, _word(fn, buffers, turn.index))
     memory = fn.load(PTR, DEVICE.at(fn, device, "memory"))
     results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_outputs")) as turn:
@@ -237,8 +273,13 @@ def _emit_prepare(module: Module) -> None:
             done = fn.call("make_results", I1, executable, options, buffers, own, *targets)
             return (fn.select(done, fn.i64(_Prepared.WELL), fn.i64(_Prepared.NO_MEMORY)),)
 
+        def check() -> tuple[Value]:
+            clash = fn.call("clashes", I1, executable, options, buffers, own)
+            (state,) = fn.if_else(clash, lambda: (fn.i64(_Prepared.CLASH),), make)
+            return (state,)
+
         held = fn.call("hold_arguments", I1, buffers, num_args, own, fn.at(data, PTR, first))
-        (state,) = fn.if_else(held, make, lambda: (fn.i64(_Prepared.GONE),))
+        (state,) = fn.if_else(held, check, lambda: (fn.i64(_Prepared.GONE),))
         turn.next(device + 1, state)
     fn.ret(turn.results[1])
 

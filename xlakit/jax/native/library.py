@@ -20,7 +20,7 @@ from xlakit.jax.native.memory import emit_blocks
 from xlakit.jax.native.small import emit_small
 from xlakit.jax.native.transfer import emit_transfer
 
-_FOR_PYTHON: Final = ("make_error", "event_start", "take_dead")
+_FOR_PYTHON: Final = ("make_error", "event_start", "take_dead", "make_bytes", "destroy_bytes")
 _VARIANT: Final = "jax"
 
 
@@ -64,6 +64,8 @@ class Native:
             "make_error", ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64
         )
         self.take_dead: Callable[[], int] = self._function("take_dead", ctypes.c_int64)
+        self._make_bytes = self._function("make_bytes", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)
+        self.destroy_bytes: int = self._library.address("destroy_bytes")
         self._function("event_start", None)()
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -73,6 +75,13 @@ class Native:
         """An error, for the caller to destroy."""
         data = text.encode("utf-8", "replace")
         return self._make_error(code, data, len(data))
+
+    def make_bytes(self, data: bytes) -> int:
+        """A copy of bytes, to be given up by the function at :attr:`destroy_bytes`. Raises MemoryError."""
+        made = self._make_bytes(data, len(data))
+        if not made:
+            raise MemoryError(f"there is no memory for {len(data)} bytes")
+        return made
 
 
 def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:

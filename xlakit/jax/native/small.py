@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlakit.cpu.llvm import I32, PTR, Module
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
@@ -23,7 +23,18 @@ _NOTHING_TO_DO: Final = (
 
 
 def emit_small(module: Module) -> None:
-    """Write them."""
+    """Write them, and ``make_bytes(ptr data, i64 size) -> ptr``, a copy; ``destroy_bytes(ptr)``, as callers end it."""
+    fn = module.function("make_bytes", PTR, [PTR, I64], external=True)
+    data, size = fn.parameters
+    copy = fn.call("xlakit_allocate", PTR, size)
+    with fn.if_(copy.ne(fn.null()), likely=True):
+        fn.copy(copy, data, size)
+    fn.ret(copy)
+
+    fn = module.function("destroy_bytes", VOID, [PTR], external=True)
+    fn.call("xlakit_release", VOID, fn.parameters[0])
+    fn.ret()
+
     for slot in _NOTHING_TO_DO:
         fn = module.function(slot, PTR, [PTR], external=True)
         fn.ret(fn.null())

@@ -1,0 +1,30 @@
+"""Which of JAX's own tests may fail on xlakit alone, and why."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import Final
+
+# A file, a pattern of its tests, and the reason.
+ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
+    (
+        "api",
+        "JitTest::test_jit_lower_compile_with_compiler_options_invalid",
+        "options of XLA's own compiler are accepted and say nothing, so their values are not looked at",
+    ),
+    (
+        "lax",
+        "FunctionAccuracyTest::testSuccessOnComplexPlane_expm1_complex64",
+        "e^z - 1 at -inf±inf·i is -1, as e^z is 0 there; NumPy and XLA make it a nan",
+    ),
+    (
+        "lax_control_flow",
+        "LaxControlFlowTest::testScanGrad_jit_scan=False_jit_f=False_impl=unroll0",
+        "a finite difference in float32 is off by chance; the derivative is as near to float64's as jaxlib's is",
+    ),
+)
+
+
+def reason(file: str, test: str) -> str:
+    """Why a test may fail; empty where it may not."""
+    return next((why for name, pattern, why in ACCEPTED if name == file and fnmatch(test, pattern)), "")

@@ -1,0 +1,54 @@
+"""What JAX's own tests have found: operations on xlakit against jaxlib's CPU and NumPy."""
+
+import numpy as np
+import pytest
+from test_jax_programs import both
+
+
+def check_tridiagonal_systems():
+    import jax
+    from jax import lax
+
+    @jax.jit
+    def solve(*system):
+        return [lax.linalg.tridiagonal_solve(*system, perturb_singular=perturb) for perturb in (False, True)]
+
+    random = np.random.default_rng(0)
+    for size, dtype in ((1, np.float32), (10, np.complex64)):
+        # Small pivots, which have to be exchanged, and rubbish beside the corners.
+        below, diagonal, above = random.standard_normal((3, 4, size)).astype(dtype)
+        diagonal[:2] *= dtype(1e-3)
+        right = random.standard_normal((4, size, 3)).astype(dtype)
+        for x in map(np.asarray, solve(below, diagonal, above, right)):
+            product = diagonal[..., None] * x
+            product[:, 1:] += below[:, 1:, None] * x[:, :-1]
+            product[:, :-1] += above[:, :-1, None] * x[:, 1:]
+            np.testing.assert_allclose(product, right, atol=2e-3)
+
+
+def check_singular_tridiagonal_systems():
+    from jax import lax
+
+    # The first of three is.
+    diagonal = np.array([[0, 0, 0], [1, 2, 3], [1, 4, 1]], np.float32)
+    beside = np.array([[0, 0, 0], [0, 0, 0], [2, 2, 0]], np.float32)
+    right = np.ones((3, 3, 1), np.float32)
+
+    def solve(perturb):
+        return lambda *system: lax.linalg.tridiagonal_solve(*system, perturb_singular=perturb)
+
+    below = beside[:, ::-1]
+    x = both(solve(False), below, diagonal, beside, right)
+    assert np.isfinite(x).all((1, 2)).tolist() == [False, True, True]
+    x = np.asarray(solve(True)(below, diagonal, beside, right))
+    assert np.isfinite(x).all()
+    assert (abs(x[0]) > 1e6).all()
+    np.testing.assert_allclose(x[1, :, 0], [1, 1 / 2, 1 / 3], rtol=1e-6)
+
+
+CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_on_xlakit(check, on_xlakit):
+    on_xlakit(check)

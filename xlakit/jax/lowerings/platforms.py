@@ -1,0 +1,45 @@
+"""Which branch of ``lax.platform_dependent`` is taken: that for ``xlakit``, or that for ``cpu`` where there is none.
+
+Whoever writes a branch for processors means the machine that this compiler makes programs for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from xlakit.jax.devices import PLATFORM
+
+_STANDS_FOR: Final = "cpu"
+
+# For each branch the platforms that it is for; None for the default.
+Platforms = tuple[tuple[str, ...] | None, ...]
+
+
+def with_ours(platforms: Platforms) -> Platforms:
+    """The same branches, with one of them for this platform where there is one for processors."""
+    if any(branch is not None and PLATFORM in branch for branch in platforms):
+        return platforms
+    return tuple(
+        (*branch, PLATFORM) if branch is not None and _STANDS_FOR in branch else branch for branch in platforms
+    )
+
+
+def register_platforms() -> None:
+    """Have JAX take the branch. It asks twice: for the number of a branch, and where it leaves out the others."""
+    from jax._src.interpreters import mlir as interpreter
+    from jax._src.lax.control_flow import conditionals
+
+    mlir: Any = interpreter
+    for primitive, name in ((conditionals.platform_index_p, "platforms"), (conditionals.cond_p, "branches_platforms")):
+        rule = mlir._lowerings[primitive].rule
+        mlir.register_lowering(primitive, _changing(rule, name), platform=PLATFORM)
+
+
+def _changing(rule: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def lower(ctx: Any, *arguments: Any, **parameters: Any) -> Any:
+        if parameters.get(name) is not None:
+            parameters[name] = with_ours(parameters[name])
+        return rule(ctx, *arguments, **parameters)
+
+    return lower

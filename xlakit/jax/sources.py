@@ -1,0 +1,64 @@
+"""Programs as they travel: what JAX hands over, and what it gets where it asks for the program again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from xlakit.data.shape import ProgramShape
+from xlakit.errors import UnsupportedError
+from xlakit.formats.hlo_proto.literals import encode_varints
+from xlakit.formats.hlo_proto.schema import new
+from xlakit.formats.hlo_proto.shapes import write_program_shape
+from xlakit.ir.instruction import HloModule
+
+# The format of a HloModuleProtoWithConfig.
+DESCRIBED: Final = "hlo_with_config"
+
+# Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
+_MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
+_LENGTH_DELIMITED: Final = 2
+
+
+def read_program(code: bytes, format: str) -> bytes:
+    """The HLO proto of a program in one of the interface's formats."""
+    if format == "mlir":
+        from jaxlib._jax import mlir
+
+        computation = mlir.mlir_module_to_xla_computation(code, use_tuple_args=False, return_tuple=False)
+        return computation.as_serialized_hlo_module_proto()
+    if format == "hlo":
+        return code
+    raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")
+
+
+def describe_program(proto: bytes, module: HloModule) -> bytes:
+    """The program again, with the layouts of its arguments and results, which are all major to minor.
+
+    JAX asks for it whenever it has compiled a program, to see these layouts. MLIR would say the same in a hundred
+    times the time, since whoever reads it needs a context with all of its dialects.
+    """
+    shape = module.entry.program_shape
+    layout = new("ProgramShapeProto")
+    parameters = tuple(parameter.with_default_layout() for parameter in shape.parameters)
+    write_program_shape(ProgramShape(parameters, shape.result.with_default_layout()), layout)
+    counts = new("HloModuleConfigProto")
+    counts.replica_count, counts.num_partitions = module.replica_count, module.num_partitions
+    config = _field(_ENTRY_LAYOUT, layout.SerializeToString()) + counts.SerializeToString()
+    return _field(_MODULE, proto) + _field(_CONFIG, config)
+
+
+def described_module(description: bytes) -> bytes:
+    """The HLO proto in what :func:`describe_program` gave: its first field."""
+    size, at = 0, 1
+    while True:
+        size |= (description[at] & 0x7F) << 7 * (at - 1)
+        at += 1
+        if description[at - 1] < 0x80:
+            return description[at : at + size]
+
+
+def _field(number: int, data: bytes) -> bytes:
+    size = encode_varints(np.array([len(data)], np.uint64))
+    return bytes([number << 3 | _LENGTH_DELIMITED]) + size + data
