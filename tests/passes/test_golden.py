@@ -18,6 +18,8 @@ from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(GOLDEN.glob("*/*.hlo"))
 AFTER = "\n// after\n"
+# The program of one partition takes parts of the arguments: tests/passes/partition compares what it gives.
+ON_THE_SAME = [path for path in CASES if path.parent.name != "partition"]
 
 
 def name_of(path):
@@ -56,7 +58,7 @@ def run(module, values):
 
 
 @pytest.mark.parametrize("style", [EDGES, SMALL])
-@pytest.mark.parametrize("path", CASES, ids=name_of)
+@pytest.mark.parametrize("path", ON_THE_SAME, ids=name_of)
 def test_a_golden_program_keeps_its_results(path, style):
     module = before(path)
     after, _ = improved(path)

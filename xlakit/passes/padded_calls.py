@@ -21,8 +21,8 @@ _SIZE = Shape(PrimitiveType.S32)
 
 
 def with_sizes(shape: Shape, count: int) -> Shape:
-    """The shape of a value together with ``count`` sizes, without layouts: a tuple has them at its end."""
-    static = static_shape(shape).without_layout()
+    """The shape of a value together with ``count`` sizes: a tuple has them at its end."""
+    static = static_shape(shape)
     if not count:
         return static
     parts = static.tuple_shapes if static.is_tuple else (static,)
@@ -62,7 +62,7 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
     call = old.replace(
         op=CustomCall(custom_call_target=AT_SIZES, computations=(computation,)),
         operands=[*(x.value for x in operands), *sizes],
-        shape=with_sizes(old.shape, len(places)),
+        shape=with_sizes(old.shape.without_layout(), len(places)),
     )
     return parted(make.placed(call), old.shape, places, make)
 
