@@ -238,6 +238,9 @@ def test_complex_functions_at_infinity_and_zero():
     same(evaluate(xla.logistic, z), np.array([0.5, 1, 0, 1], np.complex64))
     same(evaluate(xla.exp, z[:3]), np.array([1, inf, 0], np.complex64))
     same(evaluate(xla.expm1, z[:3]), np.array([0, inf, -1], np.complex64))
+    # No direction is left: XLA's answer is NaN, where C's would be -1 or infinity.
+    aimless = np.array([complex(a, b) for a in (-inf, inf) for b in (-inf, inf, np.nan)])
+    same(evaluate(xla.expm1, aimless), np.full(6, complex(np.nan, np.nan)))
     log = evaluate(xla.log, np.array([complex(-1, 0.0), complex(-1, -0.0)]))
     same(log.imag, np.array([np.pi, -np.pi]))
 

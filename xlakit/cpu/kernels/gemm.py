@@ -131,14 +131,17 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
         unit = min(unit, max(_SHARED_BYTES // reach // engine.rows, 4) * engine.rows)
+    # Where rows are in runs, vectors of them are packed that must not reach into the next run.
+    even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows
+    unit = unit if unit >= rows else rounded_up(unit, even)
     units = max(1, -(-rows // unit))
-    block = _BLOCK_BYTES // max(1, runs * steps * engine.packed_bytes) // engine.rows * engine.rows
+    block = _BLOCK_BYTES // max(1, runs * steps * engine.packed_bytes) // even * even
     every = rounded_up(max(rows, 1), engine.rows)
-    block = min(max(block, 4 * engine.rows), every)
+    block = min(max(block, rounded_up(4 * engine.rows, even)), every)
     ahead = rows > block
     slivers = min(split, rounded_up(columns, engine.columns)) * engine.packed_bytes
     if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES:
-        ahead, block = False, min(rounded_up(_LARGE_BLOCK, engine.rows), every)
+        ahead, block = False, min(rounded_up(_LARGE_BLOCK, even), every)
     return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead, together)
 
 

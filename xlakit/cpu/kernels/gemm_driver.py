@@ -291,7 +291,7 @@ class GemmEmitter:
     def _pack_rows(self, count: Value, block: Block) -> None:
         fn, engine, lhs = self.fn, self.engine, self.product.lhs
         form = _form(lhs, engine.lanes)
-        if form == ACROSS and engine.parts == 2:
+        if form == ACROSS and (engine.parts == 2 or not self._begins_with_vectors()):
             form = SINGLE
         pack = PackRows(engine, lhs.kind, self._seen_by(lhs.kind), form)
         common.call(
@@ -304,6 +304,14 @@ class GemmEmitter:
             self.left,
             fn.i64(self.cut.depth),
         )
+
+    def _begins_with_vectors(self) -> bool:
+        """Whether no vector of rows reaches from one run of them into the next."""
+        cut, lanes = self.cut, self.engine.lanes
+        if len(self.product.lhs.across.dims) <= 1:
+            return True
+        blocks = self.rows <= cut.block or cut.block % lanes == 0
+        return blocks and (cut.units == 1 or cut.unit % lanes == 0)
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs

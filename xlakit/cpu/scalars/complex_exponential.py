@@ -49,12 +49,14 @@ def exp(a: Complex) -> Complex:
 
 
 def expm1(a: Complex) -> Complex:
-    """e^z - 1, accurate near 0."""
+    """e^z - 1, accurate near 0; at an infinite real part without a direction it is NaN, as XLA's is."""
     x, y = a
     far = exp(a)
     half = function("sin", y * 0.5)
     near = fma(function("expm1", x), function("cos", y), half * half * -2.0)
-    return where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
+    found = where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
+    nothing = constant(x, math.nan)
+    return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), found)
 
 
 def log_of_size(a: Complex) -> Value:

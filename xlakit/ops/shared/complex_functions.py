@@ -40,12 +40,13 @@ def log1p(z: Complex) -> Complex:
 
 
 def expm1(z: Complex) -> Complex:
-    """exp(z) - 1, accurate near 0."""
+    """exp(z) - 1, accurate near 0; at an infinite real part without a direction it is NaN, as XLA's is."""
     x, y = z.real, z.imag
     e: Complex = np.exp(z)
     half = np.sin(y / 2)
     real = np.where(np.isfinite(x) & (np.abs(x) < 1), np.expm1(x) * np.cos(y) - 2 * half * half, e.real - 1)
-    return compose(real, np.where(y == 0, y, e.imag))
+    found = compose(real, np.where(y == 0, y, e.imag))
+    return _where(np.isinf(x) & ~np.isfinite(y), np.nan, np.nan, found)
 
 
 def logistic(z: Complex) -> Complex:
