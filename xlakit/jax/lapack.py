@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from scipy.linalg import lapack
 
 from xlakit.errors import ExecutionError
 from xlakit.ir.operation import Array, Evaluation
@@ -57,6 +56,8 @@ def _number(text: str) -> int:
 
 
 def _function(prefix: str, name: str) -> Callable[..., Any]:
+    from scipy.linalg import lapack  # takes a while to load, and few programs need it
+
     return getattr(lapack, prefix + name)
 
 
