@@ -78,6 +78,9 @@ def call(executable, name=""):
 
 simple = compiled(total)
 call(simple)
+if fault in ("killed", "exits") and rank == 1:
+    # What the other one has said, and the launcher not passed on, would be lost.
+    time.sleep(1.0)
 if fault == "killed" and rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if fault == "exits" and rank == 1:

@@ -3,6 +3,7 @@
 Arguments: how often each of the faults is injected. At last something that no repair mends.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -55,6 +56,11 @@ def works():
     return len({key for known in links for key in known})
 
 
+def say(line):
+    # At once: the launcher mixes what processes write.
+    os.write(1, f"rank {rank}: {line}\n".encode())
+
+
 def fail(executable):
     try:
         executable.execute_replicated(ONES)
@@ -68,10 +74,10 @@ for _ in range(times):
     for executable in bad:
         fail(executable)
     made = works()
-print(f"rank {rank}: {len(bad) * times} failures, {made} communicators", flush=True)
+say(f"{len(bad) * times} failures, {made} communicators")
 
 # As if something other than the beginning of a meeting were open, in one process.
 if rank == 0:
     next(iter(network._generation.links.values())).is_spoilt = True
 fail(bad[0])
-print(f"rank {rank}: then {works()} communicators", flush=True)
+say(f"then {works()} communicators")
