@@ -26,6 +26,8 @@ ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
 # Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
 SMALL_BYTES = 64
+# Larger ones of up to so many words are copied word by word.
+_FEW_WORDS = 16
 _MOST_SMALL = 512
 # A kernel that costs more than this is not worth copying into its caller.
 _CALLED_NANOSECONDS = 2_000.0
@@ -162,6 +164,10 @@ class EntryWriter:
             # The caller may have given one memory for both.
             with self._fn.if_(to.ne(origin)):
                 self._fn.copy(to, origin, target.bytes)
+            return
+        words, rest = divmod(target.bytes, I64.bytes)
+        if not rest and target.bytes > SMALL_BYTES and words <= _FEW_WORDS:
+            self._fn.copy_words(to, origin, I64, words)
         else:
             self._fn.copy(to, origin, target.bytes)
 

@@ -15,6 +15,9 @@ from xlakit.errors import InternalError
 if TYPE_CHECKING:
     from xlakit.cpu.llvm.module import Module
 
+# The lanes of a vector worth having.
+_LEAST_LANES = 4
+
 
 class Effort(Enum):
     """How much LLVM does for a function."""
@@ -115,12 +118,17 @@ class Function:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def load(self, type: Type, pointer: Value, *, align: int = 0, invariant: bool = False) -> Value:
-        """What ``pointer`` points at; ``invariant`` says that nobody writes there while the function runs."""
+    def load(
+        self, type: Type, pointer: Value, *, align: int = 0, invariant: bool = False, alone: bool = False
+    ) -> Value:
+        """What ``pointer`` points at; ``invariant`` says that nobody writes there while the function runs.
+
+        alone: LLVM does not make one load of this and others.
+        """
         tail = f", align {align or min(type.element.bytes, 16)}{self._access_group}"
         if invariant:
             tail += f", !invariant.load {self.module.empty_metadata}"
-        return self.emit(type, f"load {type.name}, ptr {pointer.text}{tail}")
+        return self.emit(type, f"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}")
 
     def store(self, value: Value, pointer: Value, *, align: int = 0, nontemporal: bool = False) -> None:
         """Write ``value`` where ``pointer`` points."""
@@ -310,6 +318,8 @@ class Function:
         properties = list(hints)
         if group:
             properties.append(f'"llvm.loop.parallel_accesses", {group}')
+            if not any("vectorize" in hint or "unroll" in hint for hint in hints):
+                properties += _for_few_turns(first.constant, last.constant)
         metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
         phis = [(index, first, following), *zip(values, carried, made.following, strict=True)]
@@ -440,6 +450,15 @@ class Function:
         number = count if isinstance(count, Value) else self.i64(count)
         self.call(name, VOID, target, source, number, self.constant(I1, 0))
 
+    def copy_words(self, target: Value, source: Value, type: Type, count: int) -> None:
+        """Copy so many words, each by itself: one that was just written is read from where it waits to be written.
+
+        A processor hands it on only to a load of no more than one store has written.
+        """
+        words = [self.load(type, self.at(source, type, n), alone=True) for n in range(count)]
+        for number, word in enumerate(words):
+            self.store(word, self.at(target, type, number))
+
     def fill(self, target: Value, byte: int, count: Value | int) -> None:
         """Set bytes."""
         name = "llvm.memset.p0.i64"
@@ -450,3 +469,9 @@ class Function:
     def i32(self, number: int) -> Value:
         """An I32 constant."""
         return Value(self, I32, str(number), number)
+
+
+def _for_few_turns(begin: object, end: object) -> list[str]:
+    """What LLVM should know of a loop of few turns: it would make one vector with a mask, and masked stores are slow."""
+    few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
+    return ['"llvm.loop.vectorize.enable", i1 false', '"llvm.loop.unroll.full"'] if few else []
