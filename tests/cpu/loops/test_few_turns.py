@@ -41,7 +41,7 @@ ENTRY main {
 def test_small_matrices_that_a_loop_carries(size):
     rng = np.random.default_rng(size)
     x, matrices = rng.standard_normal((size, size)), rng.standard_normal((7, size, size))
-    executable = xla.compile(xla.HloModule.from_text(SCAN.replace("N", str(size))))
+    executable = xla.compile(xla.HloModule.from_text(SCAN.replace("N,N", f"{size},{size}")))
     expected = x
     for matrix in matrices:
         expected = matrix @ expected

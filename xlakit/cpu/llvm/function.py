@@ -472,6 +472,6 @@ class Function:
 
 
 def _for_few_turns(begin: object, end: object) -> list[str]:
-    """What LLVM should know of a loop of few turns: it would make one vector with a mask, and masked stores are slow."""
+    """What LLVM should know of a loop of few turns: it would make a vector with a mask, and masked stores are slow."""
     few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
     return ['"llvm.loop.vectorize.enable", i1 false', '"llvm.loop.unroll.full"'] if few else []
