@@ -76,11 +76,13 @@ def call(executable, name=""):
     os.write(1, f"rank {rank}: {name}: {report}\n".encode())
 
 
+# When one process ends badly, what the others have not said yet, or the launcher not passed on, is lost.
+UNTIL_SAID = 1.5
+
 simple = compiled(total)
 call(simple)
 if fault in ("killed", "exits") and rank == 1:
-    # What the other one has said, and the launcher not passed on, would be lost.
-    time.sleep(1.0)
+    time.sleep(UNTIL_SAID)
 if fault == "killed" and rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if fault == "exits" and rank == 1:
@@ -99,6 +101,7 @@ if fault == "hangs":
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     call(simple)
+    time.sleep(UNTIL_SAID)
     os._exit(0)
 wrong = {
     "different": compiled(lambda x: xla.all_reduce(x, xla.mul), "product") if rank == 1 else simple,
