@@ -6,11 +6,21 @@ from typing import Any
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Kind, Op
+from xlakit.ops.data import Constant
 
 
 def fingerprint(instruction: Instruction) -> Any:
-    """The operation, the shapes that it sees and gives, and the computations that it calls, without names."""
-    return (_of_op(instruction.op), tuple(_shape(o) for o in instruction.operands), _shape(instruction))
+    """The operation, the shapes that it sees and gives, and the computations that it calls, without names.
+
+    Constant scalars count with their values, which code may contain.
+    """
+    operands = tuple(_of_op(o.op) if is_constant_scalar(o) else _shape(o) for o in instruction.operands)
+    return (_of_op(instruction.op), operands, _shape(instruction))
+
+
+def is_constant_scalar(instruction: Instruction) -> bool:
+    """Whether an instruction is a constant of rank 0."""
+    return isinstance(instruction.op, Constant) and instruction.shape.is_array and not instruction.shape.rank
 
 
 def _shape(instruction: Instruction) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
-from xlakit.cpu.kernels.fingerprint import fingerprint
+from xlakit.cpu.kernels.fingerprint import fingerprint, is_constant_scalar
 from xlakit.cpu.kernels.makers import MAKERS
 from xlakit.cpu.kernels.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.select_and_scatter import emit_padded_selection
@@ -90,13 +90,18 @@ class KernelLibrary:
 
 
 def alone(instruction: Instruction) -> Computation:
-    """A computation of one instruction, its operands being the parameters."""
+    """A computation of one instruction, its operands being the parameters.
+
+    What a constant scalar is stays known, though it keeps its parameter: a sum that starts from zero has parts.
+    """
     parameters = [
         Instruction(Parameter(number=number), (), operand.shape, f"p{number}")
         for number, operand in enumerate(instruction.operands)
     ]
-    root = instruction.replace(operands=parameters, control_predecessors=())
-    return Computation(instruction.name, (*parameters, root), root)
+    constants = [operand for operand in instruction.operands if is_constant_scalar(operand)]
+    operands = [o if is_constant_scalar(o) else p for o, p in zip(instruction.operands, parameters, strict=True)]
+    root = instruction.replace(operands=operands, control_predecessors=())
+    return Computation(instruction.name, (*parameters, *dict.fromkeys(constants), root), root)
 
 
 def _symbol(instruction: Instruction) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from xlakit.cpu.loops.emitter import walk
+from xlakit.cpu.loops.index import Variable
 from xlakit.cpu.loops.nodes import Apply, Divided, Fold, Load, Node
 
 _COSTS = {
@@ -31,10 +32,16 @@ def is_expensive(opcode: str) -> bool:
     return opcode in _ELEMENTARY or _COSTS.get(opcode, 0.0) > 0.5
 
 
-def element_cost(nodes: Iterable[Node]) -> float:
-    """What one turn of a loop that computes the nodes costs, in nanoseconds."""
+def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
+    """What one turn of a loop that computes the nodes costs, in nanoseconds.
+
+    variables: those of the loop, where what depends on others alone is computed before it.
+    """
     total, inner = 0.0, 0.0
+    own = None if variables is None else frozenset(variables)
     for node in walk(nodes):
+        if own is not None and not node.variables & own:
+            continue
         if isinstance(node, Load):
             total += _LOAD * node.kind.byte_width
         elif isinstance(node, Apply):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import I64, Function, Value
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
@@ -42,12 +42,25 @@ _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
 _FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
+class Redirection(NamedTuple):
+    """Where elements of an array go for a while: its element ``first`` is the first one of ``buffer``."""
+
+    buffer: Value
+    first: Value
+
+
 class Emitter:
-    """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by."""
+    """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
+
+    redirected: of the arrays that are written, those that are not written in place. streams: whether what the function
+    writes goes round the caches, so that it has to wait for it at its end.
+    """
 
     def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
         self.fn = fn
         self.arrays = list(arrays)
+        self.redirected: dict[int, Redirection] = {}
+        self.streams = False
         self._scopes: list[dict[Any, Any]] = [{}]
 
     # -- scopes ----------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import Node
 from xlakit.cpu.loops.scattered import strips
 from xlakit.cpu.loops.space import Group
+from xlakit.cpu.loops.streaming import fence, streamed
 from xlakit.cpu.scalars import store
 from xlakit.data.primitive import PrimitiveType
 
 # Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
 _LONG_CHAIN = 2.0
-_DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
+DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
 TASK_NANOSECONDS = 20_000.0
 # Next to a phase that takes longer, a call costs nothing.
@@ -64,7 +65,10 @@ def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Fun
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
     pointers = [fn.load(PTR, fn.at(table, PTR, number), invariant=True) for number in range(arrays)]
-    yield fn, Emitter(fn, pointers), begin, end
+    emitter = Emitter(fn, pointers)
+    yield fn, emitter, begin, end
+    if emitter.streams:
+        fence(fn)
     fn.ret()
 
 
@@ -95,7 +99,11 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
     values = [(o, emitter.value(o.node), emitter.index(o.offset)) for o in outputs]
     for output, scalar, place in values:
-        store(emitter.fn, output.kind, scalar, emitter.arrays[output.array], place)
+        target = emitter.redirected.get(output.array)
+        if target is None:
+            store(emitter.fn, output.kind, scalar, emitter.arrays[output.array], place)
+        else:
+            store(emitter.fn, output.kind, scalar, target.buffer, place - target.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class Level:
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
     """What LLVM should know about an innermost loop that computes the nodes."""
-    return _DOUBLED if element_cost(nodes) > _LONG_CHAIN else ()
+    return DOUBLED if element_cost(nodes) > _LONG_CHAIN else ()
 
 
 def nest(
@@ -122,8 +130,12 @@ def nest(
     nodes: Sequence[Node],
     body: Callable[[], None],
     known: frozenset[Variable] = frozenset(),
+    outputs: Sequence[Output] = (),
 ) -> None:
-    """Write loops, outer to inner; what does not change in one is computed before it."""
+    """Write loops, outer to inner; what does not change in one is computed before it.
+
+    outputs: what the body stores, where each turn of the innermost loop stores each of them once.
+    """
     if not levels:
         body()
         return
@@ -132,10 +144,11 @@ def nest(
         with _opened(emitter, level):
             known = known | set(level.group.variables)
             emitter.hoist(nodes, known)
-            nest(emitter, inner, nodes, body, known)
+            nest(emitter, inner, nodes, body, known, outputs)
         return
-    with strips(emitter, level, nodes) as level, _opened(emitter, level, hints_for(nodes), independent=True):
-        body()
+    with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
+        with _opened(emitter, level, hints_for(nodes), independent=True):
+            body()
 
 
 @contextmanager

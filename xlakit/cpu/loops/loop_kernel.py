@@ -41,7 +41,7 @@ def loop_kernel(
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
         fn.calls_math = turns < _LEAST_VECTOR
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
-            nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs))
+            nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs), outputs=() if short else outputs)
     return Phase(fn.name, split.count, turn * turns)
 
 

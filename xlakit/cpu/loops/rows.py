@@ -14,11 +14,12 @@ from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost, is_expensive
 from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped
 from xlakit.cpu.loops.index import Affine, Variable, linear
-from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.kernel import DOUBLED, Emitted, Level, Output, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.nodes import Load, Node
 from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
 from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
+from xlakit.cpu.loops.streaming import streamed
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, is_narrow, parts, rounded
@@ -30,6 +31,8 @@ _STACK_BYTES = 1 << 15
 # Fewer rows than this, each long, are cut across.
 _FEW_ROWS = 8
 _LONG_NANOSECONDS = 50_000.0
+# A turn that costs more nanoseconds than this has enough to do for a processor.
+_LONG_TURN = 0.6
 
 
 @dataclass(slots=True)
@@ -252,15 +255,24 @@ def pass_over(
     shapes = [len(parts(r)) for r in running]
     carried = [v for r in running for v in parts(r)]
     fn = emitter.fn
-    hints = INTERLEAVED if carried and not rest else ()
-    with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop, emitter.scope():
-        emitter.bind_group(level.group, loop.index)
-        known = known | set(level.group.variables)
-        if rest:
-            emitter.hoist(stage.nodes, known)
-        following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
-        loop.next(*(v for r in following for v in parts(r)))
+    hints = _interleaving(stage, level) if carried and not rest else ()
+    # What is folded would have to be carried from strip to strip.
+    outputs = stage.stores if not rest and not carried else ()
+    with streamed(emitter, level, outputs) as level:
+        with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:
+            with emitter.scope():
+                emitter.bind_group(level.group, loop.index)
+                known = known | set(level.group.variables)
+                if rest:
+                    emitter.hoist(stage.nodes, known)
+                following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
+                loop.next(*(v for r in following for v in parts(r)))
     return regrouped(loop.results, shapes)
+
+
+def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
+    """How many steps of a reduction should be under way: long turns fill the processor, and its registers, sooner."""
+    return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_TURN else INTERLEAVED
 
 
 def _turn(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:

@@ -7,7 +7,6 @@ stays in the first-level cache; the loops of the tile then run along memory, bot
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from xlakit.cpu.loops.index import Affine, Variable
 from xlakit.cpu.loops.kernel import Output, Phase, store_all, task_function
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group
+from xlakit.cpu.loops.streaming import STREAMED_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
 
@@ -30,9 +30,6 @@ _UNIT = 32
 # Dimensions that are shorter than this are written out in the loop over the other one.
 SHORT = 8
 _LEAST_ELEMENTS = 512
-# Results that are larger than this do not go through the caches.
-_STREAMED_BYTES = 8 << 20
-_VECTOR_BYTES = 32
 # What copying an element into the buffer costs, in nanoseconds.
 _STAGING = 0.3
 
@@ -145,8 +142,7 @@ def tiled_kernel(
         buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
         with fn.loop(begin, end) as loop, emitter.scope():
             kernel.write(emitter, loop.index, buffers)
-        if kernel.streams:
-            _fence(fn)
+        emitter.streams = kernel.streams
     cost = element_cost(nodes) + _STAGING * max(1, len(crossing.staged))
     return Phase(fn.name, kernel.tasks, cost * elements)
 
@@ -172,9 +168,9 @@ class _Tiled:
         width = output.kind.byte_width
         elements = math.prod(g.extent for g in (*self.crossing.outer, self.crossing.across, self.crossing.inner))
         strides = [c for _, c in output.offset.terms if c != 1]
-        aligned = all(s * width % _VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
-        fits = _UNIT * width % _VECTOR_BYTES == 0 and self.crossing.inner.extent * width % _VECTOR_BYTES == 0
-        return _has_streams() and aligned and fits and elements * width > _STREAMED_BYTES
+        aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
+        fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
+        return has_streams() and aligned and fits and elements * width > STREAMED_BYTES
 
     def buffer_bytes(self, node: Load) -> int:
         """The bytes of the buffer of an operand."""
@@ -182,7 +178,7 @@ class _Tiled:
 
     def stride(self, node: Load) -> int:
         """How far the columns of a buffer are apart, in elements: whole vectors, and no power of two."""
-        vector_length = max(1, _VECTOR_BYTES // node.kind.byte_width)
+        vector_length = max(1, VECTOR_BYTES // node.kind.byte_width)
         return (-(-self.along.most // vector_length) + 1) * vector_length
 
     def write(self, emitter: Emitter, task: Value, buffers: Sequence[Value]) -> None:
@@ -242,13 +238,10 @@ class _Tiled:
         step = _stride(output.offset, self.crossing.across) * width
         bytes_of_run = sizes[0] * width
 
-        def stream() -> tuple[Value, ...]:
-            wide = vector(I8, _VECTOR_BYTES)
-            with fn.loop(0, sizes[1]) as column, fn.loop(0, bytes_of_run, _VECTOR_BYTES) as run:
-                read = fn.at(buffer, I8, column.index * (stride * width) + run.index)
-                value = fn.load(wide, read, align=_VECTOR_BYTES)
-                written = fn.at(target, I8, column.index * step + run.index)
-                fn.store(value, written, align=_VECTOR_BYTES, nontemporal=True)
+        def go_round() -> tuple[Value, ...]:
+            with fn.loop(0, sizes[1]) as column:
+                read = fn.at(buffer, I8, column.index * (stride * width))
+                stream(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
             return ()
 
         def copy() -> tuple[Value, ...]:
@@ -261,8 +254,7 @@ class _Tiled:
             return ()
 
         if self.streams:
-            address = fn.emit(I64, f"ptrtoint ptr {target.text} to i64")
-            fn.if_else((address & (_VECTOR_BYTES - 1)).eq(0), stream, copy)
+            fn.if_else(is_aligned(fn, target), go_round, copy)
         else:
             copy()
 
@@ -284,13 +276,3 @@ class _Tiled:
                     place = column.index * self.stride(node) + run.index
                     emitter.bind(node, load_element(fn, node.kind, buffer, place))
                 store_all(emitter, self.outputs)
-
-
-def _has_streams() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
-def _fence(fn: Function) -> None:
-    """What went around the caches is seen by other threads from here on."""
-    fn.module.declare("llvm.x86.sse.sfence", VOID, [])
-    fn.call("llvm.x86.sse.sfence", VOID)
