@@ -71,22 +71,26 @@ class Row:
     @property
     def ratio_to_xla(self) -> float | None:
         """The time of xlakit in that of XLA."""
-        return _ratio(self.seconds("xlakit"), self.seconds("xla"))
+        return self._ratio("xlakit", "xla")
 
     @property
     def ratio_to_best(self) -> float | None:
         """The time of xlakit in that of the quickest other peer; JAX on xlakit is none."""
-        others = [t.seconds for name, t in self.timings.items() if name not in _OURS and t.seconds is not None]
-        return _ratio(self.seconds("xlakit"), min(others, default=None))
+        ratios = [self._ratio("xlakit", name) for name in self.timings if name not in _OURS]
+        return max((ratio for ratio in ratios if ratio is not None), default=None)
 
     @property
     def ratio_through_jax(self) -> float | None:
         """The time of JAX on xlakit in that of xlakit."""
-        return _ratio(self.seconds("jax"), self.seconds("xlakit"))
+        return self._ratio("jax", "xlakit")
 
-
-def _ratio(ours: float | None, theirs: float | None) -> float | None:
-    return ours / theirs if ours is not None and theirs else None
+    def _ratio(self, ours: str, theirs: str) -> float | None:
+        """One peer's time in another's: of each round by itself, since what disturbs a machine lasts for longer."""
+        a, b = (self.timings.get(name) for name in (ours, theirs))
+        if a is None or b is None or a.seconds is None or not b.seconds:
+            return None
+        rounds = [x / y for x, y in zip(a.samples, b.samples, strict=True)]
+        return statistics.median(rounds) if rounds else a.seconds / b.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,8 @@ def _told(error: Exception) -> str:
 
 def time_in_turns(runs: dict[str, Prepared], timings: dict[str, Timing], plan: Plan) -> None:
     """Fill in each peer's samples and median. Each round runs every peer, beginning with another one."""
-    names = list(runs)
+    # What is one program in two ways is measured next to each other.
+    names = sorted(runs, key=lambda name: name not in _OURS)
     estimates = {name: _once(runs[name].run) for name in names}
     counts = {name: max(1, math.ceil(_SAMPLE_SECONDS / max(estimates[name], 1e-9))) for name in names}
     round_seconds = sum(estimates[name] * counts[name] for name in names)

@@ -75,6 +75,17 @@ def test_report_means_and_ratios():
     assert not report.ok
 
 
+def test_ratios_are_of_the_same_round():
+    found = row("a", "g", xlakit=2, xla=4, numpy=3)
+    # The machine is slow from the second round on; the medians of two peers can then be of different rounds.
+    for name, samples in {"xlakit": [1, 4, 4], "xla": [2, 8, 2], "numpy": [2, 2, 16]}.items():
+        found.timings[name].samples = samples
+    assert found.ratio_to_xla == 0.5
+    assert found.ratio_to_best == 0.5
+    found.timings["numpy"].samples = [0.5, 2, 16]
+    assert found.ratio_to_best == 2
+
+
 def test_jax_on_xlakit_is_held_against_xlakit():
     rows = [
         row("near", "g", xlakit=1, jax=1.02, xla=2),
