@@ -7,16 +7,16 @@ status is 1 where a result differs.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from proofs.numbered import Entry, parser, run
 from xlakit import compile as compile_program
 from xlakit import threads
 from xlakit.ir.instruction import HloModule
@@ -139,27 +139,20 @@ def judge(given: Case, seed: int = 0, count: int = 2) -> str:
     return f"{len(faults)} of {wrong.size} elements differ by up to {wrong.max()}, the first at {faults[0].tolist()}"
 
 
+def _judged(seed: int, number: int, shown: bool) -> str:
+    made = case(seed, number)
+    if shown:
+        print(made.text)
+    return judge(made, number, 1 + number % 3)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.products", description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--count", type=int, default=1000, help="how many programs (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    options = parser.parse_args(arguments)
-    numbers = range(options.count) if options.number is None else [options.number]
-    failures, start = 0, time.monotonic()
-    for done, number in enumerate(numbers):
-        made = case(options.seed, number)
-        if options.number is not None:
-            print(made.text)
-        fault = judge(made, number, 1 + number % 3)
-        if fault:
-            failures += 1
-            print(f"FAILED python -m proofs.products --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 99:
-            print(f"{done + 1} products, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{len(numbers)} products, {failures} failures")
-    return 1 if failures else 0
+    options = parser("proofs.products", __doc__ or "", 1000).parse_args(arguments)
+    seed, shown = options.seed, options.number is not None
+    numbers = [options.number] if shown else range(options.count)
+    entries = [Entry(f"--seed {seed} --number {n}", partial(_judged, seed, n, shown)) for n in numbers]
+    return run("proofs.products", entries)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,20 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(face, name)
     except AttributeError:
-        raise AttributeError(f"module 'xlakit' has no attribute '{name}'") from None
+        raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}") from None
     globals()[name] = value
     return value
+
+
+def _meant(name: str) -> str:
+    """What somebody may have meant who writes XLA's name of an operation, or nearly one of ours."""
+    import re
+    from difflib import get_close_matches
+
+    ours = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    known = __dir__()
+    near = [n for n in (ours, f"{ours}_") if n in known] or get_close_matches(ours, known, 1, 0.75)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def __dir__() -> list[str]:

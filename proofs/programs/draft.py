@@ -27,6 +27,25 @@ class Program:
     case: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A value of a module in the making."""
+
+    name: str
+    kind: str
+    dims: tuple[int, ...]
+
+    @property
+    def shape(self) -> str:
+        """Its shape as text."""
+        return f"{self.kind}[{join(self.dims)}]"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is of a floating point type."""
+        return "f" in self.kind
+
+
 # Makes a program of a case.
 Author = Callable[["Draft", str], Program]
 

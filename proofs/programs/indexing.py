@@ -16,7 +16,7 @@ _INDEX_TYPES = ("s32", "s32", "s64", "u32", "u8", "s8", "s16", "u64")
 
 
 @dataclass(frozen=True, slots=True)
-class _Indexing:
+class Indexing:
     """The dimension numbers that gather and scatter share, and the sizes of the three arrays."""
 
     operand: list[int]
@@ -30,8 +30,38 @@ class _Indexing:
     indices_batching: list[int]
     index_vector_dim: int
 
+    def gather(self, operand: str, indices: str) -> str:
+        """The call of a gather."""
+        parts = [
+            f"gather({operand}, {indices})",
+            f"offset_dims={{{join(self.offset)}}}",
+            f"collapsed_slice_dims={{{join(self.dropped)}}}",
+            f"start_index_map={{{join(self.index_map)}}}",
+        ]
+        if self.batching:
+            parts.append(f"operand_batching_dims={{{join(self.batching)}}}")
+            parts.append(f"start_indices_batching_dims={{{join(self.indices_batching)}}}")
+        parts.append(f"index_vector_dim={self.index_vector_dim}")
+        parts.append(f"slice_sizes={{{join(self.window)}}}")
+        return ", ".join(parts)
 
-def _indexing(draft: Draft, *, full_windows: bool) -> _Indexing:
+    def scatter(self, arrays: Sequence[str], called: str) -> str:
+        """The call of a scatter, of operands, indices and updates."""
+        parts = [
+            f"scatter({', '.join(arrays)})",
+            f"update_window_dims={{{join(self.offset)}}}",
+            f"inserted_window_dims={{{join(self.dropped)}}}",
+            f"scatter_dims_to_operand_dims={{{join(self.index_map)}}}",
+        ]
+        if self.batching:
+            parts.append(f"input_batching_dims={{{join(self.batching)}}}")
+            parts.append(f"scatter_indices_batching_dims={{{join(self.indices_batching)}}}")
+        parts.append(f"index_vector_dim={self.index_vector_dim}")
+        parts.append(f"to_apply={called}")
+        return ", ".join(parts)
+
+
+def _indexing(draft: Draft, *, full_windows: bool) -> Indexing:
     operand = draft.dims(1, 4, most=80, empty=0.0)
     rank = len(operand)
     roles = [draft.pick(["kept", "kept", "dropped", "batching"]) for _ in range(rank)]
@@ -61,10 +91,10 @@ def _indexing(draft: Draft, *, full_windows: bool) -> _Indexing:
     offset = draft.subset(len(batch) + len(kept), len(kept))
     windows, batches = iter(kept), iter(batch)
     result = [next(windows) if d in offset else next(batches) for d in range(len(batch) + len(kept))]
-    return _Indexing(operand, indices, window, result, offset, dropped, mapped, batching, indices_batching, vector_dim)
+    return Indexing(operand, indices, window, result, offset, dropped, mapped, batching, indices_batching, vector_dim)
 
 
-def _index_parameter(draft: Draft, numbers: _Indexing) -> str:
+def _index_parameter(draft: Draft, numbers: Indexing) -> str:
     kind = draft.pick(_INDEX_TYPES)
     largest = max([numbers.operand[d] for d in numbers.index_map], default=1)
     return draft.parameter(kind, numbers.indices, values=index_values(draft, kind, numbers.indices, largest))
@@ -76,18 +106,7 @@ def gather(draft: Draft, case: str) -> Program:
     numbers = _indexing(draft, full_windows=False)
     operand = draft.parameter(case, numbers.operand)
     indices = _index_parameter(draft, numbers)
-    parts = [
-        f"gather({operand}, {indices})",
-        f"offset_dims={{{join(numbers.offset)}}}",
-        f"collapsed_slice_dims={{{join(numbers.dropped)}}}",
-        f"start_index_map={{{join(numbers.index_map)}}}",
-    ]
-    if numbers.batching:
-        parts.append(f"operand_batching_dims={{{join(numbers.batching)}}}")
-        parts.append(f"start_indices_batching_dims={{{join(numbers.indices_batching)}}}")
-    parts.append(f"index_vector_dim={numbers.index_vector_dim}")
-    parts.append(f"slice_sizes={{{join(numbers.window)}}}")
-    draft.emit(draft.shape(case, numbers.result), ", ".join(parts))
+    draft.emit(draft.shape(case, numbers.result), numbers.gather(operand, indices))
     return draft.finish("gather", EXACT, case)
 
 
@@ -110,24 +129,15 @@ def scatter(draft: Draft, case: str) -> Program:
     operands = [draft.parameter(kind, numbers.operand, style) for _ in range(count)]
     indices = _index_parameter(draft, numbers)
     updates = [draft.parameter(kind, numbers.result, style) for _ in range(count)]
-    called = _scatter_computation(draft, opcode, kind, count)
-    parts = [
-        f"scatter({', '.join([*operands, indices, *updates])})",
-        f"update_window_dims={{{join(numbers.offset)}}}",
-        f"inserted_window_dims={{{join(numbers.dropped)}}}",
-        f"scatter_dims_to_operand_dims={{{join(numbers.index_map)}}}",
-    ]
-    if numbers.batching:
-        parts.append(f"input_batching_dims={{{join(numbers.batching)}}}")
-        parts.append(f"scatter_indices_batching_dims={{{join(numbers.indices_batching)}}}")
-    parts.append(f"index_vector_dim={numbers.index_vector_dim}")
-    parts.append(f"to_apply={called}")
+    called = scatter_computation(draft, opcode, kind, count)
     shape = f"{kind}[{join(numbers.operand)}]"
-    draft.emit(shape if count == 1 else f"({', '.join([shape] * count)})", ", ".join(parts))
+    call = numbers.scatter([*operands, indices, *updates], called)
+    draft.emit(shape if count == 1 else f"({', '.join([shape] * count)})", call)
     return draft.finish("scatter", EXACT if exact else SUMS, f"{case} {opcode}")
 
 
-def _scatter_computation(draft: Draft, opcode: str, kind: str, count: int) -> str:
+def scatter_computation(draft: Draft, opcode: str, kind: str, count: int) -> str:
+    """The computation of a scatter of ``count`` arrays that combines each by itself."""
     if count == 1 and opcode != "replace":
         return draft.reducer(opcode, kind)
     lines = [f"x{i} = {kind}[] parameter({i})" for i in range(2 * count)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from proofs.programs.draft import join
-from proofs.programs.meetings import Author, Named, Scope, Spread, values_for
+from proofs.programs.draft import Named, join
+from proofs.programs.meetings import Author, Scope, Spread, values_for
 
 
 def all_reduce(author: Author, scope: Scope) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from proofs.programs.draft import join
+from proofs.programs.draft import Named, join
 from proofs.programs.values import EDGES, SMALL, Array, is_complex, is_float, make_values
 
 _T = TypeVar("_T")
@@ -27,20 +27,6 @@ class Spread:
     replicas: int
     partitions: int
     arguments: tuple[tuple[Array, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A value of the module in the making."""
-
-    name: str
-    kind: str
-    dims: tuple[int, ...]
-
-    @property
-    def shape(self) -> str:
-        """Its shape as text."""
-        return f"{self.kind}[{join(self.dims)}]"
 
 
 @dataclass(slots=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from proofs.programs.draft import Draft, Program, join
+from proofs.programs.draft import Draft, Named, Program, join
 from proofs.programs.values import SMALL
 from proofs.tolerances import EXACT
 
@@ -28,32 +27,18 @@ _OF_TWO_INTEGERS = (
 _MOST_ELEMENTS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A value of the module in the making."""
-
-    name: str
-    kind: str
-    dims: tuple[int, ...]
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it is of a floating point type."""
-        return "f" in self.kind
-
-
 class Body:
     """The instructions of one computation in the making."""
 
     def __init__(self, draft: Draft, emit: Callable[[str, str], str], values: list[Named], prefix: str) -> None:
         self.draft = draft
-        self._emit = emit
+        self.emit = emit
         self.values = values
         self.prefix = prefix
 
     def add(self, kind: str, dims: Sequence[int], call: str) -> Named:
         """An instruction; its value may be used from here on."""
-        made = Named(self._emit(f"{kind}[{join(dims)}]", call), kind, tuple(dims))
+        made = Named(self.emit(f"{kind}[{join(dims)}]", call), kind, tuple(dims))
         self.values.append(made)
         return made
 
@@ -314,8 +299,8 @@ def _while(body: Body) -> None:
         ]
     )
     zero = body.scalar("s32", 0)
-    start = body._emit(state, f"tuple({', '.join([zero.name, *(v.name for v in carried)])})")
-    end = body._emit(state, f"while({start}), condition={test}, body={loop}")
+    start = body.emit(state, f"tuple({', '.join([zero.name, *(v.name for v in carried)])})")
+    end = body.emit(state, f"while({start}), condition={test}, body={loop}")
     for i, v in enumerate(carried):
         body.add(v.kind, v.dims, f"get-tuple-element({end}), index={i + 1}")
 

@@ -183,13 +183,14 @@ def constant(draft: Draft, case: str) -> Program:
     """A literal in the text."""
     dims = draft.dims(0, 3, most=24)
     values = make_values(draft.rng, case, dims, draft.pick(["edges", "small"]))
-    draft.emit(f"{case}[{join(dims)}]", f"constant({_literal(values, case)})")
+    draft.emit(f"{case}[{join(dims)}]", f"constant({literal(values, case)})")
     return draft.finish("constant", EXACT, case)
 
 
-def _literal(values: Array, kind: str) -> str:
+def literal(values: Array, kind: str) -> str:
+    """An array as HLO text has it."""
     if values.ndim:
-        return "{" + ", ".join(_literal(v, kind) for v in values) + "}"
+        return "{" + ", ".join(literal(v, kind) for v in values) + "}"
     if kind in COMPLEX:
         return f"({_number(float(np.real(values)))}, {_number(float(np.imag(values)))})"
     if is_float(kind):

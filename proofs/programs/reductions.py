@@ -37,7 +37,8 @@ def _style(opcode: str, kind: str) -> str:
     return EDGES if exact else SMALL
 
 
-def _identity(opcode: str, kind: str) -> Array:
+def identity(opcode: str, kind: str) -> Array:
+    """What leaves every number of the type as it is."""
     dtype = dtype_of(kind)
     if opcode in ("maximum", "minimum") and is_float(kind):
         return np.asarray(-np.inf if opcode == "maximum" else np.inf).astype(dtype)
@@ -57,7 +58,7 @@ def _initial(draft: Draft, opcode: str, kind: str) -> str:
     """The identity; now and then another value, which counts once."""
     if draft.chance(0.15):
         return draft.parameter(kind, [], _style(opcode, kind))
-    return draft.parameter(kind, [], values=_identity(opcode, kind))
+    return draft.parameter(kind, [], values=identity(opcode, kind))
 
 
 @family("reduce", (*_TYPES, "variadic f32", "variadic s32", "argmax f32", "argmax bf16", "pairs f32 s32"), 8)
@@ -89,14 +90,14 @@ def _reduce_pairs(draft: Draft, case: str, dims: list[int], along: list[int], ke
         values = np.arange(math.prod(dims), dtype=np.int32).reshape(dims)
         right = draft.parameter(second, dims, values=values)
         inits = [
-            draft.parameter(first, [], values=_identity("maximum", first)),
+            draft.parameter(first, [], values=identity("maximum", first)),
             draft.parameter(second, [], values=np.asarray(np.iinfo(np.int32).max, dtype=np.int32)),
         ]
     else:
         right = draft.parameter(second, dims, FINITE)
         inits = [
-            draft.parameter(first, [], values=_identity("maximum", first)),
-            draft.parameter(second, [], values=_identity("minimum", second)),
+            draft.parameter(first, [], values=identity("maximum", first)),
+            draft.parameter(second, [], values=identity("minimum", second)),
         ]
     shapes = f"({first}[{join(kept)}], {second}[{join(kept)}])"
     operands = ", ".join([left, right, *inits])
@@ -150,7 +151,7 @@ def reduce_window(draft: Draft, case: str) -> Program:
         return _reduce_window_pairs(draft, case, bases, outputs, window)
     opcode = _operation(draft, case)
     operand = draft.parameter(case, bases, _style(opcode, case))
-    initial = draft.parameter(case, [], values=_identity(opcode, case))
+    initial = draft.parameter(case, [], values=identity(opcode, case))
     called = draft.reducer(opcode, case)
     draft.emit(
         draft.shape(case, outputs), f"reduce-window({operand}, {initial}), window={{{window}}}, to_apply={called}"
@@ -165,9 +166,9 @@ def _reduce_window_pairs(draft: Draft, case: str, bases: list[int], outputs: lis
     left = draft.parameter(first, bases, FINITE)
     positions = np.arange(math.prod(bases), dtype=np.int32).reshape(bases)
     right = draft.parameter(second, bases, FINITE, positions if form == "argmax" else None)
-    last = np.asarray(np.iinfo(np.int32).max, np.int32) if form == "argmax" else _identity("minimum", second)
+    last = np.asarray(np.iinfo(np.int32).max, np.int32) if form == "argmax" else identity("minimum", second)
     inits = [
-        draft.parameter(first, [], values=_identity("maximum", first)),
+        draft.parameter(first, [], values=identity("maximum", first)),
         draft.parameter(second, [], values=last),
     ]
     shapes = f"({first}[{join(outputs)}], {second}[{join(outputs)}])"
@@ -187,7 +188,7 @@ def select_and_scatter(draft: Draft, case: str) -> Program:
     ]
     operand = draft.parameter(case, [d.base for d in dims], SMALL if draft.chance(0.5) else FINITE)
     source = draft.parameter(case, [d.output for d in dims], SMALL)
-    initial = draft.parameter(case, [], values=_identity("add", case))
+    initial = draft.parameter(case, [], values=identity("add", case))
     select = draft.computation(
         [
             f"x = {case}[] parameter(0)",

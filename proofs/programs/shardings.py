@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlakit.ir.attributes import IotaTileAssignment, Sharding
-from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.passes.framework import programs, with_callees, with_computations
 
 Array = np.ndarray[Any, Any]
 
@@ -38,28 +39,41 @@ def sharding(rng: np.random.Generator, dims: Sequence[int], partitions: int, *, 
 
 
 def annotated(module: HloModule, rng: np.random.Generator, partitions: int) -> HloModule:
-    """The module with shardings of its parameters, of its result in some cases, and of some of its instructions."""
+    """The module with shardings of its parameters, of its result in some cases, and of some of its instructions.
+
+    Those of loops and branches, too.
+    """
     uneven = bool(rng.random() < 0.3)
     says_result = bool(rng.random() < 0.6)
 
-    def made(old: Instruction) -> Sharding | None:
-        if old is module.entry.root:
-            if not says_result:
+    def made(old: Instruction, computation: Computation) -> Sharding | None:
+        if old is computation.root:
+            if computation.name != module.entry.name or not says_result:
                 return None
             shapes = old.shape.tuple_shapes or (old.shape,)
             elements = tuple(sharding(rng, s.dimensions, partitions, uneven=uneven) for s in shapes)
             return Sharding("TUPLE", elements=elements) if old.shape.is_tuple else elements[0]
         if old.opcode == "parameter":
+            if computation.name != module.entry.name:
+                return None
             return sharding(rng, old.shape.dimensions, partitions, uneven=uneven)
         if old.shape.is_array and rng.random() < 0.25:
             return sharding(rng, old.shape.dimensions, partitions, uneven=bool(rng.random() < 0.2))
         return None
 
-    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        annotations = dataclasses.replace(old.annotations, sharding=made(old))
-        return old.replace(operands=operands, annotations=annotations)
+    def with_shardings(computation: Computation) -> Computation:
+        def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+            annotations = dataclasses.replace(old.annotations, sharding=made(old, computation))
+            return old.replace(operands=operands, annotations=annotations)
 
-    return module.replace(entry=module.entry.rebuild(change), num_partitions=partitions)
+        return computation.rebuild(change)
+
+    new: dict[Computation, Computation] = {}
+    run = programs(module)
+    for old in module.computations:
+        own = with_callees(old, new)
+        new[old] = with_shardings(own) if old in run else own
+    return with_computations(module, list(new.values())).replace(num_partitions=partitions)
 
 
 def boxes(said: Sharding, dims: Sequence[int], partitions: int) -> list[tuple[slice, ...]]:

@@ -96,3 +96,13 @@ def test_argument_names(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_docstring_names_its_source(name):
     assert "Source: " in (inspect.getdoc(getattr(xla, name)) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("BroadcastInDim", "broadcast_in_dim"), ("tuple", "tuple_"), ("While", "while_"), ("reducee", "reduce")],
+)
+def test_xla_s_own_names_lead_to_ours(name, meant):
+    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+        getattr(xla, name)
+    assert not hasattr(xla, "nothing_like_it")

@@ -37,6 +37,11 @@ def test_text_is_read(mlir):
     assert opcodes(read_stablehlo(PROGRAM.encode())) == opcodes(module)
 
 
+def test_instructions_come_from_the_named_file(mlir):
+    metadata = [i.annotations.metadata for i in read_stablehlo(PROGRAM, name="m.mlir").entry.instructions[2:]]
+    assert [(m.source_file, m.source_line) for m in metadata] == [("m.mlir", 4), ("m.mlir", 5)]
+
+
 def test_a_portable_artifact_is_read(mlir):
     data = mlir.serialize_portable_artifact(PROGRAM, "1.0.0")
     module = read_stablehlo(data)

@@ -171,7 +171,9 @@ def check_ahead_of_time():
     import jax
     import jax.numpy as jnp
 
-    compiled = jax.jit(lambda x: jnp.tanh(x @ x.T)).lower(np.ones((2, 3), np.float32)).compile()
+    lowered = jax.jit(lambda x: jnp.tanh(x @ x.T)).lower(np.ones((2, 3), np.float32))
+    assert lowered.cost_analysis() == {"flops": 24, "transcendentals": 4, "bytes accessed": 144}
+    compiled = lowered.compile()
     assert "dot(" in compiled.as_text()
     assert compiled.cost_analysis()["flops"] >= 2 * 2 * 2 * 3
     memory = compiled.memory_analysis()

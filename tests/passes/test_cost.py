@@ -6,6 +6,15 @@ import xlakit as xla
 from xlakit.passes.cost import cost_of
 
 SUM = "sum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
+ROWS = """rows {
+  p = f32[8,8] parameter(0)
+  q = f32[8,8] parameter(1)
+  i = s32[] parameter(2)
+  s = f32[1,8] dynamic-slice(p, i, i), dynamic_slice_sizes={1,8}
+  t = f32[1,8] tanh(s)
+  ROOT u = f32[8,8] dynamic-update-slice(q, t, i, i)
+}
+"""
 HALF = "fused { p = f32[8,8] parameter(0)\n e = f32[8,8] exponential(p)\n ROOT m = f32[8,8] multiply(e, p) }\n"
 LESS = "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT }\n"
 TWICE = """twice {
@@ -29,12 +38,22 @@ def counted(body, extra=""):
 @pytest.mark.parametrize(
     ("body", "extra", "expected"),
     [
-        ("ROOT r = f32[8,8] add(x, x)", "", (64, 0, 768)),
+        ("ROOT r = f32[8,8] add(x, x)", "", (64, 0, 512)),
+        ("y = f32[8,8] copy(x)\n ROOT r = f32[8,8] add(x, y)", "", (64, 0, 512 + 768)),
         ("ROOT r = f32[8,8] tanh(x)", "", (0, 64, 512)),
         ("ROOT r = f32[8,8] copy(x)", "", (0, 0, 512)),
         ("ROOT r = f32[8,8] fusion(x), kind=kLoop, calls=fused", HALF, (64, 64, 512)),
         ("ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "", (1024, 0, 768)),
         ("z = f32[] constant(0)\n ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=sum", SUM, (56, 0, 292)),
+        # One row is read and one written, whatever the arrays' sizes.
+        ("ROOT r = f32[8,8] fusion(x, x, i), kind=kLoop, calls=rows", ROWS, (0, 8, 68)),
+        # Running sums go on from their neighbours; of a window of three each takes two additions.
+        ("z = f32[] constant(0)\n ROOT r = f32[8,8] reduce-window(x, z), window={size=1x8 pad=0_0x7_0}, to_apply=sum",
+         SUM, (8 * 7, 0, 516)),
+        ("z = f32[] constant(0)\n ROOT r = f32[8,8] reduce-window(x, z), window={size=1x3 pad=0_0x1_1}, to_apply=sum",
+         SUM, (64 * 2, 0, 516)),
+        ("y = c64[8,8] convert(x)\n ROOT r = c64[8,8] fft(y), fft_type=FFT, fft_length={8}", "",
+         (64 + 8 * 64 * 3, 0, 256 + 512 + 1024)),
         ("ROOT r = f32[8,8] sort(x), dimensions={1}, to_apply=less", LESS, (384, 0, 512)),
         ("ROOT r = f32[8,8] call(x, x), to_apply=twice", TWICE, (64, 0, 768)),
         ("ROOT r = f32[2,8] dynamic-slice(x, i, i), dynamic_slice_sizes={2,8}", "", (0, 0, 136)),
@@ -90,3 +109,14 @@ dear { a = f32[8,8] parameter(0)
 """
     body = "ROOT r = f32[8,8] conditional(i, x, x), branch_computations={dear, cheap}"
     assert counted(body, branches)[0] == 1024
+
+
+def test_branches_that_are_dear_in_different_ways():
+    branches = """
+plain { a = f32[8,8] parameter(0)
+ ROOT r = f32[8,8] add(a, a) }
+curved { a = f32[8,8] parameter(0)
+ ROOT r = f32[8,8] tanh(a) }
+"""
+    body = "ROOT r = f32[8,8] conditional(i, x, x), branch_computations={plain, curved}"
+    assert counted(body, branches)[:2] == (64, 64)

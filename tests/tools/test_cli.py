@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xlakit.api import BACKENDS
 from xlakit.tools import cli
 
 ADD = """HloModule add
@@ -214,6 +215,60 @@ def test_values_of_options_are_checked(add_file, capsys, option, value, rule):
     assert rule in capsys.readouterr().err
 
 
+def test_backends_are_those_that_there_are():
+    assert cli._BACKENDS == BACKENDS
+
+
+def test_what_is_too_large_is_refused(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "large.hlo"
+    path.write_text(ADD.replace("f32[3]", "f32[1000000000000]"))
+    assert cli.main(["run", str(path)]) == 1
+    assert "'x': needs 4,000,000,000,000 bytes" in capsys.readouterr().err
+
+    def fail(*_, **__):
+        raise MemoryError("no room for 3 arrays")
+
+    monkeypatch.setattr("xlakit.tools.run.run", fail)
+    assert cli.main(["run", str(path)]) == 1
+    assert capsys.readouterr().err == "xlakit: out of memory: no room for 3 arrays\n"
+
+
+_CHOLESKY = """HloModule m
+
+called {
+  y = f64[2,2]{1,0} parameter(0)
+  factor = (f64[2,2]{0,1}, s32[]) custom-call(y), custom_call_target="lapack_dpotrf_ffi",
+    operand_layout_constraints={f64[2,2]{0,1}}, api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}
+  ROOT lower = f64[2,2]{0,1} get-tuple-element(factor), index=0
+}
+
+ENTRY e {
+  x = f64[2,2]{1,0} parameter(0)
+  ROOT lower = f64[2,2]{1,0} call(x), to_apply=called
+}
+"""
+
+
+def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
+    path = tmp_path / "cholesky.hlo"
+    path.write_text(_CHOLESKY)
+    np.savez(tmp_path / "x.npz", x=np.array([[4.0, 2.0], [2.0, 5.0]]))
+    arguments = ["run", str(path), "--input", str(tmp_path / "x.npz")]
+    assert cli.main([*arguments, "--output", str(tmp_path / "y.npz")]) == 0
+    np.testing.assert_array_equal(np.tril(np.load(tmp_path / "y.npz")["result"]), [[2, 0], [1, 2]])
+    assert cli.main([*arguments, "--compare", "jaxlib"]) == 0, capsys.readouterr()
+
+
+def test_an_optimised_program_is_compared_with_jaxlib(tmp_path, capsys):
+    path = tmp_path / "fused.hlo"
+    path.write_text(
+        "HloModule m\nfused { x = f32[2,3]{1,0} parameter(0) ROOT t = f32[3,2]{0,1} transpose(x), dimensions={1,0} }"
+        "\nENTRY e { x = f32[2,3]{1,0} parameter(0) ROOT f = f32[3,2]{0,1} fusion(x), kind=kLoop, calls=fused }"
+    )
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0
+    assert "ok" in capsys.readouterr().out
+
+
 def test_standard_input():
     done = subprocess.run(
         [sys.executable, "-m", "xlakit.tools.cli", "run", "-"], input=ADD.encode(), capture_output=True, check=False
@@ -227,7 +282,7 @@ def test_ops_lists_and_documents_are_up_to_date(capsys):
     out = capsys.readouterr().out
     assert "reduce-window" in out
     assert "ReduceScatter" in out
-    assert cli.main(["ops", "frobnicate"]) == 1
+    assert cli.main(["ops", "frobnicate"]) == 2
     assert "frobnicate" in capsys.readouterr().err
     docs = Path(__file__).parents[2] / "docs"
     for page in ("operations", "support"):
@@ -278,6 +333,8 @@ def test_cache_is_shown_and_cleared(add_file, tmp_path, capsys, monkeypatch):
     assert "1 entries, 5 of 1,073,741,824 bytes" in capsys.readouterr().out
     assert cli.main(["cache", "--clear"]) == 0
     assert capsys.readouterr().out == "removed 1 entries\n"
+    with pytest.raises(SystemExit):
+        cli.main(["cache", "--clear", "--dir"])
     monkeypatch.setenv("XLAKIT_CACHE", "off")
     assert cli.main(["cache"]) == 0
     assert "switched off by XLAKIT_CACHE" in capsys.readouterr().out

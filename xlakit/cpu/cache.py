@@ -174,7 +174,11 @@ def usage() -> Usage | None:
     folder = directory()
     if folder is None:
         return None
-    sizes = [file.stat().st_size for file in _files(folder) if file.name.endswith(_SUFFIX)]
+    sizes: list[int] = []
+    for file in _files(folder):
+        if file.name.endswith(_SUFFIX):
+            with suppress(FileNotFoundError):  # another process evicts
+                sizes.append(file.stat().st_size)
     return Usage(folder, len(sizes), sum(sizes), size_limit())
 
 

@@ -11,29 +11,24 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import llvmlite
 import numpy as np
 
 from xlakit.cpu.llvm import engine
-from xlakit.data.literal import Literal
-from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
-from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Kind, Op
-from xlakit.ops.data import Constant
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import HloModule
 
 _LOADED = time.time()
 
 # What changes the code that is made of a program.
 _VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
-
-# What can fail, or wait in vain, and then says its name: by how opcodes begin, beside what has side effects.
-_SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
 
 
 def program_key(
@@ -49,6 +44,9 @@ def program_key(
     c_functions: the names of custom calls that machine code calls itself; it does not know their addresses.
     meets: whether machine code does collectives.
     """
+    # Programs that are found by what they were made of are not looked at.
+    from xlakit.cpu.module_text import module_parts
+
     compiler = _of_compiler()
     if compiler is None:
         return None
@@ -58,10 +56,10 @@ def program_key(
         num_partitions,
         meets,
         *sorted(c_functions),
-        *(os.environ.get(name, "") for name in _VARIABLES),
+        *_environment(),
     )
     try:
-        parts = _ModuleText(module).parts()
+        parts = module_parts(module)
     except (KeyError, AttributeError, TypeError):
         # An operand from elsewhere, or an attribute of a wrong type: verification tells what is wrong.
         return None
@@ -76,6 +74,25 @@ def runtime_key(variant: str) -> str | None:
     """The key of a variant of the runtime's machine code; None where nothing can be kept."""
     compiler = _of_compiler()
     return None if compiler is None else "runtime-" + hashlib.sha256(compiler + variant.encode()).hexdigest()[:40]
+
+
+def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:
+    """The key of what a program's source, in bytes, is known to become; None where nothing can be kept.
+
+    form: what kind of source it is. versions: of what reads it, beside this package.
+    """
+    compiler = _of_compiler()
+    if compiler is None:
+        return None
+    digest = hashlib.sha256(compiler)
+    digest.update(repr((form, *versions, *_environment(), *map(len, parts))).encode())
+    for part in parts:
+        digest.update(part)
+    return "source-" + digest.hexdigest()[:40]
+
+
+def _environment() -> list[str]:
+    return [os.environ.get(name, "") for name in _VARIABLES]
 
 
 def compiler_has_changed() -> bool:
@@ -125,108 +142,15 @@ def _version(package: str) -> str:
 def _sources() -> list[tuple[str, int, int]]:
     """Each source file, its size, and when it was changed in nanoseconds; none where the package is no directory."""
     found: list[tuple[str, int, int]] = []
-    folder = Path(__file__).parents[1]
-    for path, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(files):
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(path, name))
-                found.append((os.path.relpath(os.path.join(path, name), folder), status.st_size, status.st_mtime_ns))
-    return found
-
-
-class _ModuleText:
-    """All of a module that matters, as a list of texts and bytes. Instructions are numbers."""
-
-    def __init__(self, module: HloModule) -> None:
-        self._module = module
-        self._computations = {computation: number for number, computation in enumerate(module.computations)}
-        self._named = any(
-            i.op.has_side_effect or i.opcode.startswith(_SPEAKING) for c in module.computations for i in c.instructions
-        )
-        self._shapes: dict[Any, str] = {}
-        self._parts: list[str | bytes] = []
-
-    def parts(self) -> list[str | bytes]:
-        module = self._module
-        self._parts.append(
-            repr(
-                (
-                    module.name if self._named else "",
-                    module.entry_computation_layout,
-                    module.is_scheduled,
-                    module.replica_count,
-                    module.num_partitions,
-                    module.input_output_alias,
-                    module.buffer_donor,
-                    module.frontend_attributes,
-                    module.spmd_output_sharding,
-                    module.spmd_parameters_shardings,
-                    module.stack_frames if self._named else "",
-                )
-            )
-        )
-        for computation in module.computations:
-            self._computation(computation)
-        return self._parts
-
-    def _computation(self, computation: Computation) -> None:
-        numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
-        names = {i.name for i in computation.instructions}
-        # Two instructions of one name are a fault that is to be told, whatever the names are.
-        unique = len(names) == len(computation.instructions)
-        name = computation.name if self._named else ""
-        self._parts.append(f"{name} {unique} {numbers[computation.root]} {computation.execution_thread}")
-        for instruction in computation.instructions:
-            self._instruction(instruction, numbers)
-
-    def _instruction(self, instruction: Instruction, numbers: dict[Instruction, int]) -> None:
-        op, shape = instruction.op, instruction.shape
-        text = self._shapes.get(shape)
-        if text is None:
-            text = self._shapes[shape] = shape.to_string()
-        operands = [numbers[o] for o in instruction.operands]
-        self._parts.append(f"{op.opcode} {text} {operands}")
-        if isinstance(op, Constant):
-            self._literal(op.literal)
-        elif op.attributes:
-            self._parts.append(repr(self._attributes(op)))
-        if instruction.control_predecessors:
-            self._parts.append(repr([numbers[p] for p in instruction.control_predecessors]))
-        if instruction.annotations is not NO_ANNOTATIONS:
-            self._annotations(instruction.annotations)
-        if self._named:
-            self._parts.append(instruction.name)
-
-    def _attributes(self, op: Op) -> list[Any]:
-        values: list[Any] = []
-        for spec in op.attributes:
-            value = getattr(op, spec.name)
-            if spec.kind is Kind.COMPUTATION:
-                value = None if value is None else self._computations[value]
-            elif spec.kind is Kind.COMPUTATION_LIST:
-                value = [self._computations[c] for c in value or ()]
-            elif spec.kind is Kind.LITERAL and value is not None:
-                self._literal(value)
-                value = "literal"
-            values.append(value)
-        return values
-
-    def _literal(self, literal: Literal) -> None:
-        self._parts.append(literal.shape.to_string())
-        if literal.shape.is_tuple:
-            for element in literal.elements:
-                self._literal(element)
-        elif literal.shape.is_array:
-            self._parts.append(literal.array.tobytes())
-
-    def _annotations(self, annotations: Annotations) -> None:
-        said = (
-            annotations.sharding,
-            annotations.frontend_attributes,
-            annotations.backend_config,
-            annotations.parameter_replication,
-            annotations.metadata if self._named else None,
-        )
-        if any(said):
-            self._parts.append(repr(said))
+    root = str(Path(__file__).parents[1])
+    folders = [root] if os.path.isdir(root) else []
+    while folders:
+        # Every new process looks at some hundred files: without objects for their paths that takes a third of the time.
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    found.append((entry.path[len(root) + 1 :], status.st_size, status.st_mtime_ns))
+                elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return sorted(found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import os
 import threading
 import weakref
@@ -19,9 +17,9 @@ from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.entry.buffers import ALIGNMENT
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
-from xlakit.cpu.llvm import engine
-from xlakit.cpu.program import Program, Target, c_symbol
-from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
+from xlakit.cpu.linked import Linked, readable
+from xlakit.cpu.program import Program, Target
+from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
@@ -39,8 +37,6 @@ from xlakit.ir.operation import TOKEN, Array, Value
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
     from xlakit.cpu.insight import MemoryAnalysis
-
-_numbers = itertools.count(1)
 
 
 @converting
@@ -74,12 +70,11 @@ def compile_module(
         verified=program is not None,
     )
     if program is not None:
-        return CpuExecutable(reference, program, target)
+        return CpuExecutable(reference, program, target, key=key)
     code = _compiled(module, target)
     program = code.program()
-    if key is not None and not compiler_has_changed():
-        _keep(key, program, module)
-    return CpuExecutable(reference, program, target, code)
+    is_kept = key is not None and not compiler_has_changed() and _keep(key, program, module)
+    return CpuExecutable(reference, program, target, code, key=key if is_kept else None)
 
 
 def _key(module: HloModule, target: Target) -> str | None:
@@ -95,19 +90,20 @@ def _kept(key: str, module: HloModule) -> Program | None:
     if entry is None:
         return None
     try:
-        return Program.from_entry(entry, module)
+        return Program.from_entry(entry, lambda: module)
     except FormatError as error:
         compile_cache.discard(key, error.rule)
         return None
 
 
-def _keep(key: str, program: Program, module: HloModule) -> None:
+def _keep(key: str, program: Program, module: HloModule) -> bool:
     try:
         entry = program.to_entry(module)
     except (FormatError, UnsupportedError):
         # Protos lack what Python is to do for it: such a program is compiled each time.
-        return
+        return False
     compile_cache.save(key, entry)
+    return True
 
 
 def _compiled(module: HloModule, target: Target) -> Code:
@@ -140,17 +136,15 @@ class CpuExecutable:
         program: Program,
         target: Target,
         code: Code | None = None,
+        *,
+        key: str | None = None,
     ) -> None:
         self._reference = reference
         self._program = program
         self._target = target
         self._code = code
-        symbols = program_symbols(program.imports, target.c_functions)
-        self._library = engine.Library(f"program{next(_numbers)}", program.objects, [program.entry], symbols)
-        self._constants = [_readable(c) for c in program.constants]
-        self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
-            *[c.ctypes.data for c in self._constants]
-        )
+        self._key = key
+        self._linked = Linked(program, target.c_functions)
         self._host_key = 0
         self._running = threading.local()
         if program.host_instructions or program.collectives:
@@ -165,17 +159,7 @@ class CpuExecutable:
             self._call = make_caller(self._context, parameters, self._result, self._slow_call)
 
     def _new_context(self, ordinal: int = 0) -> Context:
-        entry = self._library.address(self._program.entry)
-        context = Context(
-            entry,
-            arena_bytes=self._program.arena_bytes,
-            host=self._host_key,
-            ordinal=ordinal,
-            random=self._reference.random[ordinal],
-        )
-        words = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(context.address)
-        words[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
-        return context
+        return self._linked.new_context(ordinal=ordinal, host=self._host_key, random=self._reference.random[ordinal])
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -210,6 +194,11 @@ class CpuExecutable:
         # Of a collective it only says what is wrong.
         collectives = self._program.collectives
         return tuple(i for i in self._program.host_instructions if i not in collectives)
+
+    @property
+    def cache_key(self) -> str | None:
+        """The key of its entry in the compile cache; None where it was not to be kept there."""
+        return self._key
 
     # -- what it is made of ----------------------------------------------------------------------
 
@@ -360,7 +349,7 @@ class CpuExecutable:
 
     def _prepared(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """The arrays that the program reads, and those that it writes."""
-        leaves = [_readable(array) for array in arrays]
+        leaves = [readable(array) for array in arrays]
         results = result_arrays(self._result)
         if self._dynamic is not None:
             leaves = self._dynamic.padded(leaves)
@@ -408,14 +397,6 @@ def _register(executable: CpuExecutable) -> int:
     return key
 
 
-def _readable(array: Array) -> Array:
-    """The array, or a copy of it, as machine code reads it."""
-    flags = array.flags
-    if flags.c_contiguous and flags.aligned:
-        return array
-    return np.require(array, requirements=["C", "A"])
-
-
 def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
     """Whether a program may write to one of its arguments: its memory is as it should be, and nobody else's."""
     array = arrays[number]
@@ -428,17 +409,3 @@ def _leaves(value: Value) -> list[Array]:
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in _leaves(part)]  # pyright: ignore
     return [] if value is TOKEN else [value]
-
-
-def program_symbols(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
-    """The addresses of what a program imports."""
-    symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
-    missing = [name for name in imports if name.startswith("xlakit_") and name not in symbols]
-    if missing:
-        from xlakit.cpu.kernels import blas, common
-
-        for name in missing:
-            found = blas.resolve(name) or common.resolve(name)
-            if found is not None:
-                symbols[name] = found
-    return symbols

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlakit.cpu.cache import Entry
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, XlakitError
-from xlakit.interpreter.groups import Grid
-from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ir.operation import Array
-from xlakit.ops.data import Constant
+
+if TYPE_CHECKING:
+    from xlakit.interpreter.groups import Grid
+    from xlakit.ir.instruction import HloModule, Instruction
+    from xlakit.ir.operation import Array
 
 # Constants of the module that are larger than this are not written to disk once more.
 _LARGE_CONSTANT = 4096
@@ -92,12 +93,15 @@ class Program:
         )
 
     @staticmethod
-    def from_entry(entry: Entry, module: HloModule) -> Program:
-        """The program that an entry holds; raises FormatError where that cannot be."""
+    def from_entry(entry: Entry, module: Callable[[], HloModule]) -> Program:
+        """The program that an entry holds; raises FormatError where that cannot be.
+
+        module: gives what was compiled. It is called where constants are to be taken from there.
+        """
         fields, sections = entry.fields, entry.sections
         try:
             constants = tuple(_constant(sections, module, *c) for c in fields["constants"])
-            host_module = HloModule.from_proto(bytes(sections["host module"])) if "host module" in sections else None
+            host_module = _module_of(sections["host module"]) if "host module" in sections else None
             places = fields["host_instructions"]
             return Program(
                 tuple(bytes(sections[f"object {number}"]) for number in range(fields["objects"])),
@@ -115,8 +119,17 @@ class Program:
             raise FormatError(f"it does not fit the program: {error}") from error
 
 
+def _module_of(proto: bytes | memoryview) -> HloModule:
+    # Most programs are all machine code: loading one takes no instructions.
+    from xlakit.ir.instruction import HloModule
+
+    return HloModule.from_proto(bytes(proto))
+
+
 def _constant_places(module: HloModule) -> dict[int, list[int]]:
     """Where in a module its large constants are, by the identity of their arrays."""
+    from xlakit.ops.data import Constant
+
     found: dict[int, list[int]] = {}
     for instruction, position in _positions(module).items():
         if isinstance(instruction.op, Constant) and instruction.op.literal.shape.is_array:
@@ -126,9 +139,13 @@ def _constant_places(module: HloModule) -> dict[int, list[int]]:
     return found
 
 
-def _constant(sections: Any, module: HloModule, kind: str, dimensions: list[int], place: str | list[int]) -> Array:
+def _constant(
+    sections: Any, module: Callable[[], HloModule], kind: str, dimensions: list[int], place: str | list[int]
+) -> Array:
     if not isinstance(place, str):
-        return _at(module, *place).op_as(Constant).literal.array
+        from xlakit.ops.data import Constant
+
+        return _at(module(), *place).op_as(Constant).literal.array
     dtype = PrimitiveType.from_name(kind).dtype
     # A copy lies where NumPy aligns it.
     return np.frombuffer(sections[place], dtype).reshape(dimensions).copy()

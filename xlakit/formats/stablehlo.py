@@ -10,10 +10,13 @@ import re
 from typing import Any
 
 from xlakit.errors import FormatError, Location, UnsupportedError
-from xlakit.formats.hlo_proto import read_module
+from xlakit.formats.hlo_proto import read_module, schema
 from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = b"ML\xefR"
+
+# The field source_file of OpMetadata, and a string of length one.
+_NO_NAME = b"\x1a\x01-"
 
 _ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
 _FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
@@ -50,7 +53,7 @@ def read_stablehlo(program: str | bytes, *, name: str = "<stablehlo>") -> HloMod
     except (RuntimeError, ValueError) as error:
         raise _as_format_error(error, name) from None
     counts = _counts(text)
-    module = read_module(computation.as_serialized_hlo_module_proto())
+    module = read_module(_with_name(computation.as_serialized_hlo_module_proto(), name))
     return module.replace(
         replica_count=counts.get("replicas", module.replica_count),
         num_partitions=counts.get("partitions", module.num_partitions),
@@ -103,6 +106,18 @@ def _check_constants(text: str, name: str) -> None:
             location=Location(name, line),
             hint="convert the constant from f32 in the program",
         )
+
+
+def _with_name(data: bytes, name: str) -> bytes:
+    """A HloModuleProto in which what MLIR calls "-" is the file that the program came from."""
+    if _NO_NAME not in data:
+        return data
+    proto = schema.parse("HloModuleProto", data)
+    for computation in proto.computations:
+        for instruction in computation.instructions:
+            if instruction.metadata.source_file == "-":
+                instruction.metadata.source_file = name
+    return proto.SerializeToString()
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
 from xlakit.interpreter.at_sizes import at_sizes
 from xlakit.interpreter.c_calls import CTarget, is_c_function
+from xlakit.interpreter.lapack import lapack_calls
 from xlakit.interpreter.size_checks import SIZE_CHECKS
 from xlakit.interpreter.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
@@ -55,6 +56,11 @@ def register_c_custom_call(name: str, pointer: object) -> None:
     _registered[name] = CTarget(name, pointer)
 
 
+def is_registered(name: str) -> bool:
+    """Whether this process has been told what custom calls of a name do."""
+    return name in _registered
+
+
 class CustomCalls:
     """The functions that one executable can call: its own, the registered ones, and the built-in ones."""
 
@@ -82,7 +88,7 @@ class CustomCalls:
         if found is None:
             raise UnsupportedError(
                 f"no custom call is registered as '{name}'",
-                hint="xlakit.register_custom_call(name, function) adds one; known: " + ", ".join(sorted(self._targets)),
+                hint=f"xlakit.register_custom_call(name, function) adds one; known: {_known(self._targets)}",
             )
         return found
 
@@ -102,6 +108,12 @@ class CustomCalls:
             return to_device(result, context.shape, f"the result of custom call '{target}'")
         except ArgumentError as error:
             raise ExecutionError(error.rule, hint=error.hint) from None
+
+
+def _known(names: Iterable[str]) -> str:
+    """What a person may call; the passes' own functions are not among it, and LAPACK's many are one word."""
+    shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_"))]
+    return ", ".join([*shown, "lapack_*_ffi as jaxlib has them"])
 
 
 def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
@@ -187,6 +199,7 @@ def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
 
 _BUILT_IN: dict[str, Target] = {
     **SIZE_CHECKS,
+    **lapack_calls(),
     AT_SIZES: at_sizes,
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xlakit.ir.operation import Array
-from xlakit.ops.shared.random_numbers import Draw
+if TYPE_CHECKING:
+    from xlakit.ir.operation import Array
+    from xlakit.ops.shared.random_numbers import Draw
 
 # The words, of eight bytes each:
 #   held          not 0 while native code changes the state
@@ -38,6 +40,9 @@ class RandomState:
 
     def draw(self) -> Draw:
         """The next draw."""
+        # Machine code draws for itself.
+        from xlakit.ops.shared.random_numbers import Draw
+
         with _lock:
             number = int(self._words[4])
             self._words[4] = (number + 1) % 2**64

@@ -8,10 +8,12 @@ native/        the functions in machine code
 slots.py       those in Python
 devices.py     the client and its devices
 compiling.py   from JAX's programs to programs here
+kept.py        those that the compile cache has, by JAX's bytes
+outline.py     what JAX is told of every program
 sources.py     programs as they travel
 program.py     a loaded program
 partitions.py  programs for several devices
-lowerings/     what JAX makes of some operations; lapack.py has linear algebra
+lowerings/     what JAX makes of some operations
 serialized.py  programs as bytes, for files
 replaced.py    what stands in the place of some of JAX's own Python
 plugin.py      the table, and its registration

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
-from xlakit.formats.hlo_proto import read_module
-from xlakit.formats.hlo_proto.schema import parse
+from xlakit.jax import kept
+from xlakit.jax.outline import Outline
 from xlakit.jax.program import Program
-from xlakit.jax.sources import describe_program, read_program
-from xlakit.passes.partition import is_split, is_to_be_split, split_over
 
 if TYPE_CHECKING:
+    from xlakit.ir.instruction import HloModule
     from xlakit.jax.devices import Devices
+    from xlakit.runtime.executable import LoadedExecutable
 
 
 def compile_program(devices: Devices, code: bytes, format: str, serialized_options: bytes) -> Program:
@@ -23,20 +23,55 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     options: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
     _check_overrides([name for name, _ in options.env_option_overrides])
     build = options.executable_build_options
-    replicas, partitions = build.num_replicas, build.num_partitions
+    grid = build.num_replicas, build.num_partitions
+    given = build.device_assignment or options.device_assignment
+    assignment = b"" if given is None else given.serialize()
+
+    def on_device(module: HloModule, device: int) -> LoadedExecutable:
+        return _client(devices).compile(module, num_replicas=1, num_partitions=1, device_assignment=[[device]])
+
+    key = kept.key_of(code, format, assignment) if grid == (1, 1) else None
+    program = None if key is None else kept.load(key, devices, serialized_options, on_device)
+    if program is not None:
+        return program
+    loaded, description = _compiled(devices, code, format, grid, assignment)
+    outline = Outline.of(loaded, description)
+    program = Program(devices, outline, description, serialized_options, lambda: loaded)
+    if key is not None:
+        kept.keep(key, outline, program)
+    return program
+
+
+def _compiled(
+    devices: Devices, code: bytes, format: str, grid: tuple[int, int], assignment: bytes
+) -> tuple[LoadedExecutable, bytes]:
+    """The program that JAX hands over, and how it is described."""
+    # All of this takes a while to import, and programs that are kept do without.
+    from xlakit.formats.hlo_proto import read_module
+    from xlakit.jax.sources import describe_program, read_program
+    from xlakit.passes.partition import is_split, is_to_be_split, split_over
+
+    replicas, partitions = grid
     proto = read_program(code, format)
     module = read_module(proto)
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
         module = split_over(module, partitions, replicas)
         proto = module.to_proto()
-    description = describe_program(proto, module)
-    loaded = devices.client.compile(
+    loaded = _client(devices).compile(
         module,
         num_replicas=replicas,
         num_partitions=partitions,
-        device_assignment=_assignment(options, replicas, partitions),
+        device_assignment=_assigned(assignment, replicas, partitions) if assignment else None,
     )
-    return Program(devices, loaded, description, serialized_options)
+    return loaded, describe_program(proto, module)
+
+
+def _client(devices: Devices) -> Any:
+    """The client, which knows what JAX's programs call."""
+    from xlakit.jax.lowerings.calls import register_calls
+
+    register_calls()
+    return devices.client
 
 
 def _check_overrides(names: Sequence[str]) -> None:
@@ -48,11 +83,10 @@ def _check_overrides(names: Sequence[str]) -> None:
             )
 
 
-def _assignment(options: Any, replicas: int, partitions: int) -> list[list[int]] | None:
-    """The numbers of the devices for the partitions of each replica; None where nobody says."""
-    given = options.executable_build_options.device_assignment or options.device_assignment
-    if given is None:
-        return None
-    message = parse("DeviceAssignmentProto", given.serialize())
+def _assigned(assignment: bytes, replicas: int, partitions: int) -> list[list[int]]:
+    """The numbers of the devices for the partitions of each replica, in a DeviceAssignmentProto."""
+    from xlakit.formats.hlo_proto.schema import parse
+
+    message = parse("DeviceAssignmentProto", assignment)
     columns = [list(column.replica_device_ids) for column in message.computation_devices]
     return [[columns[p][r] for p in range(partitions)] for r in range(replicas)]

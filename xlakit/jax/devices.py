@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import xlakit
 from xlakit.jax.native.records import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
 from xlakit.jax.records import Words
-from xlakit.runtime.client import Client
+from xlakit.runtime.device_count import default_devices
+
+if TYPE_CHECKING:
+    from xlakit.runtime.client import Client
 
 PLATFORM: Final = "xlakit"
 # JAX has names for places of memory; there is only the one where arrays are.
@@ -31,11 +35,10 @@ class Place:
 
 
 class Devices:
-    """What the interface's functions about the client hand out, made of a client of ours."""
+    """What the interface's functions about the client hand out, and the client of ours that compiles."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.places = [Place(device.id) for device in client.devices()]
+    def __init__(self) -> None:
+        self.places = [Place(number) for number in range(default_devices())]
         version = f"xlakit {xlakit.__version__}"
         self.topology = Words(
             TOPOLOGY, platform_name=PLATFORM, platform_version=version,
@@ -46,3 +49,10 @@ class Devices:
             devices=[place.device.address for place in self.places], num_devices=len(self.places),
             memories=[place.memory.address for place in self.places], num_memories=len(self.places),
         )  # fmt: skip
+
+    @cached_property
+    def client(self) -> Client:
+        """The client, made when a program is compiled: those that are kept run without it."""
+        from xlakit.runtime.client import Client
+
+        return Client(len(self.places))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, Final
 
 from xlakit.errors import UnsupportedError
@@ -21,14 +22,20 @@ _registered: list[Any] = []
 
 
 def register(*, is_default: bool) -> None:
-    """Register the platform, once. Raises UnsupportedError where jax or jaxlib is of a version that is not tested.
+    """Register the platform, once. With a jax or jaxlib of a version that is not tested it says so, and does no more.
 
     is_default: whether JAX puts on it what nobody puts elsewhere.
     """
     if _registered:
         return
-    _check_versions()
     from jax._src import xla_bridge
+
+    try:
+        _check_versions()
+    except UnsupportedError as error:
+        # JAX writes down what is raised here, and goes on to fail with less; what is raised there ends the program.
+        xla_bridge.register_backend_factory(PLATFORM, _refusing(error), fail_quietly=False)
+        return
 
     state = State()
     capsule = _capsule(_table(state))
@@ -53,6 +60,13 @@ def _check_versions() -> None:
                 f"xlakit runs programs of jax {', '.join(VERSIONS)}; this is {name} {version}",
                 hint="pip install 'xlakit[jax]' installs the versions that fit together",
             )
+
+
+def _refusing(error: UnsupportedError) -> Callable[[], Any]:
+    def make_client() -> Any:
+        raise error
+
+    return make_client
 
 
 def _table(state: State) -> Any:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.cpu.runtime import runtime_symbols
 from xlakit.errors import UnsupportedError
-from xlakit.ir.operation import Array
-from xlakit.jax.api.numbers import TYPE_NUMBERS
 from xlakit.jax.devices import MEMORY_KIND
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT
+from xlakit.jax.outline import Outline, bytes_of
 from xlakit.jax.records import Words, keep_for_ever, words_of
-from xlakit.runtime.transfer import HostBufferSemantics
 
 if TYPE_CHECKING:
+    from xlakit.cpu.linked import Linked
     from xlakit.data.shape import Shape
+    from xlakit.ir.operation import Array
     from xlakit.jax.devices import Devices
     from xlakit.runtime.device import Device
     from xlakit.runtime.executable import LoadedExecutable
@@ -33,37 +33,54 @@ _errors = threading.local()
 class Program:
     """A loaded program, with the record that native code runs it by."""
 
-    def __init__(self, devices: Devices, loaded: LoadedExecutable, description: bytes, options: bytes) -> None:
-        self.loaded = loaded
+    def __init__(
+        self,
+        devices: Devices,
+        outline: Outline,
+        description: bytes,
+        options: bytes,
+        load: Callable[[], LoadedExecutable],
+        machine_code: Linked | None = None,
+    ) -> None:
+        """``load`` gives the program; with ``machine_code`` it is called when somebody asks for more than to run it."""
+        self._load = load
         self.description = description
         self.options = options
-        self.fingerprint = hashlib.sha256(description).hexdigest()
-        module = loaded.module
-        self._parameters = [p.shape for p in module.entry.parameters]
-        self._results = [leaf for _, leaf in module.entry.root.shape.leaves()]
-        self._count = loaded.num_devices
-        entry = loaded.native_entry if self._count == 1 else None
-        run, context = (_python_run_address, id(self)) if entry is None else entry
-        # Python's way goes through arrays, which are not given away.
-        donors = dict(loaded.in_place) if entry is not None else {}
-        donated = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
+        self.fingerprint = outline.fingerprint
+        self._name, self._count = outline.name, len(outline.devices)
+        # They stay as long as native code may run them.
+        self._machine_code = machine_code
+        self._context = None if machine_code is None else machine_code.new_context()
+        run, context = self._entry()
         self.record = Words(
             EXECUTABLE,
             references=1,
             run=run,
             context=context,
-            num_args=len(self._parameters),
-            donated=[int(number in donated) for number in range(len(self._parameters))],
-            devices=[devices.places[device.id].device.address for device in loaded.local_devices()],
+            num_args=outline.num_arguments,
+            donated=[int(number in outline.donated) for number in range(outline.num_arguments)],
+            devices=[devices.places[number].device.address for number in outline.devices],
             num_devices=self._count,
-            name=module.name,
-            num_replicas=loaded.num_replicas,
-            num_partitions=loaded.num_partitions,
-            num_outputs=len(self._results),
+            name=outline.name,
+            num_replicas=outline.num_replicas,
+            num_partitions=outline.num_partitions,
+            num_outputs=len(outline.results),
             fingerprint=self.fingerprint,
         )
         self.properties: NamedFloats | None = None
-        self._describe_results(donors)
+        self._describe_results(outline)
+
+    @cached_property
+    def loaded(self) -> LoadedExecutable:
+        """The program with all that there is to know of it."""
+        return self._load()
+
+    def _entry(self) -> tuple[int, int]:
+        """The function that runs it, and what that takes first."""
+        if self._context is not None:
+            return runtime_symbols()["xlakit_execute"], self._context.address
+        entry = self.loaded.native_entry if self._count == 1 else None
+        return (_python_run_address, id(self)) if entry is None else entry
 
     def text(self) -> str | None:
         """The program after the compiler's passes; None where there are none."""
@@ -96,29 +113,37 @@ class Program:
             **dict.fromkeys(("host_generated_code", "host_argument", "host_output", "host_alias", "host_temp"), 0),
         }
 
-    def _describe_results(self, donors: dict[int, int]) -> None:
-        record, shapes = self.record, self._results
-        self._dims = [words_of(shape.dimensions) for shape in shapes]
+    def _describe_results(self, outline: Outline) -> None:
+        record, results = self.record, outline.results
+        donors = dict(outline.in_place)
+        self._dims = [words_of(result.dimensions) for result in results]
         words: list[int] = []
-        for number, shape in enumerate(shapes):
-            dims = ctypes.addressof(self._dims[number])
+        for number, result in enumerate(results):
             fields = {
-                "type": TYPE_NUMBERS[shape.element_type],
-                "num_dims": len(shape.dimensions),
-                "size": _bytes_of(shape),
-                "dims": dims,
+                "type": result.type,
+                "num_dims": len(result.dimensions),
+                "size": result.bytes,
+                "dims": ctypes.addressof(self._dims[number]),
                 "donor": donors.get(number, -1),
             }
             words += [fields[name] for name in RESULT.names]
         record.set(results=words)
         kinds = ctypes.create_string_buffer(MEMORY_KIND.encode())
         self._kind = kinds
-        record.set(kinds=[ctypes.addressof(kinds)] * len(shapes), kind_sizes=[len(MEMORY_KIND)] * len(shapes))
-        types = [TYPE_NUMBERS[shape.element_type] for shape in shapes]
+        record.set(kinds=[ctypes.addressof(kinds)] * len(results), kind_sizes=[len(MEMORY_KIND)] * len(results))
+        types = [result.type for result in results]
         record.hold("types", (ctypes.c_int32 * max(1, len(types)))(*types))
         record["num_types"] = len(types)
-        record.set(dims=[size for shape in shapes for size in shape.dimensions])
-        record.set(dim_sizes=[len(shape.dimensions) for shape in shapes])
+        record.set(dims=[size for result in results for size in result.dimensions])
+        record.set(dim_sizes=[len(result.dimensions) for result in results])
+
+    @cached_property
+    def _parameters(self) -> list[Shape]:
+        return [p.shape for p in self.loaded.module.entry.parameters]
+
+    @cached_property
+    def _results(self) -> list[Shape]:
+        return [leaf for _, leaf in self.loaded.module.entry.root.shape.leaves()]
 
     def run(self, arguments: int, results: int) -> None:
         """Run it with Python: from the arrays at addresses, in a table of them, to others, device after device."""
@@ -144,17 +169,13 @@ class Program:
         return [leaf for value in values for leaf in _leaves(value)]
 
     def __repr__(self) -> str:
-        return f"<Program {self.loaded!r}>"
+        return f"<Program {self._name!r}>"
 
 
 def _put(device: Device, array: Array | None) -> Any:
+    from xlakit.runtime.transfer import HostBufferSemantics
+
     return None if array is None else device.put(array, host_buffer_semantics=HostBufferSemantics.ZERO_COPY)
-
-
-def _bytes_of(shape: Shape) -> int:
-    if shape.is_token:
-        return 0
-    return math.prod(shape.dimensions) * shape.element_type.dtype.itemsize
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -170,7 +191,7 @@ def _arrays(table: int, shapes: Sequence[Shape]) -> list[Array | None]:
 def _array_at(address: int, shape: Shape) -> Array | None:
     if shape.is_token:
         return None
-    size, dtype = _bytes_of(shape), shape.element_type.dtype
+    size, dtype = bytes_of(shape), shape.element_type.dtype
     if not size:
         return np.empty(shape.dimensions, dtype)
     memory: Any = (ctypes.c_uint8 * size).from_address(address)

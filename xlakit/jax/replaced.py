@@ -4,6 +4,8 @@ DLPack: jaxlib's own function knows the memory of its platforms by their names, 
 processor, so its arrays are what NumPy makes of them.
 Text: an executable's text is read back from a proto. Ours has the fusions and calls of our passes, which that reader
 does not know all of.
+Costs: what a program costs that is not compiled, jaxlib counts on its own platforms alone.
+NumPy's arrays: ``jnp.asarray(a, copy=False)`` is for platforms that JAX knows to share NumPy's memory.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def replace(text_of: Text, *, is_default: bool) -> None:
     on our platform; then what other libraries have in the processor's memory comes to it, too.
     """
     _replace_text(text_of)
+    _replace_cost_analysis()
     _replace_export()
+    _replace_platform()
     if is_default:
         _replace_import()
 
@@ -48,6 +52,25 @@ def _replace_text(text_of: Text) -> None:
         return theirs(self) if text is None else text
 
     executable.as_text = as_text
+
+
+def _replace_cost_analysis() -> None:
+    from jax._src.interpreters import pxla
+
+    computation: Any = pxla.MeshComputation
+    theirs: Any = computation.cost_analysis
+
+    def cost_analysis(self: Any) -> dict[str, float]:
+        """What a call costs before the compiler's passes, counted as they count behind them."""
+        if self.compile_args["backend"].platform != PLATFORM:
+            return theirs(self)
+        # Few programs ask, and JAX begins sooner without.
+        from xlakit.formats.hlo_proto import read_module
+        from xlakit.passes.cost import cost_of
+
+        return cost_of(read_module(self.hlo().as_serialized_hlo_module_proto())).as_dict()
+
+    computation.cost_analysis = cost_analysis
 
 
 def _replace_export() -> None:
@@ -74,6 +97,20 @@ def _replace_export() -> None:
 
     module.to_dlpack = to_dlpack
     implementation.__dlpack_device__ = __dlpack_device__
+
+
+def _replace_platform() -> None:
+    """What makes arrays of other objects asks for a platform in one place alone: where no copy is allowed."""
+    from jax._src.numpy import array_constructors
+
+    module: Any = array_constructors
+    theirs: Any = module._get_platform
+
+    def platform_of(place: Any) -> str:
+        platform: str = theirs(place)
+        return "cpu" if platform == PLATFORM else platform
+
+    module._get_platform = platform_of
 
 
 def _replace_import() -> None:

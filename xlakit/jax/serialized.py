@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.lowerings.callbacks import TARGET as CALLBACK
 from xlakit.jax.sources import described_module
-from xlakit.ops.custom_call import CustomCall
 
 if TYPE_CHECKING:
     from xlakit.jax.program import Program
@@ -24,6 +23,8 @@ _LENGTH_BYTES: Final = 8
 
 def serialize(program: Program) -> bytes:
     """A program as bytes. Raises UnsupportedError for one that calls Python functions, which are those of a process."""
+    from xlakit.ops.custom_call import CustomCall
+
     module = program.loaded.module
     for computation in module.computations:
         for instruction in computation.instructions:

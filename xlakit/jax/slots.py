@@ -16,7 +16,6 @@ from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
 from xlakit.jax.serialized import deserialize, serialize
 from xlakit.jax.sources import DESCRIBED
-from xlakit.runtime.client import Client
 
 if TYPE_CHECKING:
     from xlakit.jax.native.library import Native
@@ -75,7 +74,7 @@ def describe(error: BaseException) -> str:
 
 def _create_client(state: State, given: Given) -> None:
     if state.devices is None:
-        state.devices = Devices(Client())
+        state.devices = Devices()
     given["client"] = state.devices.record.address
 
 

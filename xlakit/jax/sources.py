@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from xlakit.data.shape import ProgramShape
 from xlakit.errors import UnsupportedError
-from xlakit.formats.hlo_proto.literals import encode_varints
-from xlakit.formats.hlo_proto.schema import new
-from xlakit.formats.hlo_proto.shapes import write_program_shape
-from xlakit.ir.instruction import HloModule
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import HloModule
 
 # The format of a HloModuleProtoWithConfig.
 DESCRIBED: Final = "hlo_with_config"
@@ -39,6 +37,10 @@ def describe_program(proto: bytes, module: HloModule) -> bytes:
     JAX asks for it whenever it has compiled a program, to see these layouts. MLIR would say the same in a hundred
     times the time, since whoever reads it needs a context with all of its dialects.
     """
+    from xlakit.data.shape import ProgramShape
+    from xlakit.formats.hlo_proto.schema import new
+    from xlakit.formats.hlo_proto.shapes import write_program_shape
+
     shape = module.entry.program_shape
     layout = new("ProgramShapeProto")
     parameters = tuple(parameter.with_default_layout() for parameter in shape.parameters)
@@ -60,5 +62,7 @@ def described_module(description: bytes) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
+    from xlakit.formats.hlo_proto.literals import encode_varints
+
     size = encode_varints(np.array([len(data)], np.uint64))
     return bytes([number << 3 | _LENGTH_DELIMITED]) + size + data

@@ -16,9 +16,9 @@ from xlakit.errors import ShapeError, VerificationError
 from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, ComputationLike, OperandLike, XlaOp, as_op, building, emit
 from xlakit.ops.shared.calling import Calling, agree, check_aliasing, zero_value
+from xlakit.ops.shared.checks import need_declared
 
 
 def _check_state(shape: Shape) -> tuple[Shape, ...]:

@@ -16,10 +16,10 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import need_declared
 from xlakit.ops.elementwise_unary import real
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared import numerics
+from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.elementwise import FLOATING, Unary, check_array
 
 

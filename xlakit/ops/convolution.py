@@ -25,7 +25,7 @@ from xlakit.ir.enums import ConvolutionKind, Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
-from xlakit.ops.movement import need_array
+from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array

@@ -15,17 +15,8 @@ from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import Builder, XlaOp, building, common_builder, emit
+from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.hints import below
-
-
-def need_declared(declared: Shape | None) -> Shape:
-    """The declared shape of an operation whose operands do not determine it."""
-    if declared is None:
-        raise ShapeError(
-            "the result shape must be given; it does not follow from the operands",
-            hint="declare it: shape=..., or before the opcode in text",
-        )
-    return declared
 
 
 @operation("parameter", arity=0, pointwise=True)

@@ -14,7 +14,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
-from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.contraction import common_part, contract, free_dimensions
 
 

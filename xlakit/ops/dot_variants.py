@@ -17,7 +17,7 @@ from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Value, attribute, operation
 from xlakit.ops.dot import Contraction, DotAttributes, DotDimensionNumbers, PrecisionConfig, emit_product
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
-from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.contraction import contract, free_dimensions
 
 

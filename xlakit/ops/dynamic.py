@@ -15,9 +15,8 @@ from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, emit
-from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.shared.checks import check_distinct, need_array, need_declared_like
 from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert, element_type
 from xlakit.ops.shared.padding import zero_extend
@@ -330,12 +329,7 @@ class DynamicReshape(Op):
                 hint="give the array, then the s32 size of each dimension of the result",
             )
         shape, sizes = need_array(operands[0]), operands[1:]
-        result = need_array(need_declared(declared)).without_layout()
-        if result.element_type is not shape.element_type:
-            raise ShapeError(
-                f"the result must have the operand's type, not {result.element_type.hlo_name}",
-                hint=f"declare it of {shape.element_type.hlo_name}; bitcast_convert_type changes types",
-            )
+        result = need_declared_like(shape, declared)
         if len(sizes) != result.rank:
             raise ShapeError(
                 f"{len(sizes)} sizes are given for a result of rank {result.rank}", hint=f"give {result.rank} sizes"

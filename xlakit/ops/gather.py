@@ -6,7 +6,7 @@ Source: seed document "Operation semantics", section Gather; the batching dimens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -299,12 +299,7 @@ def gather(
     )
     numbers = one_form(dimension_numbers, single, index_vector_dim)
     op = Gather(
-        offset_dims=numbers.offset_dims,
-        collapsed_slice_dims=numbers.collapsed_slice_dims,
-        start_index_map=numbers.start_index_map,
-        operand_batching_dims=numbers.operand_batching_dims,
-        start_indices_batching_dims=numbers.start_indices_batching_dims,
-        index_vector_dim=numbers.index_vector_dim,
+        **asdict(numbers),
         slice_sizes=tuple(slice_sizes),
         indices_are_sorted=indices_are_sorted,
     )

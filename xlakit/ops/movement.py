@@ -17,30 +17,13 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import need_declared
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared.broadcasting import check_broadcast_dimensions, expand
-from xlakit.ops.shared.hints import below, converted
+from xlakit.ops.shared.checks import check_distinct, need_array, need_declared_like
+from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import pad_array, padded_size, zero_extend
 from xlakit.ops.shared.regrouping import check_same_count, dynamic_dimensions_after_reshape, sizes_after_reshape
-
-
-def need_array(shape: Shape) -> Shape:
-    """``shape``, known to be an array; raises ShapeError otherwise."""
-    if not shape.is_array:
-        raise ShapeError(f"takes an array, got {shape}", hint="take an array out of a tuple with get_tuple_element")
-    return shape
-
-
-def check_distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
-    """Raise ShapeError unless these are different dimension numbers of an array of ``rank``."""
-    for dimension in dimensions:
-        if not 0 <= dimension < rank:
-            raise ShapeError(f"{what}: {dimension} is out of range for rank {rank}", hint=below(rank))
-    if len(set(dimensions)) != len(dimensions):
-        raise ShapeError(f"{what}: {list(dimensions)} names a dimension twice", hint="name each dimension once")
-
 
 # The operation below takes the name, as it is called in XLA.
 _range = slice
@@ -57,12 +40,7 @@ class Broadcast(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand = need_array(operands[0])
-        result = need_array(need_declared(declared)).without_layout()
-        if result.element_type is not operand.element_type:
-            raise ShapeError(
-                f"the result must have the operand's type, not {result.element_type.hlo_name}",
-                hint=f"declare it of {operand.element_type.hlo_name}; convert_element_type changes types",
-            )
+        result = need_declared_like(operand, declared)
         if len(self.dimensions) != operand.rank:
             raise ShapeError(
                 f"dimensions {list(self.dimensions)} has {len(self.dimensions)} entries for rank {operand.rank}",
@@ -145,12 +123,7 @@ class Reshape(Op):
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         operand = need_array(operands[0])
-        result = need_array(need_declared(declared)).without_layout()
-        if result.element_type is not operand.element_type:
-            raise ShapeError(
-                f"the result must have the operand's type, not {result.element_type.hlo_name}",
-                hint=f"declare it of {operand.element_type.hlo_name}; convert_element_type changes types",
-            )
+        result = need_declared_like(operand, declared)
         if not -1 <= self.inferred_dimension < max(result.rank, 1):
             raise ShapeError(
                 f"inferred_dimension {self.inferred_dimension} is out of range for {result}",

@@ -14,8 +14,8 @@ from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import need_declared
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.random_bits import philox_bits, threefry_bits
 from xlakit.ops.shared.random_numbers import Draw, coins, normals, uniform_floats, uniform_integers
 

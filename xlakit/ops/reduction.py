@@ -27,7 +27,7 @@ from xlakit.ops.handle import (
     emit,
     scalar_shapes,
 )
-from xlakit.ops.movement import check_distinct, need_array
+from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.numerics import convert, greater, lesser
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -340,12 +340,7 @@ def scatter(
     )
     numbers = one_form(dimension_numbers, single, index_vector_dim)
     op = Scatter(
-        update_window_dims=numbers.update_window_dims,
-        inserted_window_dims=numbers.inserted_window_dims,
-        scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
-        input_batching_dims=numbers.input_batching_dims,
-        scatter_indices_batching_dims=numbers.scatter_indices_batching_dims,
-        index_vector_dim=numbers.index_vector_dim,
+        **asdict(numbers),
         indices_are_sorted=indices_are_sorted,
         unique_indices=unique_indices,
         to_apply=builder.subcomputation(update_computation, scalar_shapes(ops) + scalar_shapes(sources)),

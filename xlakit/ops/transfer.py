@@ -15,9 +15,10 @@ from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.data import create_token, get_tuple_element, need_declared
+from xlakit.ops.data import create_token, get_tuple_element
 from xlakit.ops.handle import Builder, XlaOp, building, emit
 from xlakit.ops.shared.calling import agree, zero_value
+from xlakit.ops.shared.checks import need_declared
 
 _REQUEST = Shape(PrimitiveType.U32)
 

@@ -27,8 +27,8 @@ from xlakit.ops.handle import (
     emit,
     scalar_shapes,
 )
-from xlakit.ops.movement import need_array
 from xlakit.ops.reduction import Folder, as_declared, check_reducer, common_part, folder, split_operands
+from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import Padding, make_padding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlakit.ir.attributes import NO_ANNOTATIONS
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Constant
 from xlakit.passes.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
@@ -84,11 +84,14 @@ def _key(x: Instruction) -> object:
     operands = x.operands
     if x.op.opcode in COMMUTATIVE and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
-    annotations = x.annotations
-    told: object = None
-    if annotations is not NO_ANNOTATIONS:
-        told = (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
-    return (x.op.opcode, operation_key(x), operands, x.shape, told)
+    return (x.op.opcode, operation_key(x), operands, x.shape, _told(x.annotations))
+
+
+def _told(annotations: Annotations) -> object:
+    """What is said beside the operation, and means something to some: custom calls, channels, partitions."""
+    if annotations is NO_ANNOTATIONS:
+        return None
+    return (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
 
 
 def operation_key(x: Instruction) -> Any:
@@ -108,6 +111,7 @@ def _signature(computation: Computation) -> object:
             tuple([numbers[o] for o in i.operands]),
             tuple([numbers[p] for p in i.control_predecessors]),
             i.shape,
+            _told(i.annotations),
         )
         for i in computation.instructions
     )

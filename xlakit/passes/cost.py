@@ -8,14 +8,16 @@ writes its result; a fusion keeps what is between its instructions in registers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape
+from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
+from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import TriangularSolve
 from xlakit.ops.shared.window_geometry import window_output
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
@@ -81,7 +83,7 @@ class _Counting:
         op = instruction.op
         if isinstance(op, Fusion):
             inside = self.computation(op.calls)
-            return Cost(inside.flops, inside.transcendentals, _bytes(instruction))
+            return Cost(inside.flops, inside.transcendentals, _fusion_bytes(instruction))
         cost = Cost(bytes_accessed=_bytes(instruction))
         counted = _FLOPS.get(instruction.opcode)
         if counted is not None:
@@ -105,7 +107,7 @@ class _Counting:
             cost.add(body, turns)
             cost.add(condition, turns + 1)
         elif isinstance(op, Conditional):
-            cost.add(max(costs, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed)))
+            cost.add(_dearest(costs))
         elif isinstance(op, Scan):
             cost.add(costs[0], _applications(instruction))
         elif instruction.opcode == "call" or instruction.opcode.startswith("async"):
@@ -115,6 +117,13 @@ class _Counting:
             # What is called for each element works in registers.
             for inner in costs:
                 cost.add(Cost(inner.flops, inner.transcendentals), _applications(instruction))
+
+
+def _dearest(costs: Sequence[Cost]) -> Cost:
+    """The most that any branch takes, of each kind."""
+    return Cost(
+        max(c.flops for c in costs), max(c.transcendentals for c in costs), max(c.bytes_accessed for c in costs)
+    )
 
 
 # -- how often -------------------------------------------------------------------------------------
@@ -130,13 +139,28 @@ def _applications(instruction: Instruction) -> float:
         return max(0, _elements(first) - given // max(1, results))
     if isinstance(op, ReduceWindow):
         results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
-        return given // max(1, results) * (math.prod(d.size for d in op.window.dimensions) - 1)
+        return given // max(1, results) * _combinations(first, op)
     if isinstance(op, SelectAndScatter):
         source = _elements(instruction.operands[1].shape)
         return source * math.prod(d.size for d in op.window.dimensions)
     if instruction.opcode == "scatter":
         return _elements(instruction.operands[-1].shape)
     return _elements(first)
+
+
+def _combinations(shape: Shape, op: ReduceWindow) -> float:
+    """How many combinations a result of windows takes; a running one goes on from its neighbour, but for the first."""
+    long = [place for place, d in enumerate(op.window.dimensions) if d.size > 1]
+    if len(long) == 1 and _is_running(op.window.dimensions[long[0]], size := shape.dimensions[long[0]]):
+        return (size - 1) / size
+    return math.prod(d.size for d in op.window.dimensions) - 1
+
+
+def _is_running(window: WindowDimension, size: int) -> bool:
+    """Whether the window of each element is all elements up to it, or from it on."""
+    padding = {window.padding_low, window.padding_high}
+    steps = (window.stride, window.base_dilation, window.window_dilation)
+    return window.size == size and padding == {0, size - 1} and steps == (1, 1, 1)
 
 
 def _dot_flops(instruction: Instruction) -> float:
@@ -168,7 +192,8 @@ def _convolution_flops(instruction: Instruction) -> float:
 
 def _fft_flops(instruction: Instruction) -> float:
     count = max(_elements(instruction.shape), _elements(instruction.operands[0].shape))
-    return 8 * count * math.log2(max(2, count))
+    length = math.prod(instruction.op_as(Fft).fft_length)
+    return 8 * count * math.log2(max(2, length))
 
 
 def _cholesky_flops(instruction: Instruction) -> float:
@@ -220,6 +245,9 @@ def _bytes(instruction: Instruction) -> float:
     given = size_in_bytes(instruction.shape)
     if opcode in _FREE:
         return 0
+    if instruction.op.is_pointwise:
+        # What stands on both sides is read once.
+        return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + given
     if opcode in _PARTIAL:
         return 2 * given + sum(operands[1:])
     if opcode == "dynamic-update-slice":
@@ -229,3 +257,37 @@ def _bytes(instruction: Instruction) -> float:
         count = len(operands) // 2
         return operands[count] + 3 * sum(operands[count + 1 :])
     return sum(operands) + given
+
+
+def _fusion_bytes(fusion: Instruction) -> float:
+    """What a fusion reads and writes: of an operand that it only looks at through slices, what those give."""
+    calls = fusion.op_as(Fusion).calls
+    readers: dict[Instruction, list[Instruction]] = {}
+    for inner in calls.instructions:
+        for operand in dict.fromkeys(inner.operands):
+            readers.setdefault(operand, []).append(inner)
+    total = 0.0
+    for parameter in calls.parameters:
+        size = size_in_bytes(parameter.shape)
+        read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
+        total += min(size, read) if parameter is not calls.root else size
+    roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+    return total + sum(_written(root) for root in roots)
+
+
+def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:
+    """How many bytes of an operand of this size an instruction reads."""
+    if reader.operands[0] is operand and operand not in reader.operands[1:]:
+        if reader.opcode in _PARTIAL:
+            return size_in_bytes(reader.shape)
+        if reader.opcode == "dynamic-update-slice":
+            # It stays where it is.
+            return 0
+    return size
+
+
+def _written(root: Instruction) -> float:
+    """How many bytes a fusion writes for one of its results."""
+    if root.opcode == "dynamic-update-slice" and root.operands[0].opcode == "parameter":
+        return size_in_bytes(root.operands[1].shape)
+    return size_in_bytes(root.shape)

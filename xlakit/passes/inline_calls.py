@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from xlakit.data.shape import Shape
+from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
@@ -132,9 +134,7 @@ class _Body:
                 old.shape if sizes is None or not old.operands else old.shape.with_dimensions(tuple(sizes)),
                 self._names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
-                annotations=old.annotations
-                if old.annotations.metadata is not None
-                else inherited(call.annotations, place_only=True),
+                annotations=_placed(old.annotations, call.annotations),
             )
             made = self._add(new)
             inside[old] = made if sizes is None or old.operands else self._spread(made, sizes, call)
@@ -162,3 +162,10 @@ class _Body:
         """The new computation."""
         old = self._computation
         return Computation(old.name, tuple(self._order), self._made[old.root], old.execution_thread)
+
+
+def _placed(own: Annotations, call: Annotations) -> Annotations:
+    """What an instruction says of itself; it comes from where the call does, where it does not say from where."""
+    if own.metadata is not None or call.metadata is None:
+        return own
+    return dataclasses.replace(own, metadata=call.metadata)

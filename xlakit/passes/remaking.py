@@ -72,9 +72,8 @@ class Remaking(Making):
 
     def copy(self, source: Instruction, operands: Sequence[Instruction]) -> Instruction:
         """An instruction of another computation, on other operands."""
-        annotations = inherited(source.annotations, place_only=True)
         name = self.names.keep_or_new(source.name)
-        return self.append(Instruction(source.op, operands, source.shape, name, annotations=annotations))
+        return self.append(Instruction(source.op, operands, source.shape, name, annotations=source.annotations))
 
     def copy_all(self, source: Instruction) -> Instruction:
         """An instruction of another computation that needs no parameters, with the few that it needs."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from xlakit.arguments import converting, name_type
-from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
+from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.interpreter.world import World
 from xlakit.runtime.device import Device
+from xlakit.runtime.device_count import check_count, default_devices
 from xlakit.runtime.processes import Processes
 from xlakit.runtime.schedule import Schedule, stop_workers
 from xlakit.runtime.transfer import HostBufferSemantics
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
     from xlakit.runtime.buffer import Buffer
     from xlakit.runtime.executable import LoadedExecutable
-
-_MAX_DEVICES = 4096
 
 
 class Client:
@@ -53,8 +52,8 @@ class Client:
     ) -> None:
         if distributed is not None:
             devices = _count_of(distributed, devices)
-        count = _default_devices() if devices is None else devices
-        _check_count(count, "devices" if devices is not None else "XLAKIT_DEVICES")
+        count = default_devices() if devices is None else devices
+        check_count(count, "devices")
         self._processes = distributed
         make = World if distributed is None else distributed.make_world
         self._schedule = Schedule(count, lambda: make(timeout=timeout))
@@ -277,20 +276,6 @@ def _count_of(processes: Processes, devices: int | None) -> int:
             hint=f"leave devices out, and give xlakit.distributed.initialize(devices={devices})",
         )
     return processes.device_count
-
-
-def _default_devices() -> int:
-    text = os.environ.get("XLAKIT_DEVICES") or "1"
-    if not text.isdecimal():
-        raise ArgumentError(f"XLAKIT_DEVICES is {text!r}, not a number of devices", hint="set it to 1 or more")
-    return int(text)
-
-
-def _check_count(count: int, name: str) -> None:
-    if count < 1:
-        raise ArgumentError(f"{name} is {count}", hint="a client has at least one device")
-    if count > _MAX_DEVICES:
-        raise ResourceError(f"{name} is {count:,}, a client has at most {_MAX_DEVICES:,}", hint="give fewer")
 
 
 def _after_fork() -> None:

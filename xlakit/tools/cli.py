@@ -6,16 +6,18 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from xlakit.api import BACKENDS
+from xlakit import __version__
 from xlakit.errors import ArgumentError, XlakitError
 
 _EPILOG = """\
 exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is.
 """
+
+# The names of api.BACKENDS, which is not loaded to print help.
+_BACKENDS = ("cpu", "interpreter")
 
 
 class _Commands(Protocol):
@@ -26,8 +28,7 @@ class _Commands(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         status = options.command(options)
         _open(sys.stdout, "standard output").flush()
@@ -38,17 +39,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("xlakit: interrupted", file=sys.stderr)
         return 130
-    except (XlakitError, OSError) as error:
+    except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
         print(f"xlakit: {_plain(error)}", file=sys.stderr)
-        return 1
+        # These take arguments from nowhere but the command line.
+        return 2 if isinstance(error, ArgumentError) and options.command in (_opt, _ops) else 1
     return status
 
 
 def _plain(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}" if str(error) else "out of memory"
     return str(error)
 
 
@@ -66,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"xlakit {version('xlakit')}")
+    parser.add_argument("--version", action="version", version=f"xlakit {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_check(commands)
@@ -112,7 +116,7 @@ def _add_run(commands: _Commands) -> None:
     command.add_argument(
         "--partitions", type=_at_least(1), metavar="N", help="how many partitions run (HLO protos do not say it)"
     )
-    command.add_argument("--backend", choices=BACKENDS, help="what runs it (default: cpu, where it can)")
+    command.add_argument("--backend", choices=_BACKENDS, help="what runs it (default: cpu, where it can)")
     command.add_argument(
         "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
     )
@@ -164,8 +168,9 @@ def _add_inspect(commands: _Commands) -> None:
 
 def _add_cache(commands: _Commands) -> None:
     command = _common(commands, "cache", "show or clear the compile cache on disk")
-    command.add_argument("--clear", action="store_true", help="remove all entries")
-    command.add_argument("--dir", action="store_true", help="print only where it is")
+    either = command.add_mutually_exclusive_group()
+    either.add_argument("--clear", action="store_true", help="remove all entries")
+    either.add_argument("--dir", action="store_true", help="print only where it is")
     command.epilog = (
         "environment: XLAKIT_CACHE=off switches it off, XLAKIT_CACHE_DIR says where it is, "
         "XLAKIT_CACHE_LIMIT how large it may become (such as 500M; 1G by default)"

@@ -7,8 +7,10 @@ jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see U
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import TOKEN
+from xlakit.passes.pipeline import run_pipeline
 
 
 class JaxlibBackend:
@@ -37,6 +40,7 @@ class JaxlibBackend:
         self._jax: Any = _jax
         self._client_module: Any = xla_client
         self._client = self._client_module.make_cpu_client(num_devices=device_count)
+        _register_lapack()
 
     def run(self, module: HloModule | str | bytes, arguments: Sequence[Any]) -> Any:
         """The result of a module for one device, as the interpreter gives it.
@@ -82,6 +86,9 @@ class JaxlibBackend:
     def _read(self, module: HloModule | str | bytes) -> Any:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
+        if isinstance(module, HloModule) and _has_fusions(module):
+            # On its way to jaxlib a fusion loses the layouts inside it, without which jaxlib ends the process.
+            module = run_pipeline(module, ["inline-calls"])
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
 
@@ -133,6 +140,24 @@ class JaxlibBackend:
             return None  # a token, as the interpreter gives it
         array, _ = output._single_device_array_to_np_array_did_copy()  # pyright: ignore[reportPrivateUsage]
         return array
+
+
+def _has_fusions(module: HloModule) -> bool:
+    return any(i.opcode == "fusion" for computation in module.computations for i in computation.instructions)
+
+
+@cache
+def _register_lapack() -> None:
+    """Have jaxlib know LAPACK's functions, which JAX tells it of where JAX is loaded."""
+    if "jax" in sys.modules:
+        return
+    from jaxlib import lapack, xla_client  # pyright: ignore
+
+    # An extension module without typing.
+    library: Any = lapack._lapack  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    library.initialize()
+    for name, function, version in lapack.registrations()["cpu"]:
+        xla_client.register_custom_call_target(name, function, platform="cpu", api_version=version)
 
 
 @contextmanager

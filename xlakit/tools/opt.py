@@ -63,5 +63,5 @@ def listing() -> str:
     tables = [p for p in PASSES.values() if p not in PIPELINE and isinstance(p, RulePass)]
     lines += ["", "tables of rules, each a pass of its own, too:"]
     for table in tables:
-        lines += ["", f"  {table.name}", *(f"    {rule.name:32}{rule.law}" for rule in table.rules.rules)]
+        lines += ["", f"  {table.name}", *(f"    {rule.name:36}{rule.law}" for rule in table.rules.rules)]
     return "\n".join(lines)

@@ -4,7 +4,8 @@ from product_running import close, dirty, random_array, run
 
 import xlakit as xla
 from xlakit.cpu.kernels import blas
-from xlakit.cpu.kernels.dot import emit_dot, plan_dot
+from xlakit.cpu.kernels.dot import emit_dot, make_product, plan_dot
+from xlakit.cpu.kernels.gemm_blas import cut_for_blas
 from xlakit.cpu.llvm import Module
 from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Dot
@@ -130,3 +131,14 @@ def test_blas_tells_its_threads():
 def test_columns_in_slivers(kind, width, rows):
     # What lies as packing would leave it is read as it lies.
     check(Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(1,)), (rows, 300), (6, 300, width), (kind,) * 3)
+
+
+@pytest.mark.parametrize(("kind", "calls"), [(P.F32, 25), (P.F64, 50), (P.C128, 100)])
+def test_calls_of_blas_do_not_take_long(kind, calls):
+    def pieces(size):
+        dims = [(size, (size, size))], [(size, (1, 1))], [(size, (1, size))]
+        unit, split = cut_for_blas(make_product((kind,) * 3, [], *dims), 1 << 23, 2)
+        return -(-size // unit) * -(-size // split)
+
+    assert calls <= pieces(6000) < 2.5 * calls
+    assert pieces(600) == 2

@@ -13,7 +13,7 @@ def compiled(function, *values):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_a_polynomial_is_made_of_fused_operations(kind):
-    x = np.linspace(-2, 2, 100).astype(kind)
+    x = np.linspace(-2, 2, 128).astype(kind)
     executable = compiled(lambda x: (x * kind(0.3) + kind(0.2)) * x + kind(0.1), x)
     lines = executable.llvm_ir(optimized=False).splitlines()
     assert sum("call" in line and "llvm.fmuladd" in line for line in lines) == 2

@@ -41,3 +41,17 @@ def test_small_tables_and_rows_are_read_as_they_come():
     }"""
     for text in (small, rows):
         assert "llvm.prefetch" not in xla.compile(xla.HloModule.from_text(text), backend="cpu").llvm_ir()
+
+
+def test_a_few_elements_far_apart_at_each_place():
+    text = """HloModule columns
+    ENTRY e {
+      table = c64[3,90001] parameter(0)
+      places = s32[1000] parameter(1)
+      ROOT r = c64[1000,3] gather(table, places), offset_dims={1}, collapsed_slice_dims={1},
+        start_index_map={1}, index_vector_dim=1, slice_sizes={3,1}
+    }"""
+    table = np.arange(3 * 90001).reshape(3, 90001).astype(np.complex64)
+    places = np.random.default_rng(0).integers(0, 90001, 1000).astype(np.int32)
+    compiled = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    np.testing.assert_array_equal(compiled(table, places), table[:, places].T)

@@ -64,3 +64,14 @@ def test_no_step_overflows():
         check(name, [x], 8)
     pairs = np.meshgrid(x, x)
     check("div", [pairs[0].reshape(-1), pairs[1].reshape(-1)], 8)
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_only_the_real_part_of_a_complex_number_tells_whether_it_is_true(kind):
+    x = np.array([2j, 1, 0, -1 - 1j, np.nan, complex(0, np.nan)], kind)
+    name = xla.PrimitiveType.from_dtype(x.dtype).hlo_name
+    module = xla.HloModule.from_text(
+        f"HloModule m\nENTRY e {{ x = {name}[6] parameter(0)\n ROOT r = pred[6] convert(x) }}"
+    )
+    for backend in ("cpu", "interpreter"):
+        assert xla.compile(module, backend=backend)(x).tolist() == [False, True, False, True, True, False]

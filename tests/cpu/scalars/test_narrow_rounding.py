@@ -41,3 +41,24 @@ def test_computed_nans_are_ordered_as_they_are_stored():
     module = xla.HloModule.from_text(text)
     actual, expected = (xla.compile(module, backend=name)(x, one) for name in ("cpu", "interpreter"))
     np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("kind", ["s2", "s4"])
+@pytest.mark.parametrize("opcode", ["abs", "negate", "popcnt", "count-leading-zeros"])
+def test_integers_of_a_few_bits_wrap_before_the_next_operation(opcode, kind):
+    text = f"""
+    HloModule wrap
+    ENTRY main {{
+      x = {kind}[16] parameter(0)
+      y = {kind}[16] {opcode}(x)
+      zero = {kind}[] constant(0)
+      wide = {kind}[16] broadcast(zero), dimensions={{}}
+      ROOT p = pred[16] compare(y, wide), direction=LT
+    }}
+    """
+    module = xla.HloModule.from_text(text)
+    dtype = {"s2": ml_dtypes.int2, "s4": ml_dtypes.int4}[kind]
+    x = np.resize(np.arange(ml_dtypes.iinfo(dtype).min, ml_dtypes.iinfo(dtype).max + 1), 16).astype(dtype)
+    actual, expected = (xla.compile(module, backend=name)(x) for name in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(actual, expected)
+    assert expected.any() or (opcode, kind) in (("popcnt", "s4"), ("count-leading-zeros", "s4"))

@@ -1,19 +1,22 @@
 """BLAS and LAPACK by address: those that SciPy brings, called from machine code without Python in between.
 
-SciPy publishes its libraries to Cython as capsules that hold function pointers. All routines follow Fortran: arguments
-by address, column-major matrices, 32-bit integers.
+SciPy publishes its libraries to Cython as capsules that hold function pointers. Loading the package for them takes
+longer than many a program runs; so where SciPy brings its own OpenBLAS, whose names say that its integers have 32 bits,
+the routines are looked up in the library itself. All of them follow Fortran: arguments by address, column-major
+matrices, 32-bit integers.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
-
-import scipy.linalg.cython_blas
-import scipy.linalg.cython_lapack
 
 from xlakit.cpu.llvm import I32, PTR, VOID, Function, Module, Value
 from xlakit.errors import UnsupportedError
@@ -21,7 +24,7 @@ from xlakit.errors import UnsupportedError
 # What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
 _SETTERS = ("scipy_openblas_set_num_threads", "openblas_set_num_threads", "MKL_Set_Num_Threads")
 _GETTERS = ("scipy_openblas_get_num_threads", "openblas_get_num_threads", "MKL_Get_Max_Threads")
-_MODULES = (scipy.linalg.cython_blas, scipy.linalg.cython_lapack)
+_MODULES = ("cython_blas", "cython_lapack")
 
 # Machine code that calls a routine imports it by this prefix and its name.
 PREFIX = "xlakit_blas_"
@@ -30,11 +33,34 @@ PREFIX = "xlakit_blas_"
 @cache
 def address(routine: str) -> int:
     """Where a routine of BLAS or LAPACK starts, by its plain name (``sgemm``); raises UnsupportedError."""
+    for name in _MODULES:
+        library = _linked(name)
+        found = None if library is None else getattr(library, f"scipy_{routine}_", None)
+        if found is not None:
+            return ctypes.cast(found, ctypes.c_void_p).value or 0
+    return _published(routine)
+
+
+@cache
+def _linked(name: str) -> ctypes.CDLL | None:
+    """SciPy's module as a library, with all that it was linked with, without Python's part of it."""
+    spec = find_spec("scipy")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = Path(folder, "linalg", name + suffix)
+            if path.is_file():
+                with suppress(OSError):  # it may take SciPy to find its libraries
+                    return ctypes.CDLL(str(path))
+    return None
+
+
+def _published(routine: str) -> int:
     api: Any = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    for module in _MODULES:
+    for name in _MODULES:
+        module = import_module(f"scipy.linalg.{name}")
         capsule = module.__pyx_capi__.get(routine)
         if capsule is not None:
             return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
@@ -78,7 +104,7 @@ def declare(module: Module, routine: str, arguments: int) -> str:
 @cache
 def _library(names: tuple[str, ...]) -> Callable[..., Any] | None:
     # Looking a name up in SciPy's module finds it in the libraries that the module was linked with.
-    library = ctypes.CDLL(scipy.linalg.cython_blas.__file__)
+    library = _linked(_MODULES[0]) or ctypes.CDLL(import_module(f"scipy.linalg.{_MODULES[0]}").__file__)
     return next((getattr(library, name) for name in names if hasattr(library, name)), None)
 
 

@@ -1,24 +1,22 @@
 """Functions that many programs need, compiled once: they depend on types and on the sizes of tiles, not on a program.
 
 A program imports them by name, and the name says all that there is to know about one, so that it can be made wherever
-the program is loaded. Like the runtime they are kept in the compile cache, and stay in memory until the process ends.
+the program is loaded; ``common_code.py`` does that.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Protocol
 
-from xlakit.cpu import cache as compile_cache
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.kernels.common_code import PREFIX, is_there, keep, resolve
 from xlakit.cpu.kernels.gemm_engine import Engine
-from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Function, Module, Type, Value, engine
+from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Function, Module, Type, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
-PREFIX = "xlakit_common."
+__all__ = ["PREFIX", "Common", "Missing", "call", "declared", "function_of", "resolve", "symbol_of", "text"]
 
 
 class Common(Protocol):
@@ -107,21 +105,6 @@ def _read(text: str) -> Any:
 
 # -- machine code ----------------------------------------------------------------------------------
 
-_lock = threading.Lock()
-_loaded: dict[str, engine.Library] = {}
-
-
-def resolve(symbol: str) -> int | None:
-    """The address of a symbol that a program imports, where it is one of ours."""
-    if not symbol.startswith(PREFIX):
-        return None
-    library = _loaded.get(symbol)
-    if library is None:
-        missing = Missing([symbol])
-        missing.keep(engine.compiled_all(missing.parts(), threads=1))
-        library = _loaded[symbol]
-    return library.address(symbol)
-
 
 class Missing:
     """The common functions among the imports of a program that this process does not have yet.
@@ -130,14 +113,7 @@ class Missing:
     """
 
     def __init__(self, imports: Iterable[str]) -> None:
-        self._symbols: list[str] = []
-        for symbol in imports:
-            if symbol.startswith(PREFIX) and symbol not in _loaded:
-                entry = compile_cache.load(key) if (key := _key(symbol)) is not None else None
-                if entry is None:
-                    self._symbols.append(symbol)
-                else:
-                    _load(symbol, bytes(entry.sections["object"]))
+        self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
 
     def parts(self) -> Iterator[tuple[Effort, str]]:
         """What is to be compiled."""
@@ -146,17 +122,4 @@ class Missing:
     def keep(self, objects: Sequence[bytes]) -> None:
         """Load what has been compiled, and keep it for other processes."""
         for symbol, data in zip(self._symbols, objects, strict=True):
-            _load(symbol, data)
-            key = _key(symbol)
-            if key is not None:
-                compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
-
-
-def _key(symbol: str) -> str | None:
-    return runtime_key(symbol) if compile_cache.is_enabled() else None
-
-
-def _load(symbol: str, data: bytes) -> None:
-    with _lock:
-        if symbol not in _loaded:
-            _loaded[symbol] = engine.Library(symbol, data, [symbol], {})
+            keep(symbol, data)

@@ -9,12 +9,13 @@ found first, and each segment then begins with what is before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.cumulative_vectors import RunningTotals, running_totals
 from xlakit.cpu.llvm import I8, I64, VOID, Module, Value
-from xlakit.cpu.loops.emitter import Emitter
+from xlakit.cpu.loops.emitter import Emitter, regrouped
 from xlakit.cpu.loops.kernel import Emitted, Phase, task_function
 from xlakit.cpu.loops.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
@@ -297,10 +298,10 @@ class _Writer:
         sizes = [len(parts(s)) for s in start]
         carried = [v for s in start for v in parts(s)]
         with fn.loop(positions[0] + 1, positions[1], carried=carried, independent=True) as loop:
-            running = _regrouped(loop.carried, sizes)
+            running = regrouped(loop.carried, sizes)
             following = self._combined(emitter, running, self._load(emitter, source(loop.index), zero))
             loop.next(*(v for s in following for v in parts(s)))
-        self._put(emitter, accumulators, zero, _regrouped(loop.results, sizes))
+        self._put(emitter, accumulators, zero, regrouped(loop.results, sizes))
 
     def _total_parts(self, emitter: Emitter, place: Value) -> list[list[Value]]:
         """The totals from a place on, as accumulators: the imaginary parts stand behind all real ones."""
@@ -354,23 +355,27 @@ class _Writer:
     def _buffers(self, emitter: Emitter) -> list[Value]:
         return [emitter.fn.alloca(I8, _DEPTH * _LANES * k.byte_width, align=64) for k in self.plan.kinds]
 
-    def _fill(
-        self, emitter: Emitter, buffers: _Places, sources: _Places, stride: Value, sizes: tuple[Value, Value]
-    ) -> None:
-        """Transpose ``sizes`` rows and columns into the buffers."""
-        fn = emitter.fn
+    @contextmanager
+    def _transposed(
+        self,
+        emitter: Emitter,
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        sizes: tuple[Value, Value],
+        distance: Value,
+    ) -> Generator[Callable[[Value], _Places]]:
+        """Sequences of so many lanes and steps, ``distance`` apart in memory, side by side in the buffers.
+
+        What stands there in the end goes to the targets.
+        """
+        fn, (lanes, depth), (sources, targets) = emitter.fn, sizes, arrays
         for kind, buffer, source in zip(self.plan.kinds, buffers, sources, strict=True):
             transposer = block_transposer(fn.module, kind.byte_width)
-            fn.call(transposer, VOID, source, stride, buffer, fn.i64(_LANES), *sizes)
-
-    def _empty(
-        self, emitter: Emitter, buffers: _Places, targets: _Places, stride: Value, sizes: tuple[Value, Value]
-    ) -> None:
-        """Transpose the buffers into ``sizes`` rows and columns."""
-        fn = emitter.fn
+            fn.call(transposer, VOID, source, distance, buffer, fn.i64(_LANES), lanes, depth)
+        yield self._buffer_rows(emitter, buffers, depth)
         for kind, buffer, target in zip(self.plan.kinds, buffers, targets, strict=True):
             transposer = block_transposer(fn.module, kind.byte_width)
-            fn.call(transposer, VOID, buffer, fn.i64(_LANES), target, stride, sizes[1], sizes[0])
+            fn.call(transposer, VOID, buffer, fn.i64(_LANES), target, distance, depth, lanes)
 
     def _buffer_rows(self, emitter: Emitter, buffers: _Places, depth: Value) -> Callable[[Value], _Places]:
         widths = [k.byte_width for k in self.plan.kinds]
@@ -394,11 +399,10 @@ class _Writer:
         with fn.loop(0, plan.length, _DEPTH) as tile:
             depth = fn.intrinsic("llvm.smin", I64, fn.i64(plan.length) - tile.index, fn.i64(_DEPTH))
             start = fn.i64(plan.length) - tile.index - depth if plan.reverse else tile.index
-            sizes = (lanes, depth)
-            self._fill(emitter, buffers, self._shifted(emitter, arrays[0], start), fn.i64(plan.length), sizes)
-            rows = self._buffer_rows(emitter, buffers, depth)
-            self._rows(emitter, accumulators, rows, rows, (fn.i64(0), depth), lanes)
-            self._empty(emitter, buffers, self._shifted(emitter, arrays[1], start), fn.i64(plan.length), sizes)
+            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
+            there = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))
+            with there as rows:
+                self._rows(emitter, accumulators, rows, rows, (fn.i64(0), depth), lanes)
 
     def _single(
         self,
@@ -439,16 +443,14 @@ class _Writer:
         stride = fn.i64(-_DEPTH if plan.reverse else _DEPTH)
         with fn.loop(begin, whole, chunk) as loop:
             start = fn.i64(plan.length - _DEPTH) - loop.index if plan.reverse else loop.index
-            sizes = (lanes, depth)
-            self._fill(emitter, buffers, self._shifted(emitter, arrays[0], start), stride, sizes)
-            rows = self._buffer_rows(emitter, buffers, depth)
-            before = self._get(emitter, accumulators, zero)
-            with fn.loop(0, lanes, independent=True) as lane:
-                self._put(emitter, accumulators, lane.index, self._load(emitter, rows(zero), lane.index))
-            self._rows(emitter, accumulators, rows, None, (fn.i64(1), depth), lanes)
-            after = self._prefixes(emitter, accumulators, before)
-            self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
-            self._empty(emitter, buffers, self._shifted(emitter, arrays[1], start), stride, sizes)
+            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
+            with self._transposed(emitter, buffers, (sources, targets), (lanes, depth), stride) as rows:
+                before = self._get(emitter, accumulators, zero)
+                with fn.loop(0, lanes, independent=True) as lane:
+                    self._put(emitter, accumulators, lane.index, self._load(emitter, rows(zero), lane.index))
+                self._rows(emitter, accumulators, rows, None, (fn.i64(1), depth), lanes)
+                after = self._prefixes(emitter, accumulators, before)
+                self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
             self._put(emitter, accumulators, zero, after)
 
     def _prefixes(
@@ -462,12 +464,3 @@ class _Writer:
             self._put(emitter, accumulators, lane, running)
             running = self._combined(emitter, running, own)
         return running
-
-
-def _regrouped(values: Sequence[Value], sizes: Sequence[int]) -> list[Scalar]:
-    found: list[Scalar] = []
-    place = 0
-    for size in sizes:
-        found.append(from_parts(tuple(values[place : place + size])))
-        place += size
-    return found

@@ -102,6 +102,10 @@ class Blocking:
         """Steps of k in the largest block, padded to the engine's group."""
         return -(-self.runs * self.steps // self.engine.group) * self.engine.group
 
+    def local_width(self, product: Product) -> int:
+        """How far the rows of a rectangle are apart that stands in memory of the task."""
+        return min(self.split, max(1, product.sizes[1]))
+
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     """How a product is cut, from its sizes, types and strides. ``wide``: tasks shall have long rows."""

@@ -19,6 +19,8 @@ from xlakit.errors import InternalError
 _LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 _FACTORS = {"s": "<f", "d": "<d", "c": "<ff", "z": "<dd"}
 _LARGEST = 2**31 - 1
+# A call of BLAS cannot be stopped: of so many multiplications of four bytes each it takes a few tenths of a second.
+_LONGEST_CALL = 1 << 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,12 @@ def fits_blas(product: Product) -> bool:
 def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
     """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so.
 
-    Columns are divided first: BLAS takes longest to pack what is the right operand here.
+    There are more where they would take so long that a person who wants to stop the program notices. Columns
+    are divided first: BLAS takes longest to pack what is the right operand here.
     """
     rows, columns, depth = product.sizes
-    wanted = min(most, product.batch * rows * columns * depth // least)
+    total = product.batch * rows * columns * depth
+    wanted = max(min(most, total // least), total * product.result.byte_width // (4 * _LONGEST_CALL))
     wanted = max(1, wanted // product.batch)
     unit, split = rows, columns
     while -(-rows // unit) * -(-columns // split) < wanted and max(unit, split) > 64:

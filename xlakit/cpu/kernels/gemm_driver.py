@@ -13,7 +13,6 @@ from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import (
     Block,
-    Matrix,
     Packer,
     Steps,
     direction,
@@ -22,7 +21,7 @@ from xlakit.cpu.kernels.gemm_pack import (
     smaller,
     times,
 )
-from xlakit.cpu.kernels.gemm_panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm_panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_rows
 from xlakit.cpu.kernels.gemm_tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.scratch import acquire, release
@@ -62,7 +61,7 @@ class GemmEmitter:
         self.epilogue = epilogue
         engine = self.engine
         self.several = cut.k_blocks > 1
-        self.local = local_width(product, cut) if following is not None and following.local else 0
+        self.local = cut.local_width(product) if following is not None and following.local else 0
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
             engine, product, epilogue, local=self.local > 0
         )
@@ -290,7 +289,7 @@ class GemmEmitter:
 
     def _pack_rows(self, count: Value, block: Block) -> None:
         fn, engine, lhs = self.fn, self.engine, self.product.lhs
-        form = _form(lhs, engine.lanes)
+        form = form_of(lhs, engine.lanes)
         if form == ACROSS and (engine.parts == 2 or not self._begins_with_vectors()):
             form = SINGLE
         pack = PackRows(engine, lhs.kind, self._seen_by(lhs.kind), form)
@@ -315,7 +314,7 @@ class GemmEmitter:
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
-        form = _form(rhs, engine.columns, along_first=False)
+        form = form_of(rhs, engine.columns, along_first=False)
         if form == ALONG and engine.parts == 2:
             form = SINGLE
         runs, steps = block.runs, block.steps
@@ -479,11 +478,6 @@ class GemmEmitter:
         apart(self.fn, f"{self.fn.name}.store", given, emit)
 
 
-def local_width(product: Product, cut: Blocking) -> int:
-    """How far the rows of a rectangle are apart that stands in memory of the task."""
-    return min(cut.split, max(1, product.sizes[1]))
-
-
 def _is_stored_by_tiles(engine: Engine, product: Product, epilogue: Epilogue | None, *, local: bool) -> bool:
     """Whether sums are results as they are, and those of a row lie side by side."""
     kind = product.result
@@ -492,16 +486,6 @@ def _is_stored_by_tiles(engine: Engine, product: Product, epilogue: Epilogue | N
         return False
     columns = product.columns
     return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))
-
-
-def _form(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
-    """How an operand lies, where ``width`` rows or columns are taken at a time."""
-    across, steps = matrix.across, matrix.along
-    along = steps.stride == 1 or steps.run == 1
-    beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)
-    if along and (along_first or not beside):
-        return ALONG
-    return ACROSS if beside else SINGLE
 
 
 def _numbers(fn: Function, *numbers: Value | int) -> Sequence[Value]:

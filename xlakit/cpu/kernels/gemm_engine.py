@@ -10,19 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
-from xlakit.cpu.llvm.engine import host_features
+from xlakit.cpu.llvm.engine import host_features, vector_bytes
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
-
-
-@cache
-def vector_bytes() -> int:
-    """How many bytes a vector register of this machine holds."""
-    features = host_features()[1].split(",")
-    if "+avx512f" in features:
-        return 64
-    return 32 if "+avx2" in features else 16
 
 
 @cache

@@ -13,12 +13,22 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm_engine import Engine
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.kernels.gemm_pack import Reader, paired, transposed, widened
+from xlakit.cpu.kernels.gemm_pack import Matrix, Reader, paired, transposed, widened
 from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 
 # How an operand lies: along k, across it (rows or columns side by side), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
+
+
+def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
+    """How an operand lies, where ``width`` rows or columns are taken at a time."""
+    across, steps = matrix.across, matrix.along
+    along = steps.stride == 1 or steps.run == 1
+    beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)
+    if along and (along_first or not beside):
+        return ALONG
+    return ACROSS if beside else SINGLE
 
 
 @dataclass(frozen=True, slots=True)

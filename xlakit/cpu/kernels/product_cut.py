@@ -12,7 +12,6 @@ from xlakit.cpu.kernels.convolution_pad import Padded
 from xlakit.cpu.kernels.dot import MULTIPLICATION, dot_product, plan_product, strides_of
 from xlakit.cpu.kernels.gemm import Blocking, Product, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm_blas import fits_blas
-from xlakit.cpu.kernels.gemm_driver import local_width
 from xlakit.cpu.kernels.gemm_engine import stored_as_packed
 from xlakit.cpu.kernels.gemm_pack import Steps
 from xlakit.errors import UnsupportedError
@@ -71,7 +70,7 @@ def _by_blas(product: Product, unit: int, split: int) -> Cut:
 
 def _own(product: Product, cut: Blocking, padded: Padded | None = None) -> Cut:
     most = min(cut.block, product.sizes[0])
-    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, local_width(product, cut), padded)
+    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, cut.local_width(product), padded)
 
 
 # -- first products --------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
 
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
     """Blocks of rows whose results stay in the cache."""
-    most = _LARGEST_BLOCK // (local_width(product, cut) * product.result.byte_width)
+    most = _LARGEST_BLOCK // (cut.local_width(product) * product.result.byte_width)
     block = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
     if block >= cut.block or not (cut.ahead or cut.block >= product.sizes[0]):
         return cut

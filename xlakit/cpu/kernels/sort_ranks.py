@@ -10,7 +10,7 @@ from xlakit.cpu.kernels.sort_plan import SortPlan
 from xlakit.cpu.kernels.sort_radix import for_tiles, task_function
 from xlakit.cpu.kernels.sort_records import NO_UNROLL, Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
-from xlakit.cpu.llvm.engine import host_features
+from xlakit.cpu.llvm.engine import vector_bytes
 from xlakit.cpu.loops.kernel import Phase
 
 
@@ -65,7 +65,7 @@ class _Ranks:
         self.is_unique = len(groups) == 1 and width <= 64
         bits = max(8, 1 << (width - 1).bit_length()) if self.is_unique else 64
         self.type: Type = integer(bits)
-        self.lanes = _vector_bytes() // self.type.bytes
+        self.lanes = vector_bytes() // self.type.bytes
         self.padded = -(-plan.length // self.lanes) * self.lanes
         self.groups = [_Group(g, fn.alloca(self.type, self.padded, align=64)) for g in groups]
         self.ranks = fn.alloca(self.type, self.padded, align=64)
@@ -133,8 +133,3 @@ def _groups(order: KeyOrder) -> list[KeyOrder]:
             groups.append([])
         groups[-1].append(key)
     return [tuple(group) for group in groups]
-
-
-def _vector_bytes() -> int:
-    features = host_features()[1].split(",")
-    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16

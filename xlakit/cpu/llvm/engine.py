@@ -34,6 +34,15 @@ def host_features() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
+@cache
+def vector_bytes() -> int:
+    """How many bytes a vector register of this machine holds."""
+    features = host_features()[1].split(",")
+    if "+avx512f" in features:
+        return 64
+    return 32 if "+avx2" in features else 16
+
+
 def _target_machine(level: int) -> Any:
     """The machine that code is made for: this one."""
     cpu, features = host_features()

@@ -220,11 +220,12 @@ class Function:
             return Value(self, VOID, "")
         return self.emit(result, text)
 
-    def intrinsic(self, name: str, result: Type, *arguments: Value) -> Value:
-        """Call an LLVM intrinsic, overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``."""
-        lanes = f"v{result.lanes}" if result.lanes > 1 else ""
-        kind = {"float": "f32", "double": "f64", "half": "f16"}.get(result.element.name, result.element.name)
-        full = f"{name}.{lanes}{kind}"
+    def intrinsic(self, name: str, result: Type, *arguments: Value, of: Type | None = None) -> Value:
+        """Call an LLVM intrinsic, overloaded on its result: ``intrinsic("llvm.fma", F32, a, b, c)``.
+
+        of: the type that it is overloaded on as well.
+        """
+        full = f"{name}.{result.mangled}" + (f".{of.mangled}" if of is not None else "")
         self.module.declare(full, result, [a.type for a in arguments])
         return self.call(full, result, *arguments)
 
@@ -420,6 +421,13 @@ class Function:
         return self.emit(
             kind, f"shufflevector {kind.name} {first.text}, {kind.name} poison, <{lanes} x i32> zeroinitializer"
         )
+
+    def counted(self, element: Type, lanes: int, step: int = 1) -> Value:
+        """The vector 0, step, 2 step, ... of integers."""
+        # What is beyond an element's range comes round.
+        numbers = [n * step & ((1 << element.bits) - 1) for n in range(lanes)]
+        text = ", ".join(f"{element.name} {n}" for n in numbers)
+        return Value(self, vector(element, lanes), f"<{text}>")
 
     def lane(self, value: Value, number: int | Value) -> Value:
         """One lane of a vector."""

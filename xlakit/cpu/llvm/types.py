@@ -35,8 +35,7 @@ class Type:
     def constant(self, number: float) -> str:
         """The text of a constant of this type."""
         if self.lanes > 1:
-            one = self.element.constant(number)
-            return "<" + ", ".join(f"{self.element.name} {one}" for _ in range(self.lanes)) + ">"
+            return f"splat ({self.element.name} {self.element.constant(number)})"
         if self.is_int:
             if self is I1:
                 return "true" if number else "false"
@@ -48,6 +47,12 @@ class Type:
         # LLVM writes a float as the double of the same value.
         exact = struct.unpack("f", struct.pack("f", number))[0] if self is F32 else number
         return f"0x{int.from_bytes(struct.pack('>d', exact), 'big'):016X}"
+
+    @property
+    def mangled(self) -> str:
+        """The type in the names of intrinsics."""
+        lanes = f"v{self.lanes}" if self.lanes > 1 else ""
+        return lanes + _MANGLED.get(self.element.name, self.element.name)
 
     def with_element(self, element: Type) -> Type:
         """The type with as many lanes of another element."""
@@ -69,6 +74,7 @@ F16: Final = Type("half", 16, is_float=True)
 F32: Final = Type("float", 32, is_float=True)
 F64: Final = Type("double", 64, is_float=True)
 
+_MANGLED = {"float": "f32", "double": "f64", "half": "f16"}
 _INTEGERS = {t.bits: t for t in (I1, I8, I16, I32, I64, I128)}
 
 

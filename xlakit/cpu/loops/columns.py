@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
-from xlakit.cpu.llvm import I64, Module, Type, Value
+from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, indices_of
 from xlakit.cpu.loops.index import Variable, linear, of
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, store_all, task_function
+from xlakit.cpu.loops.lanes import lanes_of, write_turns
 from xlakit.cpu.loops.nodes import Node
 from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
 from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
@@ -103,6 +105,8 @@ def _write(
     count = blocks * math.prod(g.extent for g in outer) * parts
     arrays = reduced.arrays + len(reduced.roots) + (parts > 1)
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.foldings)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         accumulators = [
             [fn.alloca(t, strip, align=64) for t in _types(f, k)] for f in plan.foldings for k in range(len(f.kinds))
         ]
@@ -110,15 +114,17 @@ def _write(
             number = task.index
             low = number.integer("urem", blocks) * strip
             number = number.integer("udiv", blocks)
-            size = fn.intrinsic("llvm.umin", I64, fn.i64(strip), fn.i64(last.extent) - low)
+            even = last.extent % strip == 0
+            high = low + strip if even else fn.intrinsic("llvm.umin", I64, low + strip, fn.i64(last.extent))
+            level = Level(last, low, high, strip * even, math.gcd(strip, last.extent))
             for group in reversed(outer):
                 emitter.bind_group(group, number.integer("urem", group.extent))
                 number = number.integer("udiv", group.extent)
-            _accumulate(emitter, plan, last, (low, size), accumulators, (number, parts))
+            _accumulate(emitter, plan, level, accumulators, (number, parts))
             if parts == 1:
-                _finish(emitter, plan, last, (low, size), accumulators)
+                _finish(emitter, plan, level, accumulators)
             else:
-                _finish_part(emitter, reduced, plan, (outer, last), (low, size), accumulators, (number, parts))
+                _finish_part(emitter, reduced, plan, outer, level, accumulators, (number, parts))
     return Phase(fn.name, count, cost)
 
 
@@ -130,33 +136,46 @@ def _types(fold: Folding, part: int) -> list[Type]:
 def _accumulate(
     emitter: Emitter,
     plan: _Plan,
-    last: Group,
-    span: tuple[Value, Value],
+    strip: Level,
     accumulators: list[list[Value]],
     part: tuple[Value, int],
 ) -> None:
     fn = emitter.fn
-    known = frozenset(v for v in plan.kept if v not in last.variables)
+    known = frozenset(v for v in plan.kept if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
-    initial = [emitter.value(n) for f in plan.foldings for n in f.initial]
-    with fn.loop(0, span[1], independent=True) as loop:
-        _put(emitter, accumulators, loop.index, initial)
+    initial = [n for f in plan.foldings for n in f.initial]
+    _over_strip(
+        emitter, strip, (), lambda index: _put(emitter, accumulators, index, [emitter.lane_values(n) for n in initial])
+    )
     groups = merged(plan.over, indices_of(plan.inputs))
     levels = [Level(g, 0, g.extent) for g in groups]
     if part[1] > 1:
         levels[0] = Level(groups[0], *part_range(fn, part[0], part[1], groups[0].extent))
-    _pass(emitter, plan, levels, last, span, accumulators, known)
+    _pass(emitter, plan, levels, strip, accumulators, known)
 
 
-def _finish(
-    emitter: Emitter, plan: _Plan, last: Group, span: tuple[Value, Value], accumulators: list[list[Value]]
-) -> None:
+def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
+    """A loop over a strip, whose body is given the number of an accumulator."""
+    fn = emitter.fn
+    if emitter.lanes == 1:
+        with fn.loop(0, strip.count or strip.end - strip.begin, independent=True) as loop, emitter.scope():
+            emitter.bind_group(strip.group, loop.index + strip.begin)
+            body(loop.index)
+        return
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        body(emitter.variable(strip.group.variables[-1]) - strip.begin)
+        return running
+
+    write_turns(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, turn)
+
+
+def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list[Value]]) -> None:
     """Compute what follows from the accumulated results, and store it."""
     fn = emitter.fn
-    low, size = span
-    with fn.loop(0, size, independent=True) as loop, emitter.scope():
-        emitter.bind_group(last, loop.index + low)
-        values = _get(emitter, plan, accumulators, loop.index)
+
+    def body(index: Value) -> None:
+        values = _get(emitter, plan, accumulators, index)
         place = 0
         for fold in plan.foldings:
             for part, kind in enumerate(fold.kinds):
@@ -165,36 +184,37 @@ def _finish(
                 place += 1
         store_all(emitter, plan.stores)
 
+    _over_strip(emitter, strip, plan.stores, body)
+
 
 def _finish_part(
     emitter: Emitter,
     reduced: Reduced,
     plan: _Plan,
-    groups: tuple[list[Group], Group],
-    span: tuple[Value, Value],
+    outer: list[Group],
+    strip: Level,
     accumulators: list[list[Value]],
     part: tuple[Value, int],
 ) -> None:
     """Keep the accumulated results of one part for the phase that follows."""
     fn = emitter.fn
-    low, size = span
-    outer, last = groups
-    row, stride = fn.i64(0), last.extent
+    row, stride = fn.i64(0), strip.group.extent
     for group in reversed(outer):
         row = row + emitter.index(of(group.variables[-1])) * stride
         stride *= group.extent
-    base = part[0] * reduced.results + row + low
-    with fn.loop(0, size, independent=True) as loop, emitter.scope():
-        values = _get(emitter, plan, accumulators, loop.index)
-        store_parts(emitter, reduced, part[1], base + loop.index, values)
+    base = part[0] * reduced.results + row + strip.begin
+
+    def body(index: Value) -> None:
+        store_parts(emitter, reduced, part[1], base + index, _get(emitter, plan, accumulators, index))
+
+    _over_strip(emitter, strip, (), body)
 
 
 def _pass(
     emitter: Emitter,
     plan: _Plan,
     levels: list[Level],
-    last: Group,
-    span: tuple[Value, Value],
+    strip: Level,
     accumulators: list[list[Value]],
     known: frozenset[Variable],
 ) -> None:
@@ -206,13 +226,17 @@ def _pass(
             emitter.bind_group(group, loop.index)
             inner = known | set(group.variables)
             emitter.hoist(plan.inputs, inner)
-            _pass(emitter, plan, rest, last, span, accumulators, inner)
+            _pass(emitter, plan, rest, strip, accumulators, inner)
         return
     begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
-    whole = begin + (end - begin).integer("udiv", _AT_ONCE) * _AT_ONCE
+    whole = end - ((end - begin) & (_AT_ONCE - 1))
+    if level.turns:
+        whole = begin + level.turns // _AT_ONCE * _AT_ONCE
     for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
+        if first.constant is not None and first.constant == after.constant:
+            continue
         with fn.loop(first, after, step) as loop:
-            _add_turns(emitter, plan, group, (loop.index, step), last, span, accumulators)
+            _add_turns(emitter, plan, group, (loop.index, step), strip, accumulators)
 
 
 def _add_turns(
@@ -220,29 +244,28 @@ def _add_turns(
     plan: _Plan,
     group: Group,
     turns: tuple[Value, int],
-    last: Group,
-    span: tuple[Value, Value],
+    strip: Level,
     accumulators: list[list[Value]],
 ) -> None:
     """Over the strip: fold a few turns of the reduced loop into each accumulator."""
-    fn = emitter.fn
-    low, size = span
-    with fn.loop(0, size, independent=True) as loop, emitter.scope():
-        emitter.bind_group(last, loop.index + low)
-        running = _get(emitter, plan, accumulators, loop.index)
+
+    def body(index: Value) -> None:
+        running = _get(emitter, plan, accumulators, index)
         for turn in range(turns[1]):
             with emitter.scope():
                 emitter.bind_group(group, turns[0] + turn)
                 running = folded_once(emitter, plan.foldings, running)
-        _put(emitter, accumulators, loop.index, running)
+        _put(emitter, accumulators, index, running)
+
+    _over_strip(emitter, strip, (), body)
 
 
 def _get(emitter: Emitter, plan: _Plan, accumulators: list[list[Value]], index: Value) -> list[Scalar]:
     fn = emitter.fn
-    kinds = [k for f in plan.foldings for k in f.kinds]
+    types = [register_type(k) for f in plan.foldings for k in f.kinds]
     return [
-        from_parts(tuple(fn.load(register_type(kind), fn.at(a, register_type(kind), index)) for a in arrays))
-        for kind, arrays in zip(kinds, accumulators, strict=True)
+        from_parts(tuple(fn.load(vector(type, emitter.width), fn.at(a, type, index)) for a in arrays))
+        for type, arrays in zip(types, accumulators, strict=True)
     ]
 
 
@@ -250,4 +273,4 @@ def _put(emitter: Emitter, accumulators: list[list[Value]], index: Value, values
     fn = emitter.fn
     for arrays, value in zip(accumulators, values, strict=True):
         for array, part in zip(arrays, parts(value), strict=True):
-            fn.store(part, fn.at(array, part.type, index))
+            fn.store(part, fn.at(array, part.type.element, index))

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import (
     Apply,
@@ -28,7 +28,7 @@ from xlakit.cpu.loops.space import Group, Space, merged
 from xlakit.cpu.loops.tracer import GuardedFold, Tracer
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
-from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, parts, rounded
+from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, memory_type, parts, rounded
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -53,7 +53,8 @@ class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
 
     redirected: of the arrays that are written, those that are not written in place. streams: whether what the function
-    writes goes round the caches, so that it has to wait for it at its end.
+    writes goes round the caches, so that it has to wait for it at its end. lanes: how many lanes the vectors of
+    innermost loops have at least; where that is 1, LLVM makes the vectors.
     """
 
     def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
@@ -61,6 +62,10 @@ class Emitter:
         self.arrays = list(arrays)
         self.redirected: dict[int, Redirection] = {}
         self.streams = False
+        self.lanes = 1
+        # The variable whose turns are the lanes of vectors now, and how many lanes that are.
+        self._lane: Variable | None = None
+        self._width = 1
         self._scopes: list[dict[Any, Any]] = [{}]
 
     # -- scopes ----------------------------------------------------------------------------------
@@ -98,8 +103,47 @@ class Emitter:
             self._scopes[-1][node] = found
         return found
 
+    @contextmanager
+    def in_lanes(self, variable: Variable, width: int) -> Generator[None]:
+        """What depends on a variable is a vector inside: its values for this turn and for those that follow."""
+        with self.scope():
+            self._lane, self._width = variable, width
+            yield
+            self._lane = None
+
+    @property
+    def width(self) -> int:
+        """How many lanes the vectors that are written now have; 1 where none are."""
+        return 1 if self._lane is None else self._width
+
+    def _is_vector(self, node: Node) -> bool:
+        return self._lane is not None and self._lane in node.variables
+
+    def _taken(self, node: Node, operand: Node) -> Scalar:
+        """An operand as the node takes it: a vector for a vector."""
+        return self.lane_values(operand) if self._is_vector(node) else self.value(operand)
+
+    def lane_values(self, node: Node) -> Scalar:
+        """The value of a node; where vectors are written, in each lane."""
+        if self._lane is None or self._lane in node.variables:
+            return self.value(node)
+        return self.spread(node, self._width)
+
+    def spread(self, node: Node, width: int) -> Value:
+        """A vector with the value of a node in each lane."""
+        found = self._find((node, width))
+        if found is not None:
+            return found
+        one = as_real(self.value(node))
+        if one.constant is not None:
+            made = self.fn.constant(vector(one.type, width), one.constant)
+        else:
+            made = self.fn.splat(one, width)
+        self.bind((node, width), made)
+        return made
+
     def index(self, affine: Affine) -> Value:
-        """The value of an index."""
+        """The value of an index; in vectors, that of the first lane."""
         found = self._find(affine)
         if found is not None:
             return found
@@ -117,6 +161,25 @@ class Emitter:
         self._scopes[-1][affine] = total
         return total
 
+    def place(self, array: int, offset: Affine) -> tuple[Value, Value]:
+        """An element of an array, as where to count from and how far."""
+        found = self._find((array, offset))
+        if found is not None:
+            base, variable = found
+            return base, self.variable(variable)
+        return self.arrays[array], self.index(offset)
+
+    def place_to_write(self, array: int, offset: Affine) -> tuple[Value, Value]:
+        """The same for an element that is written, which goes to a buffer where that is so."""
+        target = self.redirected.get(array)
+        return self.place(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
+
+    def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
+        """Compute the part of an element's address that does not depend on a loop, whose turns count elements."""
+        rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
+        base = self.fn.at(self.arrays[array], memory_type(kind), self.index(rest))
+        self.bind((array, offset), (base, group.variables[-1]))
+
     def _atom(self, atom: Variable | Opaque) -> Value:
         return as_real(self.value(atom.node)) if isinstance(atom, Opaque) else self.variable(atom)
 
@@ -127,20 +190,26 @@ class Emitter:
             raise InternalError(f"the loop of {variable} is not open")
         return found
 
+    def is_open(self, variables: Iterable[Variable]) -> bool:
+        """Whether the loops of all variables are open."""
+        return all(self._find(v) is not None for v in variables)
+
     def _compute(self, node: Node) -> Scalar:
         fn = self.fn
         if isinstance(node, Load):
-            return load(fn, node.kind, self.arrays[node.array], self.index(node.offset))
+            array, place = self.place(node.array, node.offset)
+            return load(fn, node.kind, array, place, self._width if self._is_vector(node) else 1)
         if isinstance(node, Apply):
             fused = _fused(node)
             if fused is not None:
-                return fn.intrinsic("llvm.fmuladd", register_type(node.kind), *[as_real(self.value(n)) for n in fused])
+                values = [as_real(self._taken(node, n)) for n in fused]
+                return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
             kinds = [a.kind for a in node.arguments]
-            return apply(fn, node.op, kinds, node.kind, [self.value(a) for a in node.arguments])
+            return apply(fn, node.op, kinds, node.kind, [self._taken(node, a) for a in node.arguments])
         if isinstance(node, Constant):
             return constant(fn, node.kind, node.value)
         if isinstance(node, Position):
-            return _resized(self.index(node.index), node.kind)
+            return self._position(node)
         if isinstance(node, Guarded):
             return self._guarded(node)
         if isinstance(node, Part):
@@ -159,6 +228,13 @@ class Emitter:
                 raise InternalError(f"{node.key} is not given")
             return found
         raise InternalError(f"no code is made for {type(node).__name__}")
+
+    def _position(self, node: Position) -> Value:
+        first = _resized(self.index(node.index), node.kind)
+        if self._lane is None or self._lane not in node.variables:
+            return first
+        step = node.index.factor_of(self._lane)
+        return self.fn.splat(first, self._width) + self.fn.counted(first.type, self._width, step)
 
     def _clamped(self, node: ClampedIndex) -> Value:
         fn, kind = self.fn, node.source.kind
@@ -208,7 +284,7 @@ class Emitter:
     def _fold(self, fold: Fold) -> list[Scalar]:
         found = self._find(fold)
         if found is None:
-            initial = [self.value(node) for node in fold.initial]
+            initial = [self._taken(fold, node) for node in fold.initial]
             turns = 1
             for variable in fold.over:
                 turns *= variable.extent
@@ -272,12 +348,12 @@ class Emitter:
         condition = self.within(bounds)
         if condition is None:
             with self.scope():
-                return self.combined(fold.computation, running, [self.value(n) for n in fold.inputs])
+                return self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
         shapes = [len(parts(r)) for r in running]
 
         def inside() -> list[Value]:
             with self.scope():
-                made = self.combined(fold.computation, running, [self.value(n) for n in fold.inputs])
+                made = self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
             return [v for r in made for v in parts(r)]
 
         return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)

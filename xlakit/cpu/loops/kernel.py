@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter
+from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.lanes import write_turns
 from xlakit.cpu.loops.nodes import Node
 from xlakit.cpu.loops.scattered import strips
 from xlakit.cpu.loops.space import Group
 from xlakit.cpu.loops.streaming import fence, streamed
-from xlakit.cpu.scalars import store
+from xlakit.cpu.scalars import Scalar, store
 from xlakit.data.primitive import PrimitiveType
 
 # Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
@@ -97,31 +98,50 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
 
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
-    values = [(o, emitter.value(o.node), emitter.index(o.offset)) for o in outputs]
+    values = [(o, emitter.lane_values(o.node), emitter.place_to_write(o.array, o.offset)) for o in outputs]
     for output, scalar, place in values:
-        target = emitter.redirected.get(output.array)
-        if target is None:
-            store(emitter.fn, output.kind, scalar, emitter.arrays[output.array], place)
-        else:
-            store(emitter.fn, output.kind, scalar, target.buffer, place - target.first)
+        store(emitter.fn, output.kind, scalar, *place)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """One loop of a nest: its variables, and the part of their range that it runs over.
 
-    count: how long that is, where it is the same in all tasks; then LLVM needs no second loop for a rest.
+    count: how long that is, where it is the same in all tasks; then no second loop is needed for a rest.
+    factor: a number that divides the length, where that differs.
     """
 
     group: Group
     begin: Value | int
     end: Value | int
     count: int = 0
+    factor: int = 1
+
+    @property
+    def turns(self) -> int:
+        """How long the loop is; 0 where that is not known."""
+        if isinstance(self.begin, int) and isinstance(self.end, int):
+            return self.end - self.begin
+        return self.count
+
+    @property
+    def divisor(self) -> int:
+        """A number that divides the length of the loop."""
+        return self.turns or self.factor
+
+    def strip(self, begin: Value, end: Value, turns: int, *, even: bool) -> Level:
+        """The loop over a strip of so many turns, of which the last one may have fewer."""
+        return replace(self, begin=begin, end=end, count=turns * even, factor=math.gcd(self.divisor, turns))
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
     """What LLVM should know about an innermost loop that computes the nodes."""
     return DOUBLED if element_cost(nodes) > _LONG_CHAIN else ()
+
+
+def side_by_side(hints: Sequence[str]) -> int:
+    """How many turns of vectors hints want to be under way at once."""
+    return 4 if hints is INTERLEAVED else 2 if hints is DOUBLED else 1
 
 
 def nest(
@@ -147,6 +167,14 @@ def nest(
             nest(emitter, inner, nodes, body, known, outputs)
         return
     with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
+        if emitter.lanes > 1 and outputs:
+
+            def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+                body()
+                return running
+
+            write_turns(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), turn)
+            return
         with _opened(emitter, level, hints_for(nodes), independent=True):
             body()
 
@@ -211,7 +239,7 @@ class Split:
                 high = (
                     low + self.block if even else fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
                 )
-                levels[0] = Level(first, low, high, self.block if even else 0)
+                levels[0] = Level(first, low, high, self.block * even, math.gcd(first.extent, self.block))
             for place, group in enumerate(reversed(self.outer)):
                 last = place == len(self.outer) - 1
                 emitter.bind_group(group, number if last else number.integer("urem", group.extent))

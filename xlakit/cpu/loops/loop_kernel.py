@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlakit.cpu.llvm import Module
+from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, indices_of, walk
 from xlakit.cpu.loops.index import Affine, Variable
 from xlakit.cpu.loops.kernel import Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.lanes import lanes_of
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group, merged
 from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
@@ -40,6 +41,8 @@ def loop_kernel(
     split = Split.of(groups[: len(groups) - len(short)], turn * math.prod(g.extent for g in short))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
         fn.calls_math = turns < _LEAST_VECTOR
+        emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs), outputs=() if short else outputs)
     return Phase(fn.name, split.count, turn * turns)

@@ -98,7 +98,7 @@ def folded_once(emitter: Emitter, foldings: Sequence[Folding], running: Sequence
     following: list[Scalar] = []
     for fold in foldings:
         place = len(following)
-        values = [emitter.value(n) for n in fold.inputs]
+        values = [emitter.lane_values(n) for n in fold.inputs]
         following += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)
     return following
 

@@ -10,12 +10,25 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost, is_expensive
-from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped
+from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped, walk
 from xlakit.cpu.loops.index import Affine, Variable, linear
-from xlakit.cpu.loops.kernel import DOUBLED, Emitted, Level, Output, Phase, Split, nest, store_all, task_function
-from xlakit.cpu.loops.nodes import Load, Node
+from xlakit.cpu.loops.kernel import (
+    DOUBLED,
+    Emitted,
+    Level,
+    Output,
+    Phase,
+    Split,
+    hints_for,
+    nest,
+    side_by_side,
+    store_all,
+    task_function,
+)
+from xlakit.cpu.loops.lanes import fold_turns, lanes_of
+from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_offsets, store_parts
 from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
@@ -173,11 +186,20 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     inner = merged(plan.inner_variables, indices)
     length = math.prod(v.extent for v in plan.inner_variables)
     with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
+        emitter.lanes = _lanes(plan, every, inner)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
             nest(emitter, levels, every, lambda: write_row(emitter, plan, inner))
         release()
     return Phase(fn.name, split.count, row * rows)
+
+
+def _lanes(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
+    """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
+    if not inner or any(isinstance(n, Fold) for n in walk(nodes)):
+        return 1
+    return min(lanes_of(inner[-1], s.nodes, s.stores, s.foldings) for s in plan.stages)
 
 
 def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
@@ -259,6 +281,8 @@ def pass_over(
     # What is folded would have to be carried from strip to strip.
     outputs = stage.stores if not rest and not carried else ()
     with streamed(emitter, level, outputs) as level:
+        if emitter.lanes > 1 and not rest:
+            return _turns_in_lanes(emitter, stage, level, running)
         with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:
             with emitter.scope():
                 emitter.bind_group(level.group, loop.index)
@@ -268,6 +292,16 @@ def pass_over(
                 following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
                 loop.next(*(v for r in following for v in parts(r)))
     return regrouped(loop.results, shapes)
+
+
+def _turns_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: list[Scalar]) -> list[Scalar]:
+    hints = _interleaving(stage, level) if running else hints_for(stage.nodes)
+    width = emitter.lanes * side_by_side(hints)
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        return _turn(emitter, stage, list(running))
+
+    return fold_turns(emitter, level, stage.foldings, stage.nodes, stage.stores, running, width, turn)
 
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:

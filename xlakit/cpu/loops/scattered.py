@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import I64, Value
@@ -32,7 +31,8 @@ _MOST_NANOSECONDS = 4.0
 @contextmanager
 def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
     """The innermost loop, or a strip of it, before which all has been asked for that the strip reads far apart."""
-    far = _scattered(nodes, level.group)
+    # Where a short loop is written out inside, what depends on that is not known yet.
+    far = [n for n in _scattered(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
     if not far:
         yield level
         return
@@ -46,7 +46,7 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
             for node in far:
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
-        yield replace(level, begin=strip.index, end=last, count=_TURNS if even else 0)
+        yield level.strip(strip.index, last, _TURNS, even=even)
 
 
 def _number(emitter: Emitter, number: Value | int) -> Value:

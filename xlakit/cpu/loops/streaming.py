@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,7 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
         }
         before = emitter.redirected
         emitter.redirected = {**before, **redirected}
-        yield replace(level, begin=strip.index, end=last, count=turns if even else 0)
+        yield level.strip(strip.index, last, turns, even=even)
         emitter.redirected = before
         for output, buffer, place in zip(chosen, buffers, places, strict=True):
             width = output.kind.byte_width

@@ -20,6 +20,7 @@ from xlakit.cpu.math.arithmetic import (
     Pair,
     absolute,
     bits_of,
+    constant,
     exact_product,
     exact_sum,
     exact_sum_ordered,
@@ -76,14 +77,18 @@ _SINGLE_STARTS = (45, 66, 87, 108)
 def reduce_single(x: Value) -> tuple[Value, Value]:
     """An F32 as (r, quarter): r is an F64 of which at least 27 bits are right, quarter an I32."""
     size = widened(absolute(x))
-    first, second = (size.function.constant(F64, part) for part in _window(0, 2))
+    first, second = (constant(size, part) for part in _window(0, 2))
     for start in _SINGLE_STARTS:
         beyond = size >= 2.0**start
         here = _window(25 - start, 2)
         first, second = where(beyond, here[0], first), where(beyond, here[1], second)
     shifted = fma(size, first, DOUBLE.rounder)
     f = fma(size, first, DOUBLE.rounder - shifted)
-    return fma(size, second, f) * _PI_HALF[0], bits_of(shifted).cast("trunc", I32)
+    return fma(size, second, f) * _PI_HALF[0], _as_i32(bits_of(shifted))
+
+
+def _as_i32(bits: Value) -> Value:
+    return bits.cast("trunc", bits.type.with_element(I32))
 
 
 # -- double precision ----------------------------------------------------------------------------

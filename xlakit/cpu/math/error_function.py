@@ -11,7 +11,7 @@ from xlakit.cpu.math.exponential import exp_within
 
 def erf(x: Value) -> Value:
     """The error function."""
-    single = x.type is F32
+    single = x.type.element is F32
     size = absolute(x)
     square = x * x
     small = fma(size, polynomial(square, ERF_SINGLE if single else ERF_DOUBLE), size)

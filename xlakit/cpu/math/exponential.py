@@ -41,7 +41,7 @@ _DOUBLE = _Constants(1.4426950408889634, 0.69314718055994528623, 2.3190468138462
 
 
 def _constants(x: Value) -> _Constants:
-    return _SINGLE if x.type is F32 else _DOUBLE
+    return _SINGLE if x.type.element is F32 else _DOUBLE
 
 
 def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value]:
@@ -94,7 +94,7 @@ def expm1(x: Value) -> Value:
     """e^x - 1."""
     known = _constants(x)
     # From here downwards the result rounds to -1.
-    least, tail = (-18.0, EXPM1_SINGLE) if x.type is F32 else (-38.0, EXP_DOUBLE)
+    least, tail = (-18.0, EXPM1_SINGLE) if x.type.element is F32 else (-38.0, EXP_DOUBLE)
     r, t, n = reduced_exponential_of_sum(at_least(at_most(x, known.most), least), None, tail)
     # Halved, so that 2^n does not overflow before the result does.
     half = two_to(x, n - 1)
@@ -112,7 +112,7 @@ def logistic(x: Value) -> Value:
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent."""
     size = absolute(x)
-    if x.type is F32:
+    if x.type.element is F32:
         square = x * x
         small = fma(size * square, polynomial(square, TANH_SINGLE), size)
         large = 1.0 - 2.0 / (exp_within(at_most(size, 10.0) * 2.0) + 1.0)
@@ -123,7 +123,7 @@ def tanh(x: Value) -> Value:
 
 def sinh(x: Value) -> Value:
     """The hyperbolic sine."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(sinh(widened(x)))
     size = absolute(x)
     # (E + E / (E + 1)) / 2 with E = e^|x| - 1; beyond 700, where E may overflow, only its half is made.
@@ -134,7 +134,7 @@ def sinh(x: Value) -> Value:
 
 def cosh(x: Value) -> Value:
     """The hyperbolic cosine."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(cosh(widened(x)))
     size = absolute(x)
     grown = exp_within(at_most(size, 700.0))

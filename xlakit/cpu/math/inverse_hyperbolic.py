@@ -25,7 +25,7 @@ _GREAT = 2.0**60
 
 def asinh(x: Value) -> Value:
     """The number whose hyperbolic sine is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(asinh(widened(x)))
     size = absolute(x)
     great = size > _GREAT
@@ -39,7 +39,7 @@ def asinh(x: Value) -> Value:
 
 def acosh(x: Value) -> Value:
     """The number, positive or 0, whose hyperbolic cosine is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(acosh(widened(x)))
     great = x > _GREAT
     beyond = x - 1.0
@@ -53,7 +53,7 @@ def acosh(x: Value) -> Value:
 
 def atanh(x: Value) -> Value:
     """The number whose hyperbolic tangent is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(atanh(widened(x)))
     size = absolute(x)
     # u = 2x / (1 - x), with what the difference and the quotient lack.

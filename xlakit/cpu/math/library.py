@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.types import F32, F64, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math import error_function, exponential, inverse_hyperbolic, logarithm, power, roots, trigonometric
@@ -59,20 +59,24 @@ def math_function(fn: Function, name: str, *arguments: Value) -> Value:
 
     fn: the function that the call goes into.
     name: one of FUNCTION_NAMES.
-    arguments: as many values as it takes (pow and atan2 take two), all of F32 or all of F64.
+    arguments: as many values as it takes (pow and atan2 take two), all of F32 or all of F64, or vectors of one length.
 
     Gives the result, of their type: for all arguments, subnormal, infinite and NaN ones too, what C's function gives,
     within ULP_BOUNDS. Raises InternalError for other names and types.
     """
     entry = _LIBRARY.get(name)
     kinds: set[Type] = {a.type for a in arguments}
-    if entry is None or len(kinds) != 1 or not kinds <= {F32, F64}:
+    if entry is None or len(kinds) != 1 or arguments[0].type.element not in (F32, F64):
         raise InternalError(f"no elementary function {name} of {', '.join(map(repr, arguments))}")
     kind = arguments[0].type
-    symbol, attribute = f"math.{name}.{kind.name}", "alwaysinline"
+    symbol, attribute = f"math.{name}.{kind.name if kind.lanes == 1 else kind.mangled}", "alwaysinline"
+    if fn.effort is Effort.CODE:
+        # A function is put only into others of its own effort.
+        symbol += ".code"
     if fn.calls_math:
         symbol, attribute = f"{symbol}.called", "noinline"
     if symbol not in fn.module.functions:
         made = fn.module.function(symbol, kind, [kind] * len(arguments), attributes=[attribute])
+        made.effort = Effort.CODE if fn.effort is Effort.CODE else Effort.ALL
         made.ret(entry.write(*made.parameters))
     return fn.call(symbol, kind, *arguments)

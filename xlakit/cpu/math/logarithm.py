@@ -29,7 +29,7 @@ def split(x: Value) -> tuple[Value, Value, Value]:
     form = format_of(x)
     moved = bits_of(x) - _ROOT_OF_HALF[form.fraction]
     m = float_of((moved & form.fraction_mask) + _ROOT_OF_HALF[form.fraction])
-    if x.type is F32:
+    if x.type.element is F32:
         n = moved.integer("ashr", form.fraction)
         return m, n, n.cast("sitofp", x.type)
     # Vectors of 64-bit integers have neither that shift nor that conversion everywhere: both are had by a number in
@@ -52,7 +52,7 @@ def log_of_parts(f: Value, n: Value) -> Value:
     """log(1 + f) + n ln(2) for 1 + f from sqrt(1/2) to sqrt(2)."""
     high, low = _LN2[format_of(f).fraction]
     square = f * f
-    if f.type is F32:
+    if f.type.element is F32:
         tail = fma(f * square, polynomial(f, LOG_SINGLE), n * low)
         return fma(n, high, f + fma(square, -0.5, tail))
     # log((1 + s) / (1 - s)) is an odd function of s, with half as many terms.

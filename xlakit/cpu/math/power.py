@@ -33,7 +33,7 @@ from xlakit.cpu.math.logarithm import normal, split
 def pow(x: Value, y: Value) -> Value:
     """x^y."""
     size = absolute(x)
-    result = _power_single(size, y) if x.type is F32 else _power_double(size, y)
+    result = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
     # pow(1, y) = pow(x, 0) = 1 even where the other is NaN; -1 to an infinite power is 1 too.
     one = size.eq(1.0) & y.eq(y)
     result = where(one, 1.0, result)

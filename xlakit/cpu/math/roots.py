@@ -31,7 +31,7 @@ def rsqrt(x: Value) -> Value:
 
 def cbrt(x: Value) -> Value:
     """The real cube root."""
-    if x.type is F32:
+    if x.type.element is F32:
         size = widened(absolute(x))
         inverse = _inverse_cube_root(size)
         return with_sign_of(_or_itself(narrowed(size * inverse * inverse), absolute(x)), x)
@@ -59,9 +59,10 @@ def _or_itself(root: Value, size: Value) -> Value:
 def _inverse_cube_root(x: Value) -> Value:
     """x^(-1/3) for a positive normal F64, but for the last two bits or so."""
     # A third of the exponent, and a linear guess at the fraction, by arithmetic on the upper bits.
-    upper = (bits_of(x) >> 32).cast("trunc", I32)
+    bits = bits_of(x)
+    upper = (bits >> 32).cast("trunc", bits.type.with_element(I32))
     guess = 0x553EF0FF - upper.integer("udiv", 3)
-    y = float_of(guess.cast("zext", bits_of(x).type) << 32)
+    y = float_of(guess.cast("zext", bits.type) << 32)
     for _ in range(2):
         # 1/cbrt(1 - h) = 1 + h/3 + 2/9 h^2 + 14/81 h^3 + ...
         h = fma(-(x * y), y * y, 1.0)

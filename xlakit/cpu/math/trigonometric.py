@@ -49,7 +49,7 @@ def cos(x: Value) -> Value:
 
 def _turned(x: Value, quarters: int) -> Value:
     """The sine of ``x`` plus so many quarters of a turn, 0 or 1."""
-    if x.type is F32:
+    if x.type.element is F32:
         wide, quarter = reduce_single(x)
         sine, cosine = _sine_cosine(narrowed(wide), SIN_SINGLE, COS_SINGLE)
     else:
@@ -64,10 +64,10 @@ def _turned(x: Value, quarters: int) -> Value:
 
 def tan(x: Value) -> Value:
     """The tangent."""
-    if x.type is F32:
+    if x.type.element is F32:
         wide, quarter = reduce_single(x)
         sine, cosine = _sine_cosine(wide, SIN_WIDE, COS_WIDE)
-        sign = quarter.cast("zext", I64) << 63
+        sign = quarter.cast("zext", quarter.type.with_element(I64)) << 63
     else:
         angle = reduce_double(x)
         quarter = angle.quarter
@@ -75,7 +75,7 @@ def tan(x: Value) -> Value:
         sign = quarter << 63
     odd = (quarter & 1).ne(0)
     result = negate_if(where(odd, cosine, sine) / where(odd, sine, cosine), sign)
-    return negate_if(narrowed(result) if x.type is F32 else result, sign_of(x))
+    return negate_if(narrowed(result) if x.type.element is F32 else result, sign_of(x))
 
 
 def _sine_cosine(r: Value, of_sine: tuple[float, ...], of_cosine: tuple[float, ...]) -> tuple[Value, Value]:
@@ -112,14 +112,14 @@ _HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 
 def atan(x: Value) -> Value:
     """The angle, between -pi/2 and pi/2, whose tangent is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(_arc(widened(x), None, ATAN_WIDE))
     return _arc(x, None, ATAN_DOUBLE)
 
 
 def atan2(y: Value, x: Value) -> Value:
     """The angle, between -pi and pi, of the point (x, y)."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(_arc(widened(y), widened(x), ATAN_WIDE))
     return _arc(y, x, ATAN_DOUBLE)
 
@@ -155,14 +155,14 @@ def _within_range(less: Value, more: Value) -> tuple[Value, Value]:
 
 def asin(x: Value) -> Value:
     """The angle, between -pi/2 and pi/2, whose sine is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(_arcsine(widened(x), ASIN_WIDE))
     return _arcsine(x, ASIN_DOUBLE)
 
 
 def acos(x: Value) -> Value:
     """The angle, between 0 and pi, whose cosine is x."""
-    if x.type is F32:
+    if x.type.element is F32:
         return narrowed(_arccosine(widened(x), ASIN_WIDE))
     return _arccosine(x, ASIN_DOUBLE)
 

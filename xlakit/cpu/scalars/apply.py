@@ -9,7 +9,7 @@ from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
 from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, rounded_result, select
 from xlakit.cpu.scalars.precision import reduce_precision
-from xlakit.cpu.scalars.real import BINARY, EXACT, UNARY, is_finite, maximum, minimum, total_order_key
+from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum, minimum, total_order_key
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
@@ -50,7 +50,7 @@ def apply(
         found = UNARY[opcode](fn, kind, values[0])
     else:
         raise UnsupportedError(f"no code is made for {opcode}")
-    return found if opcode in EXACT else rounded_result(fn, result, found)
+    return found if is_exact(opcode, result) else rounded_result(fn, result, found)
 
 
 def _special(

@@ -25,18 +25,16 @@ def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: 
     """The same value in another type: rounded half to even, saturated, wrapped, as XLA does."""
     if source is target:
         return scalar
+    if isinstance(scalar, tuple):
+        if not target.is_complex:
+            return convert(fn, source.real_part, target, scalar[0])
+        both = [as_real(convert(fn, source.real_part, target.real_part, v)) for v in scalar]
+        return both[0], both[1]
     if target is PrimitiveType.PRED:
-        if isinstance(scalar, tuple):
-            return scalar[0].ne(0.0) | scalar[1].ne(0.0)
         return scalar.ne(0.0 if source.is_floating else 0)
     if target.is_complex:
         part = target.real_part
-        if isinstance(scalar, tuple):
-            both = [as_real(convert(fn, source.real_part, part, v)) for v in scalar]
-            return both[0], both[1]
         return as_real(convert(fn, source, part, scalar)), fn.constant(register_type(part), 0.0)
-    if isinstance(scalar, tuple):
-        return convert(fn, source.real_part, target, scalar[0])
     if source.is_floating:
         return _float_to_float(fn, target, scalar) if target.is_floating else _float_to_integer(fn, target, scalar)
     if target.is_floating:
@@ -45,8 +43,8 @@ def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: 
 
 
 def _float_to_float(fn: Function, target: PrimitiveType, value: Value) -> Value:
-    type = register_type(target)
-    if is_narrow(target) and value.type is F64:
+    type = value.type.with_element(register_type(target))
+    if is_narrow(target) and value.type.element is F64:
         return from_stored(fn, target, from_f64(fn, target, value))
     if type.bits > value.type.bits:
         return value.cast("fpext", type)
@@ -56,11 +54,9 @@ def _float_to_float(fn: Function, target: PrimitiveType, value: Value) -> Value:
 
 
 def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Value:
-    type = register_type(target)
+    type = value.type.with_element(register_type(target))
     sign = "s" if target.is_signed else "u"
-    name = f"llvm.fpto{sign}i.sat.{type.name}.f{value.type.bits}"
-    fn.module.declare(name, type, [value.type])
-    found = fn.call(name, type, value)
+    found = fn.intrinsic(f"llvm.fpto{sign}i.sat", type, value, of=value.type)
     if target.bit_width >= 8:
         return found
     low = -(1 << (target.bit_width - 1)) if target.is_signed else 0
@@ -72,13 +68,12 @@ def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Valu
 def _integer_to_float(fn: Function, source: PrimitiveType, target: PrimitiveType, value: Value) -> Value:
     opcode = "sitofp" if source.is_signed else "uitofp"
     if is_narrow(target) and source.bit_width >= 32:
-        return from_stored(fn, target, from_f64(fn, target, value.cast(opcode, F64)))
-    type = register_type(target)
-    return rounded(fn, target, value.cast(opcode, type))
+        return from_stored(fn, target, from_f64(fn, target, value.cast(opcode, value.type.with_element(F64))))
+    return rounded(fn, target, value.cast(opcode, value.type.with_element(register_type(target))))
 
 
 def _integer_to_integer(source: PrimitiveType, target: PrimitiveType, value: Value) -> Value:
-    type = register_type(target)
+    type = value.type.with_element(register_type(target))
     if type.bits > value.type.bits:
         return value.cast("sext" if source.is_signed else "zext", type)
     if type.bits < value.type.bits:
@@ -117,7 +112,7 @@ def to_bits(fn: Function, kind: PrimitiveType, scalar: Scalar) -> Value:
         low, high = (part.bits_as(half).cast("zext", whole) for part in scalar)
         return low | (high << (kind.bit_width // 2))
     stored = to_stored(fn, kind, scalar)
-    bits = stored.bits_as(integer(memory_type_of(kind).bits))
+    bits = stored.bits_as(stored.type.with_element(integer(memory_type_of(kind).bits)))
     return bits & ((1 << kind.bit_width) - 1) if kind.bit_width < 8 else bits
 
 
@@ -129,7 +124,7 @@ def from_bits(fn: Function, kind: PrimitiveType, bits: Value) -> Scalar:
         return bits.cast("trunc", half).bits_as(part), (bits >> part.bits).cast("trunc", half).bits_as(part)
     if kind is PrimitiveType.PRED:
         return from_stored(fn, kind, bits)
-    return from_stored(fn, kind, bits.bits_as(memory_type_of(kind)))
+    return from_stored(fn, kind, bits.bits_as(bits.type.with_element(memory_type_of(kind))))
 
 
 def bitcast(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
@@ -140,7 +135,7 @@ def bitcast(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: 
 def split_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar, number: Value) -> Scalar:
     """Piece ``number`` (an I64) of an element, lowest bits first, as a narrower type."""
     bits = to_bits(fn, source, scalar)
-    amount = _resized(number, bits.type) * target.bit_width
+    amount = _resized(number, bits.type.element) * target.bit_width
     piece = _resized(bits >> amount, _bits_type(target))
     return from_bits(fn, target, piece)
 
@@ -158,7 +153,8 @@ def _bits_type(kind: PrimitiveType) -> Type:
     return I8 if kind.bit_width < 8 else integer(kind.bit_width)
 
 
-def _resized(value: Value, type: Type) -> Value:
+def _resized(value: Value, element: Type) -> Value:
+    type = value.type.with_element(element)
     if type.bits > value.type.bits:
         return value.cast("zext", type)
     return value.cast("trunc", type) if type.bits < value.type.bits else value

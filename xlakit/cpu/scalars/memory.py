@@ -7,7 +7,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer
+from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer, vector
 from xlakit.cpu.math.narrow import as_bf16, from_f32, to_f32
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
@@ -59,7 +59,7 @@ def from_stored(fn: Function, kind: PrimitiveType, stored: Value) -> Value:
 def to_stored(fn: Function, kind: PrimitiveType, value: Value) -> Value:
     """A real element as it is stored."""
     if kind is PrimitiveType.PRED:
-        return value.cast("zext", I8)
+        return value.cast("zext", value.type.with_element(I8))
     if is_narrow(kind):
         return from_f32(fn, kind, value)
     return value
@@ -85,17 +85,17 @@ def rounded_result(fn: Function, kind: PrimitiveType, value: Value) -> Value:
     return as_bf16(value) if kind is PrimitiveType.BF16 else rounded(fn, kind, value)
 
 
-def load(fn: Function, kind: PrimitiveType, array: Value, index: Value) -> Scalar:
-    """Element ``index`` of an array."""
+def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: int = 1) -> Scalar:
+    """Element ``index`` of an array; of a real type, as many as there are lanes from there on."""
     type = memory_type(kind)
     if kind.is_complex:
         pair = fn.at(array, type, index * 2)
         return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
-    return from_stored(fn, kind, fn.load(type, fn.at(array, type, index)))
+    return from_stored(fn, kind, fn.load(vector(type, lanes), fn.at(array, type, index)))
 
 
 def store(fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value) -> None:
-    """Write element ``index`` of an array."""
+    """Write element ``index`` of an array, and those after it where ``scalar`` is a vector."""
     type = memory_type(kind)
     if isinstance(scalar, tuple):
         pair = fn.at(array, type, index * 2)

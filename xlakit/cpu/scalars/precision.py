@@ -21,8 +21,8 @@ def reduce_precision(fn: Function, op: ReducePrecision, kind: PrimitiveType, val
 
 def _reduced(fn: Function, op: ReducePrecision, kind: PrimitiveType, value: Value) -> Value:
     width, mantissa = kind.bit_width, _MANTISSA_BITS[kind]
-    word = integer(width)
     stored = to_stored(fn, kind, value) if is_narrow(kind) else value
+    word = stored.type.with_element(integer(width))
     bits = stored.bits_as(word)
     exponent = width - 1 - mantissa
     sign = bits & (1 << (width - 1))

@@ -22,7 +22,7 @@ def _is_bool(kind: PrimitiveType) -> bool:
 def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value, Value]:
     """Whether b is 0, whether the division overflows, and a divisor that is safe to use."""
     zero = b.eq(0)
-    overflow = fn.constant(I1, 0)
+    overflow = fn.constant(zero.type, 0)
     if kind.is_signed:
         least = fn.constant(a.type, -(1 << (a.type.bits - 1)))
         overflow = a.eq(least) & b.eq(-1)
@@ -97,7 +97,7 @@ def _unsigned_ashr(kind: PrimitiveType, a: Value, amount: Value) -> Value:
 
 
 def _mulhi(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    wide = integer(2 * a.type.bits)
+    wide = a.type.with_element(integer(2 * a.type.bits))
     extend = "sext" if kind.is_signed else "zext"
     product = a.cast(extend, wide) * b.cast(extend, wide)
     return (product >> kind.bit_width).cast("trunc", a.type)
@@ -156,10 +156,17 @@ BINARY: dict[str, Binary] = {
     "mulhi": _mulhi,
 }
 # What gives a value that its operands' type holds without rounding or wrapping.
-EXACT = frozenset(
+_EXACT = frozenset(
     {"maximum", "minimum", "and", "or", "abs", "negate", "sign", "floor", "ceil", "round-nearest-afz"}
     | {"round-nearest-even", "popcnt", "count-leading-zeros", "remainder", "copy"}
 )
+# Of these, what wraps in integers of a few bits, which are computed in a byte: the least number has no negative.
+_LARGER = frozenset({"abs", "negate", "popcnt", "count-leading-zeros"})
+
+
+def is_exact(opcode: str, kind: PrimitiveType) -> bool:
+    """Whether an operation gives what its type holds, with nothing to be rounded or to wrap."""
+    return opcode in _EXACT and not (opcode in _LARGER and kind.is_integral and kind.bit_width < 8)
 
 
 # -- of one --------------------------------------------------------------------------------------
@@ -188,10 +195,10 @@ def _intrinsic(name: str) -> Unary:
 
 def _round_away(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     # Truncating |a| + (the greatest number below a half) is right for every |a| but integers beyond the mantissa.
-    half = fn.constant(a.type, 0.49999997019767761 if a.type is F32 else 0.49999999999999994)
+    half = fn.constant(a.type, 0.49999997019767761 if a.type.element is F32 else 0.49999999999999994)
     size = fn.intrinsic("llvm.fabs", a.type, a)
     near = fn.intrinsic("llvm.trunc", a.type, size + half)
-    limit = fn.constant(a.type, float(1 << (23 if a.type is F32 else 52)))
+    limit = fn.constant(a.type, float(1 << (23 if a.type.element is F32 else 52)))
     return fn.intrinsic("llvm.copysign", a.type, fn.select(size.compare("olt", limit), near, size), a)
 
 
@@ -202,9 +209,7 @@ def _not(fn: Function, kind: PrimitiveType, a: Value) -> Value:
 def _count_leading_zeros(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     bits = kind.bit_width
     plain = a & ((1 << bits) - 1) if bits < 8 else a
-    name = f"llvm.ctlz.{a.type.name}"
-    fn.module.declare(name, a.type, [a.type, I1])
-    return fn.call(name, a.type, plain, fn.constant(I1, 0)) - (a.type.bits - bits)
+    return fn.intrinsic("llvm.ctlz", a.type, plain, fn.constant(I1, 0)) - (a.type.bits - bits)
 
 
 def _population_count(fn: Function, kind: PrimitiveType, a: Value) -> Value:
@@ -263,6 +268,6 @@ def is_finite(fn: Function, a: Value) -> Value:
 
 def total_order_key(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     """A signed integer that orders as floats do in the total order: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
-    bits = a.bits_as(integer(a.type.bits))
+    bits = a.bits_as(a.type.with_element(integer(a.type.bits)))
     flipped = bits ^ ((1 << (a.type.bits - 1)) - 1)
     return fn.select(bits < 0, flipped, bits)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-# Of these JAX has rules for processors that end in calls of LAPACK; see lapack.py. What is not here ends in HLO.
+# Of these JAX has rules for processors that end in calls of LAPACK; see interpreter/lapack.py. What is not here ends in
+# HLO.
 _FROM_CPU: Final = (
     "eig_p",
     "eigh_p",
@@ -25,10 +26,9 @@ def register_lowerings() -> None:
     from jax._src.interpreters import mlir as interpreter
     from jax._src.lax import linalg
 
-    from xlakit.interpreter.custom_calls import register_custom_call
     from xlakit.jax.devices import PLATFORM
-    from xlakit.jax.lapack import lapack_calls
     from xlakit.jax.lowerings.callbacks import register_callbacks
+    from xlakit.jax.lowerings.later import register_later
     from xlakit.jax.lowerings.platforms import register_platforms
     from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve
 
@@ -39,16 +39,9 @@ def register_lowerings() -> None:
         primitive: Any = getattr(linalg, name)
         entry = mlir._platform_specific_lowerings["cpu"][primitive]
         mlir.register_lowering(primitive, entry.rule, platform=PLATFORM, inline=entry.inline)
-    for name, function in lapack_calls().items():
-        register_custom_call(name, function, with_context=True)
-    # It is there for what is computed for it, as all custom calls with effects are.
-    register_custom_call("dce_sink", _sink)
     # JAX's own rule for all platforms takes the pivots as they come.
     solve = mlir.lower_fun(tridiagonal_solve, multiple_results=False)
     mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=PLATFORM)
     register_callbacks()
     register_platforms()
-
-
-def _sink(*_: Any) -> tuple[()]:
-    return ()
+    register_later()

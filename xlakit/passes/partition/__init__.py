@@ -1,4 +1,8 @@
-"""Splitting a program over devices: from the whole program, and what it says of shardings, to that of one partition."""
+"""Splitting a program over devices: from the whole program, and what it says of shardings, to that of one partition.
+
+To read it: ``tilings`` and ``scopes`` say which part of an array each device has, ``factors`` what operations allow,
+``values`` and ``pieces`` make them on parts, ``walk`` goes through a program; everything else is of a special kind.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,13 @@ from xlakit.data.shape import ProgramShape, Shape
 from xlakit.ir.attributes import AliasEntry, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.collective_moves import CollectivePermute
 from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.shared.collective import Collective
 from xlakit.passes.framework import Pass, PassContext, programs, with_callees, with_computations
 from xlakit.passes.normalise_layouts import NormaliseLayouts
 from xlakit.passes.partition import edges
-from xlakit.passes.partition.annotations import Annotations, as_sharding
+from xlakit.passes.partition.annotations import Annotations, as_sharding, of_leaves
 from xlakit.passes.partition.emit import Channels
 from xlakit.passes.partition.manual import BOUNDARIES
 from xlakit.passes.partition.scopes import Scope
@@ -24,8 +30,8 @@ __all__ = ["Partition", "is_split", "is_to_be_split", "split_over"]
 
 
 def is_split(module: HloModule) -> bool:
-    """Whether a program is that of one partition, as :func:`split_over` makes it."""
-    return module.spmd_output_sharding is not None or bool(module.spmd_parameters_shardings)
+    """Whether a program is that of one partition: :func:`split_over` says so, and XLA schedules only such ones."""
+    return module.is_scheduled or module.spmd_output_sharding is not None or bool(module.spmd_parameters_shardings)
 
 
 def is_to_be_split(module: HloModule, partitions: int) -> bool:
@@ -35,7 +41,12 @@ def is_to_be_split(module: HloModule, partitions: int) -> bool:
     instructions = [i for c in module.computations for i in c.instructions]
     if any(map(_is_boundary, instructions)):
         return True
-    return partitions > 1 and any(_is_tiled(i.annotations.sharding) for i in instructions)
+    # Outside of manual computations partitions meet only in programs that are split already.
+    return (
+        partitions > 1
+        and any(_is_tiled(i.annotations.sharding) for i in instructions)
+        and not any(map(_tells_partitions_apart, instructions))
+    )
 
 
 def _is_boundary(instruction: Instruction) -> bool:
@@ -44,6 +55,13 @@ def _is_boundary(instruction: Instruction) -> bool:
         return False
     said = instruction.annotations
     return said.sharding is not None or bool(said.frontend_attributes)
+
+
+def _tells_partitions_apart(instruction: Instruction) -> bool:
+    """Whether what an instruction gives depends on the partition that runs it."""
+    return instruction.opcode == "partition-id" or (
+        isinstance(instruction.op, (Collective, CollectivePermute)) and instruction.op.channel_id is not None
+    )
 
 
 def _is_tiled(sharding: Sharding | None) -> bool:
@@ -71,15 +89,16 @@ def split_over(
     module: HloModule, partitions: int, replicas: int | None = None, *, context: PassContext | None = None
 ) -> HloModule:
     """The program of one of so many partitions; of each replica, of which there are as many as the module says."""
+    module.verify()
     context = PassContext() if context is None else context
     module = _without_hints_on_elements(NormaliseLayouts().run(module, context))
     context.computation_names = {c.name for c in module.computations}
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
     walk = Walk(Program(module, Annotations(module, partitions), channels, context), Scope.of_all(partitions))
     entry = module.entry
-    arguments = [edges.argument(walk, p, edges.said_of(p.annotations.sharding, p.shape)) for p in entry.parameters]
+    arguments = [edges.argument(walk, p) for p in entry.parameters]
     value = walk.through(entry, [v for v, _ in arguments])
-    result, tilings = edges.result(walk, value, edges.said_of_result(module))
+    result, tilings = edges.result(walk, value)
     root = walk.pieces.bundle(result, iter(tilings), walk.scope)
     made = walk.pieces.make.done(entry.name, root)
     given = [t for _, t in arguments]
@@ -109,10 +128,9 @@ def _finished(
 
 def _sharding(old: Instruction, tilings: Sequence[Tiling], said: Annotations) -> Sharding:
     """How a parameter or the result is split; as it was said where its values are still to be added."""
-    own = edges.said_of(old.annotations.sharding, old.shape)
     found = [
         s if s is not None and said.unreduced(s) is not None else as_sharding(t)
-        for s, t in zip(own, tilings, strict=True)
+        for s, t in zip(of_leaves(old), tilings, strict=True)
     ]
     # An empty tuple has the sharding of one value.
     return Sharding("TUPLE", elements=tuple(found or [as_sharding(())])) if old.shape.is_tuple else found[0]

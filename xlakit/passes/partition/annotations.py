@@ -1,23 +1,25 @@
-"""What programs say about shardings: shardings of HLO, and those of Shardy in frontend attributes, as splits."""
+"""What programs say about shardings, as splits: shardings of HLO, and those of Shardy in frontend attributes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from xlakit.errors import ShapeError
-from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, Sharding
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, NamedSharding, Sharding
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.partition.tilings import Split, Tiling, parts, split_of
+from xlakit.passes.partition.values import leaf_shapes
 
 SHARDINGS: Final = "xla.sdy.sharding"
 IN_SHARDINGS: Final = "xla.sdy.in_shardings"
 OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
+MESHES: Final = "xla.sdy.meshes"
 
 _MESH: Final = re.compile(r"#?(?:sdy\.)?mesh<\[([^\]]*)\](?:, *device_ids=\[([^\]]*)\])?>")
 _NAMED_MESH: Final = re.compile(r'(?:"([^"]*)"|([\w.$-]+)) *= *(#sdy\.mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)')
@@ -25,47 +27,10 @@ _VALUE: Final = re.compile(
     r'<(?:@(?:"(?P<quoted>[^"]*)"|(?P<name>[\w.$-]+))|(?P<mesh>mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)), '
     r"\[(?P<dims>[^\[\]]*)\](?P<rest>[^<>]*)>"
 )
-_UNREDUCED: Final = re.compile(r"unreduced=(?:\w+)?\{([^}]*)\}")
+_UNREDUCED: Final = re.compile(r"unreduced=(\w*)\{([^}]*)\}")
 _DIMENSION: Final = re.compile(r"\{([^}]*)\}")
 _AXIS: Final = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
 _SIZE: Final = re.compile(r'"([^"]*)"=(\d+)')
-
-
-@dataclass(frozen=True)
-class Stated:
-    """How a value is said to be split: for each dimension axes of a mesh, and whether more may come.
-
-    Along ``unreduced`` axes there are values that are still to be added.
-    """
-
-    mesh: Mesh
-    partitions: int
-    dimensions: tuple[tuple[tuple[AxisRef, ...], bool], ...]
-    unreduced: tuple[AxisRef, ...] = ()
-
-    def split(self, axes: Sequence[AxisRef]) -> Split:
-        """For each partition its place along some axes."""
-        return along(self.mesh, axes) if axes else (0,) * self.partitions
-
-    def manual(self, dimension: int, manual: Sequence[AxisRef]) -> Split:
-        """The split of a dimension by its manual axes, which come before any others."""
-        axes = self.dimensions[dimension][0]
-        whole = {a.mesh_axis_index for a in manual}
-        return self.split([a for a in axes if a.mesh_axis_index in whole])
-
-    def unreduced_among(self, manual: Sequence[AxisRef]) -> Split:
-        """For each partition its place along the manual axes along which values are still to be added."""
-        whole = {a.mesh_axis_index for a in manual}
-        return self.split([a for a in self.unreduced if a.mesh_axis_index in whole])
-
-
-def along(mesh: Mesh, axes: Sequence[AxisRef]) -> Split:
-    """For each device of a mesh its place along some axes, the first counting most."""
-    places = [0] * mesh.devices().size
-    for group in mesh.groups(axes):
-        for place, device in enumerate(group):
-            places[device] = place
-    return tuple(places)
 
 
 class Annotations:
@@ -73,62 +38,71 @@ class Annotations:
 
     def __init__(self, module: HloModule, partitions: int) -> None:
         self._partitions = partitions
-        text = dict(module.frontend_attributes).get("xla.sdy.meshes", "")
+        text = dict(module.frontend_attributes).get(MESHES, "")
         self._meshes = {m[1] or m[2]: _mesh(m[3]) for m in _NAMED_MESH.finditer(text)}
 
-    def stated(self, instruction: Instruction, key: str) -> list[Stated | None] | None:
-        """What a frontend attribute says of each value; None where there is none, or for a value on one device."""
+    # -- what is said of instructions --------------------------------------------------------------
+
+    def stated(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:
+        """What a frontend attribute says of each of so many values; None where it says nothing."""
         text = dict(instruction.annotations.frontend_attributes).get(key)
         if text is None:
             return None
-        return [self._stated(m) for m in _VALUE.finditer(text)]
+        found = [self._stated(m) for m in _VALUE.finditer(text)]
+        if count is not None and len(found) != count:
+            raise ShapeError(
+                f"{key} has {len(found)} shardings for {count} values",
+                hint='write one for each: #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>',
+            )
+        return found
 
-    def manual_axes(self, instruction: Instruction, mesh: Mesh | None = None) -> Split | None:
-        """For each partition the number of its team in the manual computation that begins or ends here."""
-        text = dict(instruction.annotations.frontend_attributes).get(MANUAL_AXES, "")
-        chosen = self._the_mesh(instruction) if mesh is None else mesh
-        return None if chosen is None else along(chosen, _axes(chosen, text))
+    def said(self, instruction: Instruction) -> list[Sharding | None]:
+        """What is said of each array and token that an instruction gives; Shardy's word comes first."""
+        count = len(leaf_shapes(instruction.shape))
+        return [*(self.stated(instruction, SHARDINGS, count) or of_leaves(instruction))]
 
-    def manual_axes_of(self, instruction: Instruction, mesh: Mesh) -> list[AxisRef]:
-        """The axes that are manual in the computation that begins or ends here."""
-        return _axes(mesh, dict(instruction.annotations.frontend_attributes).get(MANUAL_AXES, ""))
+    def manual_axes(self, instruction: Instruction) -> tuple[Mesh, list[AxisRef]] | None:
+        """The axes that are manual in the computation that begins or ends here; None where there is no mesh."""
+        attributes = dict(instruction.annotations.frontend_attributes)
+        stated = self.stated(instruction, IN_SHARDINGS) or self.stated(instruction, OUT_SHARDINGS) or []
+        meshes = [*(s.named.mesh for s in stated if s.named is not None), *self._meshes.values()]
+        mesh = next((m for m in meshes if m.axes), None)
+        return None if mesh is None else (mesh, _axes(mesh, attributes.get(MANUAL_AXES, "")))
 
-    def mesh_of(self, stated: Sequence[Stated | None] | None) -> Mesh | None:
-        """The mesh that some shardings are of; where they name none, that of the module."""
-        found = next((s.mesh for s in stated or () if s is not None and s.mesh.axes), None)
-        return found or next((m for m in self._meshes.values() if m.axes), None)
-
-    def _the_mesh(self, instruction: Instruction) -> Mesh | None:
-        return self.mesh_of(self.stated(instruction, IN_SHARDINGS) or self.stated(instruction, OUT_SHARDINGS))
-
-    def _stated(self, match: re.Match[str]) -> Stated | None:
+    def _stated(self, match: re.Match[str]) -> Sharding:
         name = match["quoted"] or match["name"]
         mesh = _mesh(match["mesh"]) if match["mesh"] else self._meshes.get(name)
         if mesh is None:
             raise ShapeError(f"there is no mesh '{name}'", hint=f"known: {', '.join(self._meshes) or 'none'}")
         if not mesh.axes and mesh.device_ids:
-            return None
-        if mesh.axes and mesh.devices().size != self._partitions:
-            raise ShapeError(
-                f"a mesh of {mesh.devices().size} devices in a program of {self._partitions} partitions",
-                hint="let each mesh have all devices",
-            )
-        dimensions = tuple((tuple(_axes(mesh, d)), "?" in d) for d in _DIMENSION.findall(match["dims"]))
-        unreduced = _UNREDUCED.search(match["rest"])
-        return Stated(mesh, self._partitions, dimensions, tuple(_axes(mesh, unreduced[1])) if unreduced else ())
+            return Sharding("MAXIMAL", devices=mesh.device_ids)
+        dimensions = tuple((tuple(_axes(mesh, d)), "?" not in d) for d in _DIMENSION.findall(match["dims"]))
+        found = _UNREDUCED.search(match["rest"])
+        kind, axes = (found[1] or "sum", found[2]) if found else ("sum", "")
+        unreduced = tuple(_axes(mesh, axes))
+        named = NamedSharding(mesh, dimensions, unreduced_axes=unreduced, reduction_op=kind.upper())
+        return Sharding("OTHER", named=named)
 
-    # -- shardings of HLO --------------------------------------------------------------------------
+    # -- what that means ---------------------------------------------------------------------------
+
+    def along(self, mesh: Mesh, axes: Sequence[AxisRef]) -> Split:
+        """For each partition its place along some axes of a mesh, the first counting most."""
+        places = [0] * self._partitions
+        if axes:
+            self._check(mesh.devices().tolist(), "mesh")
+            for group in mesh.groups(axes):
+                for place, device in enumerate(group):
+                    places[device] = place
+        return tuple(places)
 
     def splits(self, sharding: Sharding | None, rank: int) -> tuple[Split | None, ...] | None:
         """For each dimension of an array the parts of all partitions; None where nothing is said."""
         if sharding is None or sharding.kind in ("UNKNOWN", "TUPLE", "MANUAL"):
             return None
-        if sharding.named is not None:
-            named = sharding.named
-            dims = [along(named.mesh, axes) for axes, _ in named.dim_shardings]
-            return tuple(split_of(d) for d in dims) if len(dims) == rank else (None,) * rank
         if sharding.kind != "OTHER":
             return (None,) * rank
+        if sharding.named is not None:
+            return tuple(split_of(self.along(sharding.named.mesh, axes)) for axes in axes_of(sharding, rank))
         places = self._places(sharding)
         return tuple(split_of(int(n) for n in places[:, d]) for d in range(rank))
 
@@ -136,6 +110,8 @@ class Annotations:
         """For each partition the number of its team, where a sharding is manual in part or in all; else None."""
         if sharding.kind == "MANUAL":
             return tuple(range(self._partitions))
+        if sharding.named is not None:
+            return split_of(self.along(sharding.named.mesh, sharding.named.manual_axes))
         return self._subgroups(sharding, "MANUAL")
 
     def unreduced(self, sharding: Sharding | None) -> Split | None:
@@ -144,9 +120,14 @@ class Annotations:
             return None
         if sharding.kind == "UNREDUCED":
             return tuple(range(self._partitions))
-        if sharding.named is not None:
-            return split_of(along(sharding.named.mesh, sharding.named.unreduced_axes))
-        return self._subgroups(sharding, "UNREDUCED")
+        named = sharding.named
+        if named is None:
+            return self._subgroups(sharding, "UNREDUCED")
+        if named.unreduced_axes and named.reduction_op != "SUM":
+            raise UnsupportedError(
+                f"values of which the {named.reduction_op.lower()} is still to be taken", hint="take it, or use a sum"
+            )
+        return split_of(self.along(named.mesh, named.unreduced_axes))
 
     def _subgroups(self, sharding: Sharding, wanted: str) -> Split | None:
         """For each partition its place along the last dimensions that are of some kind."""
@@ -163,14 +144,62 @@ class Annotations:
     def _places(self, sharding: Sharding) -> np.ndarray:
         """For each partition the place of it in the tile assignment."""
         devices = sharding.iota.devices() if sharding.iota is not None else np.asarray(sharding.devices)
-        if sorted(devices.tolist()) != list(range(self._partitions)):
-            raise ShapeError(
-                f"a sharding over {devices.size} devices in a program of {self._partitions} partitions",
-                hint="name each partition once",
-            )
+        self._check(devices.tolist(), "sharding")
         places = np.zeros((self._partitions, len(sharding.tile_dimensions)), np.int64)
         places[devices] = np.stack(np.unravel_index(np.arange(devices.size), sharding.tile_dimensions), axis=-1)
         return places
+
+    def _check(self, devices: Sequence[int], what: str) -> None:
+        if len(devices) != self._partitions:
+            raise ShapeError(
+                f"a {what} over {len(devices)} devices in a program of {self._partitions} partitions",
+                hint=f"let each {what} have all partitions",
+            )
+        if sorted(devices) != list(range(self._partitions)):
+            raise ShapeError(
+                f"a {what} of devices {', '.join(map(str, devices))} in a program of {self._partitions} partitions",
+                hint=f"name each of 0 to {self._partitions - 1} once",
+            )
+
+
+def of_leaves(instruction: Instruction) -> list[Sharding | None]:
+    """What the sharding of an instruction says of each array and token that it gives."""
+    sharding, count = instruction.annotations.sharding, len(leaf_shapes(instruction.shape))
+    if sharding is None or not count:
+        return [None] * count
+    return list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
+
+
+def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
+    """The axes that each dimension of an array is split along, where a sharding is one in terms of a mesh."""
+    said = () if sharding.named is None else sharding.named.dim_shardings
+    if not said:
+        return [()] * rank
+    if len(said) != rank:
+        raise ShapeError(
+            f"a sharding of {len(said)} dimensions for an array of {rank}",
+            hint="write {} for one that is whole",
+        )
+    return [axes for axes, _ in said]
+
+
+def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
+    """What a sharding in terms of a mesh says about some axes of it; others say nothing."""
+    kept, named = {a.mesh_axis_index for a in axes}, sharding.named
+
+    def left(axes: Sequence[AxisRef]) -> tuple[AxisRef, ...]:
+        return tuple(a for a in axes if a.mesh_axis_index in kept)
+
+    if named is None:
+        return Sharding("REPLICATED")
+    dims = tuple((left(axes), closed) for axes, closed in named.dim_shardings)
+    return Sharding("OTHER", named=replace(named, dim_shardings=dims, unreduced_axes=left(named.unreduced_axes)))
+
+
+def is_open(sharding: Sharding, dimension: int) -> bool:
+    """Whether a dimension may be split further than a sharding says."""
+    said = () if sharding.named is None else sharding.named.dim_shardings
+    return bool(said) and not said[dimension][1]
 
 
 def as_sharding(tiling: Tiling) -> Sharding:

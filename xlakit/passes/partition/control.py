@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.control import Conditional, While
+from xlakit.passes.partition.pieces import smallest
+from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import Tiling, is_whole, whole
-from xlakit.passes.partition.values import Piece, Value, leaves
+from xlakit.passes.partition.values import Value, leaves
 
 if TYPE_CHECKING:
     from xlakit.passes.partition.walk import Walk
@@ -20,42 +22,41 @@ _MOST_TRIALS = 3
 def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """A loop carries values in the tilings that its body leaves as they are, so far as such are found."""
     op, (init,) = old.op_as(While), operands
-    tilings = _own(init, walk)
+    scope = smallest(walk.scope, operands)
+    tilings = _own(init, scope)
     for _ in range(_MOST_TRIALS):
-        body, found = walk.region(op.body, [tilings], None)
+        body, found = walk.region(op.body, scope, [tilings])
         if found == tilings:
             break
         tilings = found
     else:
-        body, _ = walk.region(op.body, [tilings], tilings)
-    condition, _ = walk.region(op.condition, [tilings], [()])
-    given = walk.pieces.bundle(init, iter(tilings), walk.scope)
+        body, _ = walk.region(op.body, scope, [tilings], tilings)
+    condition, _ = walk.region(op.condition, scope, [tilings], [()])
+    given = walk.pieces.bundle(init, iter(tilings), scope)
     made = walk.pieces.make.like(old, While(condition=condition, body=body), (given,), given.shape)
-    return walk.pieces.unbundle(made, old.shape, iter(tilings), walk.scope)
+    return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
 
 
 def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """All members take the same branch, and all branches give results in the same tilings."""
-    op, (index, *arguments) = old.op_as(Conditional), operands
-    given = [_own(argument, walk) for argument in arguments]
-    trials = [walk.region(c, [t], None) for c, t in zip(op.branch_computations, given, strict=True)]
-    results = [found for _, found in trials]
-    agreed = [_agreed(leaf) for leaf in zip(*results, strict=True)]
+    op, (_, *arguments) = old.op_as(Conditional), operands
+    scope = smallest(walk.scope, operands)
+    given = [_own(argument, scope) for argument in arguments]
+    trials = [walk.region(c, scope, [t]) for c, t in zip(op.branch_computations, given, strict=True)]
+    agreed = [_agreed(leaf) for leaf in zip(*(found for _, found in trials), strict=True)]
     branches = [
-        computation if found == agreed else walk.region(old_branch, [tilings], agreed)[0]
+        computation if found == agreed else walk.region(old_branch, scope, [tilings], agreed)[0]
         for (computation, found), old_branch, tilings in zip(trials, op.branch_computations, given, strict=True)
     ]
-    assert isinstance(index, Piece)
-    locals_ = [walk.pieces.bundle(a, iter(t), walk.scope) for a, t in zip(arguments, given, strict=True)]
-    chosen = walk.pieces.at(index, (), walk.scope)
+    taken = [walk.pieces.bundle(value, iter(t), scope) for value, t in zip(operands, [[()], *given], strict=True)]
     shape = branches[0].root.shape
-    made = walk.pieces.make.like(old, Conditional(branch_computations=tuple(branches)), (chosen, *locals_), shape)
-    return walk.pieces.unbundle(made, old.shape, iter(agreed), walk.scope)
+    made = walk.pieces.make.like(old, Conditional(branch_computations=tuple(branches)), taken, shape)
+    return walk.pieces.unbundle(made, old.shape, iter(agreed), scope)
 
 
-def _own(value: Value, walk: Walk) -> list[Tiling]:
+def _own(value: Value, scope: Scope) -> list[Tiling]:
     """The tilings that a value has; what is of another scope is taken whole."""
-    return [p.tiling if p.scope == walk.scope else whole(len(p.tiling)) for p in leaves(value)]
+    return [p.tiling if p.scope == scope else whole(len(p.tiling)) for p in leaves(value)]
 
 
 def _agreed(tilings: Sequence[Tiling]) -> Tiling:

@@ -6,49 +6,34 @@ the program such an array is whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-import numpy as np
-
-from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
-from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ops.data import Constant
+from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Pad, Slice
+from xlakit.passes.partition.annotations import MESHES, of_leaves
 from xlakit.passes.partition.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
 from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, rebuilt
 from xlakit.passes.partition.walk import Walk, is_result_sharding, local_shape
 
 
-def said_of(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:
-    """What a sharding says of each array and token of a shape."""
-    count = len(leaf_shapes(shape))
-    if sharding is None or not count:
-        return [None] * count
-    found: list[Sharding | None] = list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
-    if len(found) != count:
-        raise ShapeError(
-            f"a sharding of {len(found)} elements for {shape.without_layout()}", hint="give one for each array in it"
-        )
-    return found
-
-
-def said_of_result(module: HloModule) -> list[Sharding | None]:
-    """What is said of each array and token of the result.
-
-    Shardy's programs say of all as soon as they mean one: what they mean has a custom call of its own.
-    """
-    root = module.entry.root
-    said = said_of(root.annotations.sharding, root.shape)
-    has_meshes = any(name == "xla.sdy.meshes" for name, _ in module.frontend_attributes)
-    if not has_meshes or root.opcode != "tuple" or len(said) != len(root.operands):
-        return said
-    return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
+def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
+    """A parameter as its value, and how it is split."""
+    shapes, said = leaf_shapes(parameter.shape), of_leaves(parameter)
+    with walk.placing(parameter):
+        tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
+    found = [t or whole(shape.rank if shape.is_array else 0) for t, shape in zip(tilings, shapes, strict=True)]
+    made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, found))
+    value = walk.pieces.unbundle(made, parameter.shape, iter(found), walk.scope)
+    for piece, sharding in zip(leaves(value), said, strict=True):
+        piece.unreduced = walk.program.annotations.unreduced(sharding) if piece.shape.is_array else None
+    return rebuilt(parameter.shape, _without_padding(walk, leaves(value))), found
 
 
 def _tiling(walk: Walk, sharding: Sharding | None, shape: Shape) -> Tiling | None:
+    """The tiling of an argument or result that is said; None where nothing is said."""
     splits = walk.program.annotations.splits(sharding, shape.rank) if shape.is_array else None
     if splits is None:
         return None
@@ -56,22 +41,12 @@ def _tiling(walk: Walk, sharding: Sharding | None, shape: Shape) -> Tiling | Non
         raise UnsupportedError(
             f"{shape.without_layout()} in parts", hint="let arrays with dynamic dimensions be whole on every device"
         )
-    return tuple(splits)
-
-
-def argument(walk: Walk, parameter: Instruction, said: Sequence[Sharding | None]) -> tuple[Value, list[Tiling]]:
-    """A parameter as its value, and how it is split."""
-    shapes = leaf_shapes(parameter.shape)
-    found = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
-    tilings = [t if t is not None else whole(s.rank if s.is_array else 0) for t, s in zip(found, shapes, strict=True)]
-    for shape, tiling in zip(shapes, tilings, strict=True):
-        if not is_proper(tiling):
-            raise ShapeError(f"a sharding of {shape.without_layout()} that does not name each tile as often as others")
-    made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, tilings))
-    value = walk.pieces.unbundle(made, parameter.shape, iter(tilings), walk.scope)
-    for piece, sharding in zip(leaves(value), said, strict=True):
-        piece.unreduced = walk.program.annotations.unreduced(sharding) if piece.shape.is_array else None
-    return rebuilt(parameter.shape, _without_padding(walk, leaves(value))), tilings
+    if not is_proper(splits):
+        raise ShapeError(
+            f"a sharding of {shape.without_layout()} of which some parts are nowhere",
+            hint="split each dimension along other axes",
+        )
+    return splits
 
 
 def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
@@ -80,45 +55,57 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
         if divides(piece.tiling, sizes):
             yield piece
             continue
-        padded = walk.pieces.at(piece, whole(len(sizes)), walk.scope)
+        padded = walk.pieces.whole(piece)
         ranges = tuple(SliceDimension(0, size) for size in sizes)
         made = walk.pieces.make.add(Slice(slice=ranges), padded)
         yield Piece(made, whole(len(sizes)), walk.scope, piece.shape)
 
 
-def result(walk: Walk, value: Value, said: Sequence[Sharding | None]) -> tuple[Value, list[Tiling]]:
+def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     """The result as it is said to be split, or as it is."""
-    made: list[Piece] = []
-    for piece, sharding in zip(leaves(value), said, strict=True):
-        wanted = _tiling(walk, sharding, piece.shape)
-        own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
-        if wanted is not None and is_proper(wanted):
-            own = _padded(walk, own, wanted)
-        numbers = walk.program.annotations.unreduced(sharding)
-        if numbers is not None and own.shape.is_array:
-            partial = walk.pieces.unreduced(own, own.tiling, numbers, walk.scope)
-            own = Piece(partial.instruction, partial.tiling, walk.scope, partial.shape)
-        made.append(own)
-    shape = _shape_of(value)
-    return rebuilt(shape, iter(made)), [p.tiling for p in made]
+    root = walk.program.module.entry.root
+    with walk.placing(root):
+        made = [_result(walk, p, sharding) for p, sharding in zip(leaves(value), _said_of_result(walk), strict=True)]
+    return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
 
 
-def _shape_of(value: Value) -> Shape:
-    from xlakit.data.shape import make_tuple_shape
+def _said_of_result(walk: Walk) -> list[Sharding | None]:
+    """What is said of each array and token of the result.
 
-    return value.shape if isinstance(value, Piece) else make_tuple_shape([_shape_of(v) for v in value])
+    Shardy's programs say of all as soon as they mean one: what they mean has a custom call of its own.
+    """
+    module = walk.program.module
+    root, said = module.entry.root, of_leaves(module.entry.root)
+    has_meshes = any(name == MESHES for name, _ in module.frontend_attributes)
+    if not has_meshes or root.opcode != "tuple" or len(said) != len(root.operands):
+        return said
+    return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
+
+
+def _result(walk: Walk, piece: Piece, sharding: Sharding | None) -> Piece:
+    wanted = _tiling(walk, sharding, piece.shape)
+    own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
+    if wanted is not None:
+        own = _padded(walk, own, wanted)
+    numbers = walk.program.annotations.unreduced(sharding)
+    if numbers is None or not own.shape.is_array:
+        return own
+    # What is still to be added is what the caller gets: from here on it is a value as any other.
+    partial = walk.pieces.unreduced(own, own.tiling, numbers, walk.scope)
+    return Piece(partial.instruction, partial.tiling, walk.scope, partial.shape)
 
 
 def _padded(walk: Walk, piece: Piece, wanted: Tiling) -> Piece:
+    """An array in a tiling, padded where parts are not equal."""
     sizes = piece.shape.dimensions
     if divides(wanted, sizes):
         return walk.pieces.retiled(piece, wanted, walk.scope)
     make = walk.pieces.make
-    zero = make.add(Constant(literal=Literal.from_numpy(np.zeros((), piece.shape.element_type.dtype))))
+    zero = make.zeros(piece.shape.element_type)
     padding = tuple(
         PaddingDimension(0, local * parts(split) - size)
         for local, split, size in zip(local_sizes(wanted, sizes), wanted, sizes, strict=True)
     )
-    padded = make.add(Pad(padding=padding), walk.pieces.at(piece, whole(len(sizes)), walk.scope), zero)
+    padded = make.add(Pad(padding=padding), walk.pieces.whole(piece), zero)
     everything = Piece(padded, whole(len(sizes)), walk.scope, padded.shape)
     return Piece(walk.pieces.at(everything, wanted, walk.scope), wanted, walk.scope, piece.shape)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.collective_moves import AllToAll, CollectivePermute
 from xlakit.ops.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.ops.control import Conditional
-from xlakit.ops.data import AfterAll, Constant, Tuple
+from xlakit.ops.data import AfterAll, Tuple
 from xlakit.ops.shared.collective import Collective
 from xlakit.passes.partition.annotations import SHARDINGS
 from xlakit.passes.partition.emit import Emitter
@@ -59,11 +56,8 @@ def _device(walk: Walk, old: Instruction) -> int | None:
     """The device that a call is said to be on."""
     sharding = old.annotations.sharding
     elements = () if sharding is None else (sharding.elements or (sharding,))
-    found = next((s.devices[0] for s in elements if s.kind == "MAXIMAL" and s.devices), None)
-    if found is not None:
-        return found
-    stated = walk.program.annotations.stated(old, SHARDINGS)
-    return 0 if stated and all(s is None for s in stated) else None
+    said = [*elements, *(walk.program.annotations.stated(old, SHARDINGS) or ())]
+    return next((s.devices[0] for s in said if s.kind == "MAXIMAL" and s.devices), None)
 
 
 def _calling(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:
@@ -82,8 +76,7 @@ def _nothing(make: Emitter, shape: Shape) -> Instruction:
         return make.add(Tuple(), *[_nothing(make, s) for s in shape.tuple_shapes])
     if shape.is_token:
         return make.add(AfterAll())
-    zero = make.add(Constant(literal=Literal.from_numpy(np.zeros((), shape.element_type.dtype))))
-    return make.broadcast(zero, shape.dimensions) if shape.dimensions else zero
+    return make.zeros(shape.element_type, shape.dimensions)
 
 
 def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int) -> Value:

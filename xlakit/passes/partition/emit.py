@@ -13,7 +13,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Annotations, ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Op
+from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.collective_moves import AllToAll, CollectivePermute
 from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
 from xlakit.ops.data import Constant
@@ -26,7 +26,7 @@ from xlakit.passes.remaking import Making
 
 @dataclass
 class Channels:
-    """What the computations of a program share: the numbers of their collectives, and how many replicas there are."""
+    """What the collectives of a program share: their numbers, the devices, and the computations that combine."""
 
     last: int
     replicas: int
@@ -109,8 +109,15 @@ class Emitter(Making):
         starts = [start if d == dimension else zero for d in range(len(sizes))]
         return self.add(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), value, *starts)
 
+    def zeros(self, kind: PrimitiveType, sizes: Sequence[int] = ()) -> Instruction:
+        """An array of zeros."""
+        zero = self.add(Constant(literal=Literal.from_numpy(np.zeros((), kind.dtype))))
+        return self.broadcast(zero, sizes)
+
     def broadcast(self, scalar: Instruction, sizes: Sequence[int]) -> Instruction:
         """A scalar in all places of an array."""
+        if not sizes:
+            return scalar
         return self.add(Broadcast(dimensions=()), scalar, shape=Shape(scalar.shape.element_type, tuple(sizes)))
 
     # -- collectives -------------------------------------------------------------------------------
@@ -127,22 +134,20 @@ class Emitter(Making):
         sizes[dimension] *= len(groups[0])
         return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
 
-    def all_reduce(self, value: Instruction, combiner: Computation, groups: Sequence[Sequence[int]]) -> Instruction:
-        """The values of all in a group, combined."""
+    def all_reduce(self, value: Instruction, opcode: str, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The values of all in a group, combined by an operation on two."""
         op = AllReduce(
-            to_apply=combiner,
+            to_apply=self._combiner(opcode, value.shape.element_type),
             channel_id=self.channels.new(),
             replica_groups=self.channels.everywhere(groups),
             use_global_device_ids=True,
         )
         return self._collective(self.add(op, value))
 
-    def reduce_scatter(
-        self, value: Instruction, combiner: Computation, dimension: int, groups: Sequence[Sequence[int]]
-    ) -> Instruction:
-        """The values of all in a group, combined; each has a part of that, in the order of the group."""
+    def reduce_scatter(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The sum of the values of all in a group, of which each has a part, in the order of the group."""
         op = ReduceScatter(
-            to_apply=combiner,
+            to_apply=self._combiner("add", value.shape.element_type),
             scatter_dimension=dimension,
             channel_id=self.channels.new(),
             replica_groups=self.channels.everywhere(groups),
@@ -168,6 +173,17 @@ class Emitter(Making):
         among = ReplicaGroups(tuple(map(tuple, groups)))
         op = CollectiveBroadcast(channel_id=self.channels.new(), replica_groups=among)
         return self._collective(self.add(op, value))
+
+    def _combiner(self, opcode: str, kind: PrimitiveType) -> Computation:
+        """The computation of an operation on two numbers, one for all that need it."""
+        known = self.channels.combiners
+        found = known.get((opcode, kind))
+        if found is None:
+            making = Making(self.context)
+            root = making.add(OPERATIONS[opcode](), *(making.parameter(n, Shape(kind)) for n in range(2)))
+            name = self.context.computation_name(f"combine-{opcode}-{kind.hlo_name}")
+            found = known[opcode, kind] = making.computation(name, root)
+        return found
 
     def _collective(self, made: Instruction) -> Instruction:
         self._own.add(made)

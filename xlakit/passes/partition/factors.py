@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Dot
@@ -23,7 +23,7 @@ from xlakit.ops.movement import Broadcast, Concatenate, Pad, Transpose
 from xlakit.ops.reduction import Reduce, binary_opcode
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
-from xlakit.ops.windows import ReduceWindow
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.padded_reductions import identity_of
 
 Dims = tuple[int | None, ...]
@@ -101,7 +101,7 @@ def _reshape(x: Instruction) -> Factors:
     return Factors((tuple(operand),), (tuple(result),))
 
 
-def _kept(x: Instruction, kept: Sequence[bool], scalars: int = 0) -> Factors:
+def _kept(kept: Sequence[bool], scalars: int = 0) -> Factors:
     """One array to another, of the same dimensions where they are kept; then scalars."""
     dims = tuple(d if same else None for d, same in enumerate(kept))
     return Factors((dims, *((),) * scalars), (dims,))
@@ -109,12 +109,12 @@ def _kept(x: Instruction, kept: Sequence[bool], scalars: int = 0) -> Factors:
 
 def _reverse(x: Instruction) -> Factors:
     """All dimensions: the parts of those that are reversed change places."""
-    return _kept(x, (True,) * x.shape.rank)
+    return _kept((True,) * x.shape.rank)
 
 
 def _slice(x: Instruction) -> Factors:
     sizes = x.operands[0].shape.dimensions
-    return _kept(x, [size == own for size, own in zip(sizes, x.shape.dimensions, strict=True)])
+    return _kept([size == own for size, own in zip(sizes, x.shape.dimensions, strict=True)])
 
 
 def _dynamic_slice(x: Instruction) -> Factors | None:
@@ -125,7 +125,7 @@ def _dynamic_slice(x: Instruction) -> Factors | None:
 
 def _slice_like(x: Instruction, sizes: Sequence[int], scalars: int) -> Factors:
     whole = x.operands[0].shape.dimensions
-    return _kept(x, [size == own for size, own in zip(whole, sizes, strict=True)], scalars)
+    return _kept([size == own for size, own in zip(whole, sizes, strict=True)], scalars)
 
 
 def _dynamic_update_slice(x: Instruction) -> Factors | None:
@@ -139,7 +139,7 @@ def _dynamic_update_slice(x: Instruction) -> Factors | None:
 def _pad(x: Instruction) -> Factors:
     padding = x.op_as(Pad).padding
     plain = [not (p.edge_padding_low or p.edge_padding_high or p.interior_padding) for p in padding]
-    return _kept(x, plain, 1)
+    return _kept(plain, 1)
 
 
 def _concatenate(x: Instruction) -> Factors:
@@ -211,26 +211,25 @@ def _convolution(x: Instruction) -> Factors | None:
     summed = frozenset[int]()
     if op.feature_group_count == 1:
         kernel[dims.kernel_output_feature_dimension] = result[dims.output_feature_dimension] = 1
-        if not x.shape.element_type.is_integral:
+        if x.shape.element_type is not PrimitiveType.PRED:
             image[dims.input_feature_dimension] = kernel[dims.kernel_input_feature_dimension] = 2
             summed = frozenset({2})
     return Factors((tuple(image), tuple(kernel)), (tuple(result),), summed)
 
 
-def _is_trivial(window: WindowDimension) -> bool:
-    return window == WindowDimension(1)
+def _unwindowed(window: Window) -> Dims:
+    """The dimensions in which windows are single elements, one for each."""
+    return tuple(d if w == WindowDimension(1) else None for d, w in enumerate(window.dimensions))
 
 
 def _reduce_window(x: Instruction) -> Factors:
     count = len(x.operands) // 2
-    windows = x.op_as(ReduceWindow).window.dimensions
-    dims = tuple(d if _is_trivial(w) else None for d, w in enumerate(windows))
+    dims = _unwindowed(x.op_as(ReduceWindow).window)
     return Factors((dims,) * count + ((),) * count, (dims,) * count)
 
 
 def _select_and_scatter(x: Instruction) -> Factors:
-    windows = getattr(x.op, "window").dimensions  # noqa: B009
-    dims = tuple(d if _is_trivial(w) else None for d, w in enumerate(windows))
+    dims = _unwindowed(x.op_as(SelectAndScatter).window)
     return Factors((dims, dims, ()), (dims,))
 
 

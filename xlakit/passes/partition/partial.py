@@ -17,24 +17,21 @@ from xlakit.ops.data import Constant
 from xlakit.ops.reduction import Reduce, binary_opcode
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.select import Select
-from xlakit.passes.framework import PassContext
 from xlakit.passes.matching import is_zero, uniform
 from xlakit.passes.padded_reductions import identity_of
 from xlakit.passes.partition.emit import Emitter
 from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import Split
 from xlakit.passes.reductions import is_identity
-from xlakit.passes.remaking import Making
 
 
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
     """Values that add up to one: itself for members of number 0, zeros for the others."""
     shape = value.shape
     place = make.broadcast(make.number(numbers, scope), shape.dimensions)
-    zeros = make.broadcast(make.scalar(0, PrimitiveType.S32), shape.dimensions)
+    zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
     is_first = make.add(Compare(direction=ComparisonDirection.EQ), place, zeros)
-    nothing = make.add(Constant(literal=Literal.from_numpy(np.zeros((), shape.element_type.dtype))))
-    return make.add(Select(), is_first, value, make.broadcast(nothing, shape.dimensions))
+    return make.add(Select(), is_first, value, make.zeros(shape.element_type, shape.dimensions))
 
 
 def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
@@ -63,8 +60,7 @@ def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instru
     if isinstance(old.op, Scatter):
         return make.add(OPERATIONS["add"](), local[0], made)
     if isinstance(old.op, Reduce) and not _may_repeat(old.op, local[1]):
-        opcode = binary_opcode(old.op.to_apply) or ""
-        return make.add(OPERATIONS[opcode](), made, make.broadcast(local[1], made.shape.dimensions))
+        return make.add(OPERATIONS[combining(old)](), made, make.broadcast(local[1], made.shape.dimensions))
     return made
 
 
@@ -77,26 +73,9 @@ def _may_repeat(op: Reduce, init: Instruction) -> bool:
     )
 
 
-def combined(
-    known: dict[tuple[str, PrimitiveType], Computation], context: PassContext, old: Instruction
-) -> Computation:
-    """The computation that combines two partitions' parts, one for each kind."""
-    opcode = binary_opcode(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else "add"
-    return combiner(known, context, opcode or "add", old.shape.element_type)
-
-
-def combiner(
-    known: dict[tuple[str, PrimitiveType], Computation], context: PassContext, opcode: str, kind: PrimitiveType
-) -> Computation:
-    """The computation of an operation on two numbers."""
-    key = (opcode, kind)
-    found = known.get(key)
-    if found is None:
-        making = Making(context)
-        first, second = (making.parameter(n, Shape(key[1])) for n in range(2))
-        root = making.add(OPERATIONS[key[0]](), first, second)
-        found = known[key] = making.computation(context.computation_name(f"combine-{key[0]}-{key[1].hlo_name}"), root)
-    return found
+def combining(old: Instruction) -> str:
+    """The operation that combines two partitions' parts."""
+    return (binary_opcode(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else None) or "add"
 
 
 def _identity(make: Emitter, computation: Computation, shape: Shape) -> Instruction:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.convert import Convert
-from xlakit.ops.data import Constant, Iota, Tuple
+from xlakit.ops.data import Iota, Tuple
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.passes.framework import PassContext
 from xlakit.passes.partition.emit import Channels, Emitter
 from xlakit.passes.partition.factors import Dims, Factors, factors_of
-from xlakit.passes.partition.partial import combined, combiner, contribution, is_plain_sum, spread, total
+from xlakit.passes.partition.partial import combining, contribution, is_plain_sum, spread, total
 from xlakit.passes.partition.reshard import resharded
 from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import (
@@ -37,7 +34,7 @@ from xlakit.passes.partition.tilings import (
     whole,
     with_split,
 )
-from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, rebuilt, whole_tilings
+from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, whole_tilings
 
 # So far back whole values are made again in parts; beyond that they are cut.
 _MOST_STEPS_BACK = 48
@@ -73,7 +70,7 @@ class Pieces:
         made = piece.parts.get(piece.tiling)
         if made is None:
             groups = piece.scope.groups(teams_over(piece.unreduced, piece.tiling))
-            made = piece.parts[piece.tiling] = self.make.all_reduce(piece.instruction, self._adding(piece), groups)
+            made = piece.parts[piece.tiling] = self.make.all_reduce(piece.instruction, "add", groups)
         return Piece(made, piece.tiling, piece.scope, piece.shape, parts=piece.parts)
 
     def _summed_in_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece | None:
@@ -84,13 +81,10 @@ class Pieces:
         for dimension, own in enumerate(piece.tiling):
             if own is None and tiling == with_split(piece.tiling, dimension, split):
                 groups = scope.groups(teams_over(split, piece.tiling))
-                made = self.make.reduce_scatter(piece.instruction, self._adding(piece), dimension, groups)
+                made = self.make.reduce_scatter(piece.instruction, dimension, groups)
                 piece.parts[tiling] = made
                 return Piece(made, tiling, scope, piece.shape)
         return None
-
-    def _adding(self, piece: Piece) -> Computation:
-        return combiner(self.make.channels.combiners, self.make.context, "add", piece.shape.element_type)
 
     def unreduced(self, piece: Piece, tiling: Tiling, numbers: Split | None, scope: Scope) -> Piece:
         """Values in a tiling that add up to this one, for members of different numbers."""
@@ -114,9 +108,8 @@ class Pieces:
         start = make.number([place * sizes[dimension] for place in places], piece.scope)
         first = make.scalar(0, PrimitiveType.S32)
         sizes[dimension] *= parts(places)
-        zero = make.add(Constant(literal=Literal.from_numpy(np.zeros((), own.shape.element_type.dtype))))
         starts = [start if d == dimension else first for d in range(len(sizes))]
-        return make.add(DynamicUpdateSlice(), make.broadcast(zero, sizes), own, *starts)
+        return make.add(DynamicUpdateSlice(), make.zeros(own.shape.element_type, sizes), own, *starts)
 
     def within(self, piece: Piece, scope: Scope) -> Piece:
         """A value of an outer scope as one of an inner scope, whose teams have all of it."""
@@ -254,11 +247,8 @@ class Pieces:
         made = self.make.like(old, old.op, operands, shape)
         for number, split in enumerate(summed):
             others = (*tiling, *summed[:number], *summed[number + 1 :])
-            made = self.make.all_reduce(made, self._combiner(old), scope.groups(teams_over(split, others)))
+            made = self.make.all_reduce(made, combining(old), scope.groups(teams_over(split, others)))
         return total(self.make, old, made, local)
-
-    def _combiner(self, old: Instruction) -> Computation:
-        return combined(self.make.channels.combiners, self.make.context, old)
 
     def _iota(self, old: Instruction, shape: Shape, tiling: Tiling, scope: Scope) -> Instruction:
         dimension = old.op_as(Iota).iota_dimension
@@ -337,9 +327,3 @@ def _local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Ti
 def smallest(scope: Scope, values: Sequence[Value]) -> Scope:
     """The innermost scope of some values, within ``scope``."""
     return min([scope, *(p.scope for v in values for p in leaves(v))], key=lambda s: s.size)
-
-
-def retiled_value(pieces: Pieces, value: Value, shape: Shape, tilings: Sequence[Tiling], scope: Scope) -> Value:
-    """A value in other tilings."""
-    made = (pieces.retiled(p, t, scope) for p, t in zip(leaves(value), tilings, strict=True))
-    return rebuilt(shape, made)

@@ -44,15 +44,19 @@ class Scope:
                 table[member] = value
         return table
 
-    def agreed(self, of_partition: Split) -> Split | None:
+    def agreed(self, of_partition: Split | None) -> Split | None:
         """A split that is said for partitions, for the members of a team; None where teams do not agree."""
+        if of_partition is None:
+            return None
         rows = {tuple(of_partition[p] for p in team) for team in self.teams}
         return split_of(rows.pop()) if len(rows) == 1 else None
 
     def inside(self, of_partition: tuple[int, ...]) -> Scope:
         """The teams of those members of a team for which the same number is said."""
-        teams: list[tuple[int, ...]] = []
-        for team in self.teams:
-            for number in sorted({of_partition[p] for p in team}):
-                teams.append(tuple(p for p in team if of_partition[p] == number))
-        return Scope(tuple(teams))
+        return Scope(
+            tuple(
+                tuple(p for p in team if of_partition[p] == number)
+                for team in self.teams
+                for number in sorted({of_partition[p] for p in team})
+            )
+        )

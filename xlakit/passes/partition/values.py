@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -69,11 +69,3 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 def whole_tilings(shape: Shape) -> list[Tiling]:
     """For each array and token in a shape the tiling of what is whole."""
     return [whole(leaf.rank if leaf.is_array else 0) for leaf in leaf_shapes(shape)]
-
-
-def pick(value: Value, index: Sequence[int]) -> Value:
-    """The part of a value at a ShapeIndex."""
-    for number in index:
-        assert isinstance(value, tuple)
-        value = value[number]
-    return value

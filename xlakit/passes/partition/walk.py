@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.errors import ShapeError, UnsupportedError, XlakitError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
@@ -15,7 +16,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter
 from xlakit.passes.framework import PassContext
 from xlakit.passes.partition import control, effects, manual
-from xlakit.passes.partition.annotations import SHARDINGS, Annotations, Stated
+from xlakit.passes.partition.annotations import Annotations, is_open, of_leaves
 from xlakit.passes.partition.emit import Channels
 from xlakit.passes.partition.pieces import Pieces, smallest
 from xlakit.passes.partition.scopes import Scope
@@ -58,13 +59,18 @@ class Walk:
         ends = manual.ends_of_calls(computation)
         for old in computation.instructions:
             operands = tuple(values[o] for o in old.operands)
-            try:
+            with self.placing(old):
                 values[old] = self._step(old, operands, arguments, ends.get(old))
-            except XlakitError as error:
-                raise error.at(
-                    operation=f"{old.opcode} '{old.name}'", location=self.program.module.location_of(old)
-                ) from None
         return values[computation.root]
+
+    @contextmanager
+    def placing(self, old: Instruction) -> Generator[None]:
+        """Errors say which instruction they are about."""
+        try:
+            yield
+        except XlakitError as error:
+            place = self.program.module.location_of(old)
+            raise error.at(operation=f"{old.opcode} '{old.name}'", location=place) from None
 
     def _step(
         self, old: Instruction, operands: tuple[Value, ...], arguments: Sequence[Value], end: Instruction | None
@@ -74,8 +80,9 @@ class Walk:
         if old.opcode == "tuple":
             return operands
         if isinstance(old.op, GetTupleElement):
-            value = operands[0]
-            return value[old.op.index] if isinstance(value, tuple) else value
+            (value,) = operands
+            assert isinstance(value, tuple)
+            return value[old.op.index]
         special = _SPECIAL.get(old.opcode)
         if special is not None:
             return special(self, old, operands)
@@ -97,10 +104,7 @@ class Walk:
 
     def _plain(self, old: Instruction, operands: Sequence[Value]) -> Value:
         scope = smallest(self.scope, operands)
-        shardings = _shardings(old)
-        wanted = None
-        if len(shardings) == 1 and old.shape.is_array:
-            wanted = self._said(shardings[0], old.shape.rank, scope)
+        wanted = self._said(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
         value = self.pieces.apply(old, operands, scope, wanted)
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
@@ -120,62 +124,47 @@ class Walk:
 
     def constrained(self, old: Instruction, operands: tuple[Value, ...]) -> Value:
         """The operands as an instruction says that they are to be split."""
-        stated = self.program.annotations.stated(old, SHARDINGS)
-        said = _shardings(old)
         given = [piece for operand in operands for piece in leaves(operand)]
-        made: list[Piece] = []
-        for number, piece in enumerate(given):
-            own = stated[number] if stated is not None and number < len(stated) else None
-            sharding = said[number] if number < len(said) else (said[0] if said else None)
-            made.append(self._as_stated(piece, own, sharding))
-        return rebuilt(old.shape, iter(made))
+        said = self.program.annotations.said(old)
+        if len(given) != len(said):
+            raise ShapeError(f"{len(given)} values become {len(said)}", hint="say a sharding of each operand")
+        return rebuilt(old.shape, map(self._as_said, given, said))
 
-    def _as_stated(self, piece: Piece, stated: Stated | None, sharding: Sharding | None) -> Piece:
-        if not piece.shape.is_array:
-            return piece
+    def _as_said(self, piece: Piece, sharding: Sharding | None) -> Piece:
         scope = smallest(self.scope, [piece])
-        wanted: Sequence[Split | None] | None
-        numbers = self.program.annotations.unreduced(sharding)
-        if stated is not None and len(stated.dimensions) == piece.shape.rank:
-            wanted = self._open(piece, stated, scope)
-            numbers = stated.split(stated.unreduced) if stated.unreduced else None
-        else:
-            wanted = self._said(sharding, piece.shape.rank, scope)
-        if wanted is None:
+        wanted = self._said(sharding, piece.shape.rank, scope) if piece.shape.is_array else None
+        if wanted is None or sharding is None:
             return piece
-        agreed = None if numbers is None else scope.agreed(numbers)
-        return self.pieces.unreduced(piece, self.pieces.usable(wanted, piece.shape.dimensions), agreed, scope)
-
-    def _open(self, piece: Piece, stated: Stated, scope: Scope) -> Sequence[Split | None] | None:
-        """What is said of each dimension; one that is open keeps what it has beyond that."""
-        wanted: list[Split | None] = []
-        for dimension, (axes, is_open) in enumerate(stated.dimensions):
-            split = scope.agreed(stated.split(axes))
-            own = piece.tiling[dimension] if piece.scope == scope else None
-            wanted.append(own if is_open and refines(own, split) else split)
-        # What is kept must not be in the way of what is said.
-        if not is_proper(wanted):
-            wanted = [scope.agreed(stated.split(axes)) for axes, _ in stated.dimensions]
-        return wanted
+        # A dimension that is open keeps what it has beyond what is said, unless that is in the way.
+        kept = [
+            own if piece.scope == scope and is_open(sharding, d) and refines(own, split) else split
+            for d, (own, split) in enumerate(zip(piece.tiling, wanted, strict=True))
+        ]
+        tiling = self.pieces.usable(kept if is_proper(kept) else wanted, piece.shape.dimensions)
+        return self.pieces.unreduced(piece, tiling, scope.agreed(self.program.annotations.unreduced(sharding)), scope)
 
     def _said(self, sharding: Sharding | None, rank: int, scope: Scope) -> Sequence[Split | None] | None:
         splits = self.program.annotations.splits(sharding, rank)
-        return None if splits is None else [s if s is None else scope.agreed(s) for s in splits]
+        return None if splits is None else [scope.agreed(s) for s in splits]
 
     # -- other computations --------------------------------------------------------------------------
 
     def region(
-        self, computation: Computation, tilings: Sequence[Sequence[Tiling]], wanted: Sequence[Tiling] | None
+        self,
+        computation: Computation,
+        scope: Scope,
+        tilings: Sequence[Sequence[Tiling]],
+        wanted: Sequence[Tiling] | None = None,
     ) -> tuple[Computation, list[Tiling]]:
         """A computation for arguments in these tilings, and the tilings of its result: the wanted ones, or its own."""
-        inner = Walk(self.program, self.scope)
+        inner = Walk(self.program, scope)
         arguments: list[Value] = []
         for parameter, own in zip(computation.parameters, tilings, strict=True):
             made = inner.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, own))
-            arguments.append(inner.pieces.unbundle(made, parameter.shape, iter(own), self.scope))
+            arguments.append(inner.pieces.unbundle(made, parameter.shape, iter(own), scope))
         result = inner.through(computation, arguments)
         found = list(wanted) if wanted is not None else [p.tiling for p in leaves(result)]
-        root = inner.pieces.bundle(result, iter(found), self.scope)
+        root = inner.pieces.bundle(result, iter(found), scope)
         name = self.program.context.computation_name(computation.name)
         return inner.pieces.make.done(name, root), found
 
@@ -194,13 +183,6 @@ def local_shape(shape: Shape, tilings: Sequence[Tiling]) -> Shape:
 def is_result_sharding(instruction: Instruction) -> bool:
     """Whether an instruction says how a result of the program is to be split."""
     return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == _OF_RESULT
-
-
-def _shardings(old: Instruction) -> Sequence[Sharding]:
-    sharding = old.annotations.sharding
-    if sharding is None:
-        return ()
-    return sharding.elements if sharding.kind == "TUPLE" else (sharding,)
 
 
 def _barrier(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
@@ -222,6 +204,17 @@ def _dependency(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     return Piece(made, value.tiling, value.scope, value.shape)
 
 
+def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """The number of the partition, which is a value of a team where that is one partition."""
+    sharding = old.annotations.sharding
+    if walk.scope.size > 1 and (sharding is None or sharding.kind != "MANUAL"):
+        raise UnsupportedError(
+            "the number of a partition in a program that is split over them",
+            hint="ask for it in a manual computation (jax.shard_map)",
+        )
+    return walk.pieces.on_whole(old, operands, walk.scope)
+
+
 def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     scope = smallest(walk.scope, operands)
     if scope.size > 1:
@@ -238,6 +231,7 @@ _SPECIAL: Final[dict[str, _Step]] = {
     "add-dependency": _dependency,
     "conditional": control.conditional,
     "opt-barrier": _barrier,
+    "partition-id": _own_number,
     "rng": effects.random,
     "rng-get-and-update-state": effects.random,
     "while": control.loop,

@@ -41,8 +41,9 @@ def _batched(routine: Routine, prefix: str) -> Callable[..., Any]:
         attributes = {name: _number(value) for name, value in _ATTRIBUTE.findall(config)}
         declared = [leaf for _, leaf in context.shape.leaves()]
         results = [np.zeros(leaf.dimensions, leaf.element_type.dtype) for leaf in declared]
-        batch = operands[0].shape[:-2]
-        for index in np.ndindex(batch) if operands[0].size else ():
+        # Vectors come along with matrices: diagonals, pivots, factors of reflections.
+        matrices = max(operands, key=np.ndim)
+        for index in np.ndindex(matrices.shape[:-2]) if matrices.size else ():
             values = routine(prefix, *(operand[index] for operand in operands), **attributes)
             for result, value in zip(results, values, strict=True):
                 result[index] = value
@@ -73,6 +74,33 @@ def _work(query: Sequence[Any]) -> int:
 def _checked(info: int, name: str) -> None:
     if info < 0:
         raise ExecutionError(f"LAPACK's {name} refuses its argument {-info}")
+
+
+# -- solves ----------------------------------------------------------------------------------------
+
+
+def _trsm(prefix: str, a: Array, b: Array, *, side: int, uplo: int, trans_x: int, diag: int) -> tuple[Any, ...]:
+    from scipy.linalg import blas
+
+    return (
+        getattr(blas, f"{prefix}trsm")(
+            1,
+            a,
+            b,
+            side=side == ord("R"),
+            lower=uplo == ord("L"),
+            trans_a="NTC".index(chr(trans_x)),
+            diag=diag == ord("U"),
+        ),
+    )
+
+
+def _gtsv(prefix: str, lower: Array, diagonal: Array, upper: Array, b: Array) -> tuple[Any, ...]:
+    # All diagonals are as long as the middle one: the first of the lower and the last of the upper are not there.
+    if diagonal.size == 1:
+        return lower, diagonal, upper, b / diagonal, 0
+    below, diagonal, above, solution, info = _function(prefix, "gtsv")(lower[1:], diagonal, upper[:-1], b)
+    return np.concatenate((lower[:1], below)), diagonal, np.concatenate((above, upper[-1:])), solution, info
 
 
 # -- factorisations --------------------------------------------------------------------------------
@@ -193,6 +221,8 @@ def _sytrd(prefix: str, a: Array, *, uplo: int) -> tuple[Any, ...]:
 _REAL, _COMPLEX, _ALL = "sd", "cz", "sdcz"
 
 _ROUTINES: Final[dict[str, tuple[str, Routine]]] = {
+    "trsm": (_ALL, _trsm),
+    "gtsv": (_ALL, _gtsv),
     "getrf": (_ALL, _getrf),
     "potrf": (_ALL, _potrf),
     "geqrf": (_ALL, _geqrf),

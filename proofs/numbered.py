@@ -1,0 +1,40 @@
+"""What the commands of proofs have in common whose programs are told by numbers: their options, and the count."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A program by the options that name it, and what says what is wrong with it: nothing, where nothing is."""
+
+    options: str
+    judge: Callable[[], str]
+
+
+def parser(proof: str, document: str, count: int) -> argparse.ArgumentParser:
+    """The options that every such command has."""
+    made = argparse.ArgumentParser(prog=f"python -m {proof}", description=document.split("\n\n", 1)[0])
+    made.add_argument("--count", type=int, default=count, help=f"how many programs ({count})")
+    made.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    made.add_argument("--number", type=int, help="one program, by its number, with its text")
+    return made
+
+
+def run(proof: str, entries: Sequence[Entry]) -> int:
+    """Judge all programs and print what is wrong; gives the exit status."""
+    failures, start = 0, time.monotonic()
+    for done, entry in enumerate(entries, 1):
+        fault = entry.judge()
+        if fault:
+            failures += 1
+            print(f"FAILED python -m {proof} {entry.options}: {fault}", flush=True)
+        if done % 100 == 0:
+            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{len(entries)} programs, {failures} failures")
+    return 1 if failures else 0

@@ -1,0 +1,54 @@
+"""Operations of modules of JAX that are imported after JAX has begun: sparse systems, and checkify's checks."""
+
+import numpy as np
+import pytest
+from test_jax_programs import both
+
+
+def check_sparse_systems():
+    import jax
+    from jax.experimental.sparse.linalg import spsolve
+
+    starts = np.array([0, 2, 4, 5], np.int32)
+    columns = np.array([0, 2, 0, 1, 2], np.int32)
+    values = np.array([4, 3, -1, 3, 5], np.float32)
+    right = np.array([7, 1, 10], np.float32)
+    x = both(lambda values, right: spsolve(values, columns, starts, right), values, right)
+    np.testing.assert_allclose(x, [0.25, 1.25 / 3, 2], rtol=1e-6)
+    # In any order, and an element in two parts.
+    parts = np.array([1, 4, 2, 3, -1, 5], np.float32), np.array([2, 0, 2, 1, 0, 2]), np.array([0, 3, 5, 6])
+    np.testing.assert_allclose(jax.jit(spsolve)(*parts, right), x, rtol=1e-6)
+    both(jax.grad(lambda right: (spsolve(values, columns, starts, right) ** 2).sum()), right)
+    assert np.isnan(jax.jit(spsolve)(values * np.float32([1, 1, 1, 1, 0]), columns, starts, right)).all()
+
+
+def check_checks():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import checkify
+
+    def log(x):
+        checkify.check(x > 0, "{} has no logarithm", x)
+        return jnp.log(x)
+
+    error, _ = jax.jit(checkify.checkify(log))(-1.0)
+    assert "-1.0 has no logarithm" in error.get()
+    # Checks for debugging say nothing where nobody asks.
+    both(lambda x: (checkify.debug_check(x > 0, "no"), x + 1)[1], np.float32(-1))
+    with pytest.raises(ValueError, match="not functionalized"):
+        jax.jit(log)(1.0)
+
+
+def check_arrays_that_may_not_be_copied():
+    import jax.numpy as jnp
+
+    x = np.arange(3, dtype=np.float32)
+    assert jnp.asarray(x, copy=False).tolist() == [0, 1, 2]
+
+
+CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_on_xlakit(check, on_xlakit):
+    on_xlakit(check)

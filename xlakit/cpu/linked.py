@@ -1,0 +1,67 @@
+"""A program's machine code in memory, with the constants that it reads and the contexts that it is called with."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlakit.cpu.kernels import common_code
+from xlakit.cpu.llvm import engine
+from xlakit.cpu.program import c_symbol
+from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
+
+if TYPE_CHECKING:
+    from xlakit.cpu.program import Program
+    from xlakit.interpreter.random_state import RandomState
+    from xlakit.ir.operation import Array
+
+_numbers = itertools.count(1)
+
+
+class Linked:
+    """The machine code of a program, linked with what it imports. It must stay as long as anybody may call it."""
+
+    def __init__(self, program: Program, c_functions: Mapping[str, int] | None = None) -> None:
+        symbols = _addresses(program.imports, c_functions or {})
+        self._library = engine.Library(f"program{next(_numbers)}", program.objects, [program.entry], symbols)
+        self._entry = self._library.address(program.entry)
+        self._arena_bytes = program.arena_bytes
+        self._constants = [readable(c) for c in program.constants]
+        self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
+            *[c.ctypes.data for c in self._constants]
+        )
+
+    def new_context(self, *, ordinal: int = 0, host: int = 0, random: RandomState | None = None) -> Context:
+        """What calls on one device begin with; see :class:`Context`."""
+        context = Context(self._entry, arena_bytes=self._arena_bytes, host=host, ordinal=ordinal, random=random)
+        words = (ctypes.c_int64 * (CONTEXT.size // 8)).from_address(context.address)
+        words[CONTEXT.index("spare")] = ctypes.addressof(self._constant_table)
+        return context
+
+
+def readable(array: Array) -> Array:
+    """The array, or a copy of it, as machine code reads it."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return array
+    return np.require(array, requirements=["C", "A"])
+
+
+def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
+    """The addresses of what a program imports."""
+    symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
+    for name in imports:
+        if name.startswith("xlakit_") and name not in symbols:
+            found = common_code.resolve(name)
+            if found is None:
+                # Few programs call it, and the interpreter has other things to load before its first call.
+                from xlakit.cpu.kernels import blas
+
+                found = blas.resolve(name)
+            if found is not None:
+                symbols[name] = found
+    return symbols

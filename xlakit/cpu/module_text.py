@@ -1,0 +1,116 @@
+"""A module as texts and bytes that are the same for two modules that machine code cannot tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlakit.data.literal import Literal
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Kind, Op
+from xlakit.ops.data import Constant
+
+# What can fail, or wait in vain, and then says its name: by how opcodes begin, beside what has side effects.
+_SPEAKING = ("custom-call", "all-", "collective-", "reduce-scatter", "ragged-all", "send", "recv", "infeed", "outfeed")
+
+
+def module_parts(module: HloModule) -> list[str | bytes]:
+    """All of a module that matters. Raises KeyError, AttributeError or TypeError where it is not well formed."""
+    return _ModuleText(module).parts()
+
+
+class _ModuleText:
+    """All of a module that matters, as a list of texts and bytes. Instructions are numbers."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._computations = {computation: number for number, computation in enumerate(module.computations)}
+        self._named = any(
+            i.op.has_side_effect or i.opcode.startswith(_SPEAKING) for c in module.computations for i in c.instructions
+        )
+        self._shapes: dict[Any, str] = {}
+        self._parts: list[str | bytes] = []
+
+    def parts(self) -> list[str | bytes]:
+        module = self._module
+        self._parts.append(
+            repr(
+                (
+                    module.name if self._named else "",
+                    module.entry_computation_layout,
+                    module.is_scheduled,
+                    module.replica_count,
+                    module.num_partitions,
+                    module.input_output_alias,
+                    module.buffer_donor,
+                    module.frontend_attributes,
+                    module.spmd_output_sharding,
+                    module.spmd_parameters_shardings,
+                    module.stack_frames if self._named else "",
+                )
+            )
+        )
+        for computation in module.computations:
+            self._computation(computation)
+        return self._parts
+
+    def _computation(self, computation: Computation) -> None:
+        numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
+        names = {i.name for i in computation.instructions}
+        # Two instructions of one name are a fault that is to be told, whatever the names are.
+        unique = len(names) == len(computation.instructions)
+        name = computation.name if self._named else ""
+        self._parts.append(f"{name} {unique} {numbers[computation.root]} {computation.execution_thread}")
+        for instruction in computation.instructions:
+            self._instruction(instruction, numbers)
+
+    def _instruction(self, instruction: Instruction, numbers: dict[Instruction, int]) -> None:
+        op, shape = instruction.op, instruction.shape
+        text = self._shapes.get(shape)
+        if text is None:
+            text = self._shapes[shape] = shape.to_string()
+        operands = [numbers[o] for o in instruction.operands]
+        self._parts.append(f"{op.opcode} {text} {operands}")
+        if isinstance(op, Constant):
+            self._literal(op.literal)
+        elif op.attributes:
+            self._parts.append(repr(self._attributes(op)))
+        if instruction.control_predecessors:
+            self._parts.append(repr([numbers[p] for p in instruction.control_predecessors]))
+        if instruction.annotations is not NO_ANNOTATIONS:
+            self._annotations(instruction.annotations)
+        if self._named:
+            self._parts.append(instruction.name)
+
+    def _attributes(self, op: Op) -> list[Any]:
+        values: list[Any] = []
+        for spec in op.attributes:
+            value = getattr(op, spec.name)
+            if spec.kind is Kind.COMPUTATION:
+                value = None if value is None else self._computations[value]
+            elif spec.kind is Kind.COMPUTATION_LIST:
+                value = [self._computations[c] for c in value or ()]
+            elif spec.kind is Kind.LITERAL and value is not None:
+                self._literal(value)
+                value = "literal"
+            values.append(value)
+        return values
+
+    def _literal(self, literal: Literal) -> None:
+        self._parts.append(literal.shape.to_string())
+        if literal.shape.is_tuple:
+            for element in literal.elements:
+                self._literal(element)
+        elif literal.shape.is_array:
+            self._parts.append(literal.array.tobytes())
+
+    def _annotations(self, annotations: Annotations) -> None:
+        said = (
+            annotations.sharding,
+            annotations.frontend_attributes,
+            annotations.backend_config,
+            annotations.parameter_replication,
+            annotations.metadata if self._named else None,
+        )
+        if any(said):
+            self._parts.append(repr(said))

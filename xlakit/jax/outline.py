@@ -1,0 +1,85 @@
+"""What JAX is told of every program: its name, how many arguments it takes, what its results are."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlakit.errors import FormatError
+from xlakit.jax.api.numbers import TYPE_NUMBERS
+
+if TYPE_CHECKING:
+    from xlakit.data.shape import Shape
+    from xlakit.runtime.executable import LoadedExecutable
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An array that a program gives: its type by the interface's number, its dimensions, its bytes."""
+
+    type: int
+    dimensions: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What JAX is told of a program, without the program.
+
+    donated: numbers of the arguments whose buffers it takes. in_place: results that may be computed in the memory of an
+    argument, with the argument's number. fingerprint: of the program as JAX may ask for it. devices: the numbers of
+    those that run it.
+    """
+
+    name: str
+    num_arguments: int
+    results: tuple[Result, ...]
+    donated: tuple[int, ...]
+    in_place: tuple[tuple[int, int], ...]
+    fingerprint: str
+    num_replicas: int
+    num_partitions: int
+    devices: tuple[int, ...]
+
+    @staticmethod
+    def of(loaded: LoadedExecutable, description: bytes) -> Outline:
+        """That of a program."""
+        module = loaded.module
+        leaves = [leaf for _, leaf in module.entry.root.shape.leaves()]
+        donors = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
+        return Outline(
+            module.name,
+            len(module.entry.parameters),
+            tuple(Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s)) for s in leaves),
+            tuple(sorted(donors)),
+            # Python's way goes through arrays, which are not given away.
+            tuple(loaded.in_place) if loaded.native_entry is not None else (),
+            hashlib.sha256(description).hexdigest(),
+            loaded.num_replicas,
+            loaded.num_partitions,
+            tuple(device.id for device in loaded.local_devices()),
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON can write it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_fields(fields: Mapping[str, Any]) -> Outline:
+        """What :meth:`fields` gave; raises FormatError where it did not."""
+        try:
+            made: dict[str, Any] = dict(fields)
+            made["results"] = tuple(Result(r["type"], tuple(r["dimensions"]), r["bytes"]) for r in fields["results"])
+            made["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
+            made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
+            return Outline(**made)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"it does not tell of a program: {error}") from error
+
+
+def bytes_of(shape: Shape) -> int:
+    """How many bytes an array takes; a token none."""
+    return 0 if shape.is_token else math.prod(shape.dimensions) * shape.element_type.dtype.itemsize
