@@ -148,14 +148,15 @@ def _has_fusions(module: HloModule) -> bool:
 
 @cache
 def _register_lapack() -> None:
-    """Have jaxlib know LAPACK's functions, which JAX tells it of where JAX is loaded."""
-    if "jax" in sys.modules:
-        return
+    """Have jaxlib know LAPACK's functions, which JAX tells it of where JAX is loaded, and where they are."""
     from jaxlib import lapack, xla_client  # pyright: ignore
 
     # An extension module without typing.
     library: Any = lapack._lapack  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    # JAX does this when it first needs one of them; called before, they would end the process.
     library.initialize()
+    if "jax" in sys.modules:
+        return
     for name, function, version in lapack.registrations()["cpu"]:
         xla_client.register_custom_call_target(name, function, platform="cpu", api_version=version)
 

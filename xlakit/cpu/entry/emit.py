@@ -34,7 +34,7 @@ _CALLED_NANOSECONDS = 2_000.0
 _MOST_ARRAYS = 128
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
 _MOST_INLINED = 48
-# How many turns of a loop pass between two looks at the clock, in nanoseconds of estimated work.
+# After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
 _POLL_NANOSECONDS = 1_000_000.0
 
 
@@ -154,6 +154,10 @@ class EntryWriter:
                 fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))
             else:
                 fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
+            if is_parallel(phase) or phase.cost > _POLL_NANOSECONDS:
+                # Nothing may look at what a job that was given up has left out.
+                status = fn.call("xlakit_poll", I64, fn.parameters[2])
+                fn.return_if(status.ne(0), status)
 
     def _copy(self, step: CopyStep) -> None:
         source, target = step.source.resolved(), step.target.resolved()

@@ -201,6 +201,13 @@ class Function:
     def call(self, callee: Function | str, result: Type, *arguments: Value, attributes: str = "") -> Value:
         """Call a function of the module, or a declared one by name; gives its result (undefined for void)."""
         name = callee if isinstance(callee, str) else callee.name
+        known = self.module.functions.get(name)
+        if known is not None and (known.result, [p.type for p in known.parameters]) != (
+            result,
+            [a.type for a in arguments],
+        ):
+            # LLVM takes it for a call of something else that is at this address.
+            raise InternalError(f"{name} is called as another function of this name")
         given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
         text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
         if not name.startswith("llvm."):

@@ -15,6 +15,7 @@ from enum import IntEnum
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
 from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.interpreter.random_state import RANDOM_WORDS, RandomState
 
 
@@ -37,6 +38,7 @@ class Status(IntEnum):
 #   arena         where this call keeps its intermediate values; aligned to 64 bytes
 #   origin        the context that this one was copied from
 #   polled        when this call last asked for signals, in nanoseconds
+#   stopped       the status that a job was given up with, else 0: all later ones of the call do nothing
 #   host          the key of the Python object that answers the program's host calls, 0 for none
 #   ordinal       the number of the device that runs the program
 #   random        where the device's random state is, which all its calls share: the words of a RandomState
@@ -47,8 +49,8 @@ class Status(IntEnum):
 #   arena_bytes   the size of the arena
 #   interrupt     not 0 to stop all calls that run; any thread may set it
 CONTEXT = Record(
-    arena=1, origin=1, polled=1, host=1, ordinal=1, random=1, spare=3, run=1,
-    entry=1, arena_bytes=1, interrupt=1, _fill=3,
+    arena=1, origin=1, polled=1, stopped=1, host=1, ordinal=1, random=1, spare=3, run=1,
+    entry=1, arena_bytes=1, interrupt=1, _fill=2,
 )  # fmt: skip
 _RANDOM = Record(**dict.fromkeys(RANDOM_WORDS, 1))
 
@@ -115,9 +117,14 @@ def _emit_execute(module: Module) -> None:
     fn.store(arena, CONTEXT.at(fn, context, "arena"))
     fn.store(run, CONTEXT.at(fn, context, "run"))
     entry = fn.load(PTR, CONTEXT.at(fn, origin, "entry"))
+    # A custom call may run a program inside of another one.
+    running = THREAD.at(fn, thread_state(fn), "running")
+    outer = fn.load(PTR, running)
+    fn.store(context, running)
     status = fn.call_pointer(entry, I64, arguments, results, context)
+    fn.store(outer, running)
     fn.call("xlakit_release", VOID, arena)
-    fn.ret(status)
+    fn.ret(fn.select(status.eq(0), CONTEXT.load(fn, context, "stopped"), status))
 
 
 def _emit_random_state(module: Module) -> None:

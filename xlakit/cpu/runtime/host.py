@@ -1,9 +1,9 @@
 """How native code turns to Python: for signals while it loops, and for calls that Python answers.
 
-``xlakit_poll(ptr context) -> i64`` is called by long loops now and then: Status.DONE to go on, otherwise the status to
-return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that the context's
-``host`` stands for with the number of the step and the address of an array of pointers; it gives a status too. The
-exception of a host call waits for the thread that made the call; see take_error.
+``xlakit_poll(ptr context) -> i64`` is called by long loops and jobs now and then: Status.DONE to go on, otherwise the
+status to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that the
+context's ``host`` stands for with the number of the step and the address of an array of pointers; it gives a status
+too. The exception of a host call waits for the thread that made the call; see take_error.
 """
 
 from __future__ import annotations
@@ -95,6 +95,9 @@ def emit_host(module: Module) -> None:
     module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
     fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
     context, step, buffers = fn.parameters
+    stopped = CONTEXT.load(fn, context, "stopped")
+    # An exception may be set by now, and what the step would be given makes no sense.
+    fn.return_if(stopped.ne(0), stopped)
     key = CONTEXT.load(fn, context, "host")
     fn.ret(fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64)))
 
@@ -102,6 +105,8 @@ def emit_host(module: Module) -> None:
     _emit_signals(module)
     fn = module.function("xlakit_poll", I64, [PTR], external=True)
     (context,) = fn.parameters
+    stopped = CONTEXT.load(fn, context, "stopped")
+    fn.return_if(stopped.ne(0), stopped)
     origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
     interrupt = fn.atomic_load(I64, CONTEXT.at(fn, origin, "interrupt"), "monotonic")
     fn.return_if(interrupt.ne(0), fn.i64(Status.INTERRUPTED))

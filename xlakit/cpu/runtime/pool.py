@@ -2,7 +2,12 @@
 
 ``xlakit_parallel(ptr function, ptr table, i64 tasks, i64 grain)`` calls ``function(table, begin, end)`` for ranges that
 together are [0, tasks), and returns when all have returned. Every range begins at a multiple of ``grain``, and is
-``grain`` long except the last; where one thread does it all there is one call, with the whole range.
+``grain`` long except the last; where one thread does it all, ranges become longer until they take a while, or there is
+one call with the whole range where no program runs that could be stopped.
+
+The thread that calls asks between its ranges whether the program that it runs is to go on (``xlakit_poll``), so that
+Ctrl-C ends what takes long. Once it is not, this job and all later ones of the program leave out what is left, the
+status stands in the context as ``stopped``, and the entry returns it before anybody looks at what was not computed.
 
 Each thread that takes part begins with its own contiguous share of the chunks, so that a thread meets in the next
 job the data that it has in its cache, and then takes what others have left over. Whoever comes late finds nothing to
@@ -25,6 +30,7 @@ import sys
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.threads import MAX_THREADS
@@ -38,6 +44,8 @@ _NEXT_JOB = 1 << _JOB_SHIFT
 # How long a worker spins for the next job, and the caller for the last workers: a little longer than waking takes.
 _SPIN_NANOSECONDS = 30_000
 _STOP_NANOSECONDS = 1_000_000_000
+# How long a thread that is alone computes before it asks whether to go on.
+_ALONE_NANOSECONDS = 10_000_000
 
 # state has a cache line of its own. owner: 1 while a thread runs a job. workers: how many have been made. alive: how
 # many have not ended. threads: how many a job may use. processors: how many there are. spin: for how long to.
@@ -65,11 +73,13 @@ def emit_pool(module: Module) -> None:
     _emit_wake_children(module)
     if _CAN_MOVE:
         _emit_spread(module)
+    _emit_asking(module)
     _emit_work(module)
     _emit_join(module)
     _emit_worker(module)
     _emit_grow(module)
     _emit_run_job(module)
+    _emit_alone(module)
     _emit_parallel(module)
     _emit_thread_count(module)
     _emit_reset(module)
@@ -152,8 +162,29 @@ def _emit_spread(module: Module) -> None:
     fn.ret()
 
 
+def _emit_asking(module: Module) -> None:
+    """``has_stopped() -> i1``: whether a job of the program that this thread runs was given up.
+
+    ``is_to_stop() -> i1``: the same, asking whether it is to be now.
+    """
+    fn = module.function("has_stopped", I1, [])
+    running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
+    fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
+    fn.ret(CONTEXT.load(fn, running, "stopped").ne(0))
+
+    fn = module.function("is_to_stop", I1, [], attributes=("noinline",))
+    running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
+    fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
+    status = fn.call("xlakit_poll", I64, running)
+    CONTEXT.store(fn, running, "stopped", status)
+    fn.ret(status.ne(0))
+
+
 def _emit_work(module: Module) -> None:
-    """``work(i64 number)``: run one's own chunks, then what is left of the others'."""
+    """``work(i64 number)``: run one's own chunks, then what is left of the others'.
+
+    The caller, whose number is 0, leaves nothing to anybody once the program is to stop.
+    """
     fn = module.function("work", VOID, [I64])
     (number,) = fn.parameters
     participants, tasks, grain = (_field(fn, name) for name in ("participants", "tasks", "grain"))
@@ -173,6 +204,11 @@ def _emit_work(module: Module) -> None:
         with fn.while_((claim(),), lambda chunk, end=end: chunk.carried[0] < end) as chunk:
             begin = chunk.carried[0] * grain
             fn.call_pointer(function, VOID, table, begin, _minimum(fn, begin + grain, tasks))
+            asks = (fn.constant(I1, 0),)
+            (stops,) = fn.if_else(number.eq(0), lambda: (fn.call("is_to_stop", I1),), lambda asks=asks: asks)
+            with fn.if_(stops, likely=False), fn.loop(0, participants) as other:
+                left = _seat(fn, other.index)
+                fn.atomic_store(_SEAT.load(fn, left, "end"), _SEAT.at(fn, left, "next"))
             chunk.next(claim())
     fn.ret()
 
@@ -307,13 +343,29 @@ def _emit_run_job(module: Module) -> None:
     fn.ret()
 
 
+def _emit_alone(module: Module) -> None:
+    """``run_alone(ptr function, ptr table, i64 tasks, i64 grain)``: a job by one thread, in ever longer ranges."""
+    fn = module.function("run_alone", VOID, [PTR, PTR, I64, I64])
+    function, table, tasks, grain = fn.parameters
+    start = (fn.i64(0), grain, waiting.clock(fn), fn.constant(I1, 0))
+    with fn.while_(start, lambda turn: (turn.carried[0] < tasks) & ~turn.carried[3]) as turn:
+        begin, length, then, _ = turn.carried
+        left = tasks - begin
+        end = begin + _minimum(fn, length, left)
+        fn.call_pointer(function, VOID, table, begin, end)
+        now = waiting.clock(fn)
+        short = ((now - then) < _ALONE_NANOSECONDS) & (length < left)
+        turn.next(end, fn.select(short, length + length, length), now, fn.call("is_to_stop", I1))
+    fn.ret()
+
+
 def _emit_parallel(module: Module) -> None:
     """``xlakit_parallel``, as told at the top of this file."""
     fn = module.function("xlakit_parallel", VOID, [PTR, PTR, I64, I64], external=True)
     function, table, tasks, grain = fn.parameters
     zero, one = fn.i64(0), fn.i64(1)
     pool = fn.address("pool")
-    fn.return_if(tasks <= 0)
+    fn.return_if((tasks <= 0) | fn.call("has_stopped", I1))
     grain = fn.select(grain < 1, one, grain)
     mine = thread_state(fn)
     wanted = _minimum(fn, (tasks + grain - 1) // grain, fn.call("xlakit_thread_count", I64))
@@ -333,7 +385,13 @@ def _emit_parallel(module: Module) -> None:
 
     (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
     with fn.if_(~done):
-        fn.call_pointer(function, VOID, table, zero, tasks)
+        # Inside of a job it is the job that asks; and where no program runs there is nobody to ask.
+        asks = THREAD.load(fn, mine, "busy").eq(0) & THREAD.load(fn, mine, "running").ne(0)
+        whole = ~asks | (tasks <= grain)
+        with fn.if_(whole):
+            fn.call_pointer(function, VOID, table, zero, tasks)
+        with fn.if_(~whole):
+            fn.call("run_alone", VOID, function, table, tasks, grain)
     fn.ret()
 
 
