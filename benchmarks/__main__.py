@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.rounds < 1 or (options.threads is not None and options.threads < 1):
         parser.error("--rounds and --threads are at least 1")
     options.peers = [name.strip() for name in (options.peers or (_QUICK_PEERS if options.quick else _PEERS)).split(",")]
-    unknown = [name for name in options.peers if name not in _PEERS.split(",")]
+    unknown = [name for name in options.peers if name not in (*_PEERS.split(","), "again")]
     if unknown or "xla" not in options.peers:
         parser.error(
             f"--peers: {', '.join(unknown)} is unknown" if unknown else "--peers: xla is needed, to check with"

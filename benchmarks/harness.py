@@ -27,7 +27,7 @@ _PAUSE_SECONDS = 5e-3
 _QUIET_SHARE = 0.1
 _MOST_PAUSES = 100
 _FEWEST_ROUNDS = 3
-_OURS = ("xlakit", "jax")
+_OURS = ("xlakit", "jax", "again")
 
 
 class Status(enum.Enum):
@@ -83,6 +83,11 @@ class Row:
     def ratio_through_jax(self) -> float | None:
         """The time of JAX on xlakit in that of xlakit."""
         return self._ratio("jax", "xlakit")
+
+    @property
+    def ratio_to_itself(self) -> float | None:
+        """The time of xlakit, measured once more, in that of xlakit: what a ratio near 1 is worth on this machine."""
+        return self._ratio("again", "xlakit")
 
     def _ratio(self, ours: str, theirs: str) -> float | None:
         """One peer's time in another's: of each round by itself, since what disturbs a machine lasts for longer."""

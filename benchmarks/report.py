@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,17 @@ class Report:
 
     def through_jax(self) -> tuple[int, int, float] | None:
         """(rows of more than 100 us, those that take at most 5 % more through JAX, geometric mean of that ratio)."""
-        ratios = [
-            row.ratio_through_jax
-            for row in self.rows
-            if row.ratio_through_jax is not None and (row.seconds("xlakit") or 0) > _LONG_SECONDS
-        ]
+        return self._near(lambda row: row.ratio_through_jax)
+
+    def to_itself(self) -> tuple[int, int, float] | None:
+        """The same of xlakit, measured once more."""
+        return self._near(lambda row: row.ratio_to_itself)
+
+    def _near(self, ratio_of: Callable[[Row], float | None]) -> tuple[int, int, float] | None:
+        found = [ratio_of(row) for row in self.rows if (row.seconds("xlakit") or 0) > _LONG_SECONDS]
+        ratios = [ratio for ratio in found if ratio is not None]
         mean = geometric_mean(ratios)
-        return mean and (len(ratios), sum(ratio <= _CLOSE for ratio in ratios), mean)
+        return None if mean is None else (len(ratios), sum(ratio <= _CLOSE for ratio in ratios), mean)
 
     def percent(self, row: Row) -> float | None:
         """How much of the machine's bandwidth, or of its rate of matrix products, xlakit uses in a row."""
@@ -87,13 +91,10 @@ class Report:
                 {"group": group, "rows": count, "ratio_to_xla": to_xla, "ratio_to_best": to_best}
                 for group, count, to_xla, to_best in self.means()
             ],
-            "through_jax": self._through_jax_json(),
+            "through_jax": _near_json(self.through_jax()),
+            "to_itself": _near_json(self.to_itself()),
             "rows": [self._row_json(row) for row in self.rows],
         }
-
-    def _through_jax_json(self) -> dict[str, Any] | None:
-        found = self.through_jax()
-        return found and dict(zip(("rows", "close", "ratio"), found, strict=True))
 
     def _row_json(self, row: Row) -> dict[str, Any]:
         plain = asdict(row)
@@ -103,6 +104,7 @@ class Report:
             "ratio_to_xla": row.ratio_to_xla,
             "ratio_to_best": row.ratio_to_best,
             "ratio_through_jax": row.ratio_through_jax,
+            "ratio_to_itself": row.ratio_to_itself,
             "percent": self.percent(row),
         }
 
@@ -113,7 +115,7 @@ def to_markdown(report: Report) -> str:
         "# xlakit and its peers",
         _machine_lines(report),
         _means_table(report) if report.timed else "",
-        _through_jax_line(report),
+        _near_lines(report),
         _rows_table(report) if report.timed else "",
         _faults(report),
     ]
@@ -125,16 +127,19 @@ def _means_table(report: Report) -> str:
     return _table(["group", "rows", "xlakit / XLA", "xlakit / best peer"], rows)
 
 
-def _through_jax_line(report: Report) -> str:
-    found = report.through_jax()
-    if found is None:
-        return ""
-    count, close, mean = found
+def _near_json(found: tuple[int, int, float] | None) -> dict[str, Any] | None:
+    return found and dict(zip(("rows", "close", "ratio"), found, strict=True))
+
+
+def _near_lines(report: Report) -> str:
     long, more = _LONG_SECONDS * 1e6, 100 * (_CLOSE - 1)
-    return (
-        f"JAX on xlakit: of {count} rows in which xlakit takes more than {long:.0f} us, {close} take at most "
-        f"{more:.0f} % more through JAX; the geometric mean of JAX on xlakit / xlakit is {mean:.3f}."
-    )
+    lines = [
+        f"{name}: of {found[0]} rows in which xlakit takes more than {long:.0f} us, {found[1]} take at most "
+        f"{more:.0f} % more than xlakit; the geometric mean of {name} / xlakit is {found[2]:.3f}."
+        for name, found in (("JAX on xlakit", report.through_jax()), ("xlakit once more", report.to_itself()))
+        if found is not None
+    ]
+    return "\n".join(lines)
 
 
 def _machine_lines(report: Report) -> str:

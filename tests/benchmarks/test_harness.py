@@ -98,9 +98,15 @@ def test_jax_on_xlakit_is_held_against_xlakit():
     # It is no peer to be the best of.
     assert [r.ratio_to_best for r in rows] == [0.5, 2, 1e-5, 1]
     page = to_markdown(report)
-    assert "of 2 rows in which xlakit takes more than 100 us, 1 take at most 5 % more through JAX" in page
+    assert (
+        "JAX on xlakit: of 2 rows in which xlakit takes more than 100 us, 1 take at most 5 % more than xlakit" in page
+    )
     assert "jax / xlakit" in page and "1.10" in page
     assert report.to_json()["through_jax"]["close"] == 1
+    assert report.to_itself() is None and "once more" not in page
+    report.rows.append(row("again", "g", xlakit=1, again=1.01, xla=0.5))
+    assert report.to_itself() == (1, 1, pytest.approx(1.01))
+    assert "xlakit once more: of 1 rows" in to_markdown(report) and report.rows[-1].ratio_to_best == 2
     without = Report(MACHINE, "cpu", ["xla"], rows[3:])
     assert without.through_jax() is None and "jax / xlakit" not in to_markdown(without)
 
