@@ -337,3 +337,19 @@ def test_a_loop_reads_what_it_does_not_change_where_it_is():
     np.testing.assert_allclose(other, np.exp(-a), rtol=1e-6)
     # The negated matrix alone; neither of them is copied for the loop.
     assert executable.memory_analysis().temp_size_in_bytes < 20_000
+
+
+def test_numbers_and_lists_become_arrays_on_the_short_way(monkeypatch):
+    text = "HloModule m ENTRY e { x = f32[] parameter(0) y = s32[2] parameter(1) ROOT t = (f32[], s32[2]) tuple(x, y) }"
+    executable = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    monkeypatch.setattr(executable, "_slow_call", None)
+    for x in (2.5, np.float32(2.5), np.array(2.5, np.float32), xla.Literal.from_value(2.5, xla.PrimitiveType.F32)):
+        for y in ([1, 2], (1, 2), np.array([1, 2], np.int32), np.array([1, 9, 2], np.int32)[::2].tolist()):
+            made = executable(x, y)
+            assert made[0] == 2.5 and made[1].tolist() == [1, 2]
+    monkeypatch.undo()
+    # What fits in no way is told on the other one, as are arrays that lie in another way.
+    assert executable(2.5, np.array([1, 9, 2], np.int32)[::2])[1].tolist() == [1, 2]
+    for wrong in ([1, 2, 3], [1.5, 2.5], np.array([1, 2], np.int64), "two", None):
+        with pytest.raises(xla.ArgumentError, match=r"s32\[2\]"):
+            executable(2.5, wrong)

@@ -24,12 +24,13 @@ from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, re
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.meeting import WAIT
-from xlakit.errors import FormatError, UnsupportedError
+from xlakit.errors import FormatError, UnsupportedError, XlakitError
 from xlakit.interpreter.custom_calls import c_functions_of
 from xlakit.interpreter.device import Device, Stopped
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.interpreter.groups import Grid
+from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
@@ -156,7 +157,9 @@ class CpuExecutable:
         parameters = [p.shape for p in self.module.entry.parameters]
         self._call: Callable[..., Any] = self._slow_call
         if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
-            self._call = make_caller(self._context, parameters, self._result, self._slow_call)
+            call = make_caller(self._context, parameters, self._result, self._converting_call)
+            # It gives back the other one where it cannot do better.
+            self._call = call if call != self._converting_call else self._slow_call
 
     def _new_context(self, ordinal: int = 0) -> Context:
         return self._linked.new_context(ordinal=ordinal, host=self._host_key, random=self._reference.random[ordinal])
@@ -282,6 +285,18 @@ class CpuExecutable:
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Which result may lie in which argument's memory, by numbers: who calls the entry may pass one for both."""
         return self._program.in_place
+
+    def _converting_call(self, *arguments: object) -> Any:
+        """The call where something does not fit as it is: numbers and lists become arrays first."""
+        parameters = self.module.entry.parameters
+        if len(arguments) == len(parameters) and not all(isinstance(value, np.ndarray) for value in arguments):
+            try:
+                arrays = [to_device(v, p.shape, "") for v, p in zip(arguments, parameters, strict=True)]
+            except XlakitError:
+                # The other way tells what is wrong.
+                return self._slow_call(*arguments)
+            return self._call(*arrays)
+        return self._slow_call(*arguments)
 
     def _slow_call(self, *arguments: object) -> Any:
         if self._replicas.can_run_alone:
