@@ -6,7 +6,6 @@ would make the same vectors of them, for more time than all else that it does fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from xlakit.cpu.llvm.engine import vector_bytes
 from xlakit.cpu.loops.emitter import Emitter, simple_fold, walk
 from xlakit.cpu.loops.index import Affine, Opaque
 from xlakit.cpu.loops.nodes import Apply, Fold, Given, Load, Node, Part, Position
+from xlakit.cpu.loops.reduced import neutral_number
 from xlakit.cpu.loops.tracer import GuardedFold
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
@@ -221,22 +221,7 @@ def _neutral(emitter: Emitter, folding: Folding, lanes: int) -> Value:
     """A vector that changes nothing that it is folded into."""
     kind = folding.kinds[0]
     opcode = simple_fold(folding.computation)
-    return emitter.fn.constant(vector(register_type(kind), lanes), _neutral_number(opcode or "", kind))
-
-
-def _neutral_number(opcode: str, kind: PrimitiveType) -> float:
-    if kind is PrimitiveType.PRED:
-        return int(opcode in ("and", "multiply", "minimum"))
-    if opcode in ("add", "or", "xor"):
-        return -0.0 if kind.is_floating else 0
-    if opcode == "multiply":
-        return 1
-    if kind.is_floating:
-        return -math.inf if opcode == "maximum" else math.inf
-    if opcode == "and":
-        return -1
-    least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
-    return least if opcode == "maximum" else least + (1 << kind.bit_width) - 1
+    return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(opcode or "", kind))
 
 
 def _together(emitter: Emitter, folding: Folding, running: Value, sums: Value) -> Value:

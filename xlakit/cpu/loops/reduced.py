@@ -136,19 +136,24 @@ def is_neutral(opcode: str, value: Any, kind: PrimitiveType) -> bool:
     if kind.is_complex:
         return bool(opcode == "add" and value == 0)
     number = value.item() if hasattr(value, "item") else value
-    if opcode in ("add", "or", "xor"):
-        return number == 0
-    if opcode == "multiply":
-        return number == 1
+    return bool(number == neutral_number(opcode, kind))
+
+
+def neutral_number(opcode: str, kind: PrimitiveType) -> float:
+    """What changes nothing that it is folded into by an operation on real numbers."""
     if kind is PrimitiveType.PRED:
-        return number == (opcode in ("and", "minimum"))
-    if opcode == "and":
-        return number == -1 if kind.is_signed else number == 2**kind.bit_width - 1
+        return int(opcode in ("and", "multiply", "minimum"))
+    if opcode in ("add", "or", "xor"):
+        # 0 would make another zero of -0.
+        return -0.0 if kind.is_floating else 0
+    if opcode == "multiply":
+        return 1
     if kind.is_floating:
-        return number == (-math.inf if opcode == "maximum" else math.inf)
-    least = -(2 ** (kind.bit_width - 1)) if kind.is_signed else 0
-    greatest = least + 2**kind.bit_width - 1
-    return number == (least if opcode == "maximum" else greatest)
+        return -math.inf if opcode == "maximum" else math.inf
+    if opcode == "and":
+        return -1 if kind.is_signed else (1 << kind.bit_width) - 1
+    least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
+    return least if opcode == "maximum" else least + (1 << kind.bit_width) - 1
 
 
 def wide_kind(kind: PrimitiveType) -> PrimitiveType:

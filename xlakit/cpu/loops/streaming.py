@@ -66,8 +66,7 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
     fn = emitter.fn
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
     turns = min(_TURNS, level.group.extent)
-    count = level.count or level.group.extent * (level.begin == 0 and level.end == level.group.extent)
-    even = count > 0 and count % turns == 0
+    even = level.divisor % turns == 0
     buffers = [fn.alloca(I8, turns * o.kind.byte_width, align=64) for o in chosen]
     emitter.streams = True
     with fn.loop(begin, end, turns) as strip, emitter.scope():
