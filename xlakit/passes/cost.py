@@ -65,6 +65,11 @@ def cost_of(module: HloModule) -> Cost:
     return _Counting().computation(module.entry)
 
 
+def flops_of(computation: Computation) -> float:
+    """The operations of one run of a computation."""
+    return _Counting().computation(computation).flops
+
+
 @dataclass(slots=True)
 class _Counting:
     """Counts computations, each once."""

@@ -21,7 +21,7 @@ from xlakit.passes.framework import (
     PassContext,
     change_programs,
     live_instructions,
-    with_computations,
+    with_changed,
 )
 from xlakit.passes.fusion_cluster import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.product_chain import chain_of, is_product
@@ -47,14 +47,7 @@ class Epilogues(Pass):
             found = any(is_product(i) for i in computation.instructions)
             return _Fusing(computation, context).run() if found else computation
 
-        made = change_programs(module, fuse)
-        # What fusions computed that are part of others now is called no more.
-        before, after = _called(module.computations), _called(made.values())
-        return with_computations(module, [n for o, n in made.items() if n in after or o not in before])
-
-
-def _called(computations: Iterable[Computation]) -> set[Computation]:
-    return {c for computation in computations for i in computation.instructions for c in i.op.called_computations}
+        return with_changed(module, change_programs(module, fuse))
 
 
 class _Group:

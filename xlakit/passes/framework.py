@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from xlakit.ir.attributes import Annotations
@@ -122,6 +122,16 @@ def change_programs(module: HloModule, change: Callable[[Computation], Computati
         new = with_callees(old, made)
         made[old] = change(new) if old in run_as_programs else new
     return made
+
+
+def with_changed(module: HloModule, made: Mapping[Computation, Computation]) -> HloModule:
+    """The module with what its computations have become, but for those that only fusions called which are gone."""
+    before, after = _called(module.computations), _called(made.values())
+    return with_computations(module, [new for old, new in made.items() if new in after or old not in before])
+
+
+def _called(computations: Iterable[Computation]) -> set[Computation]:
+    return {c for computation in computations for i in computation.instructions for c in i.op.called_computations}
 
 
 def with_computations(module: HloModule, computations: Sequence[Computation]) -> HloModule:

@@ -34,6 +34,7 @@ from xlakit.passes.pad_dynamic import PadDynamic
 from xlakit.passes.partition import Partition
 from xlakit.passes.pooling_gradients import PoolingGradients
 from xlakit.passes.reductions import REDUCTIONS
+from xlakit.passes.rematerialise import Rematerialise
 from xlakit.passes.rules import Rule, RulePass, Rules
 from xlakit.passes.schedule import Schedule
 from xlakit.passes.slices import SLICES
@@ -88,6 +89,7 @@ PIPELINE: tuple[Pass, ...] = (
     Fuse(),
     Epilogues(),
     Schedule(),
+    Rematerialise(),
 )
 
 # The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each

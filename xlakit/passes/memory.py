@@ -1,0 +1,132 @@
+"""How much memory a computation needs, in one order of its instructions or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.data import GetTupleElement, Parameter
+
+# What only renames or bundles arrays.
+_ALIASES = frozenset({"add-dependency", "bitcast", "get-tuple-element", "opt-barrier", "reshape", "tuple"})
+# What may change its first operand in place.
+_UPDATES = frozenset({"dynamic-update-slice", "scatter", "while"})
+_NOT_KEPT = frozenset({"constant", "parameter"})
+
+
+@dataclass(slots=True)
+class Step:
+    """What an instruction does to memory. Arrays are numbered.
+
+    during: the bytes that it needs while it runs. updated: pairs of an array that it makes and one that it reads,
+    which may be one place in memory.
+    """
+
+    makes: Sequence[int] = ()
+    reads: Sequence[int] = ()
+    during: int = 0
+    updated: Sequence[tuple[int, int]] = ()
+    is_free: bool = False
+    waits_for: list[int] = field(default_factory=list[int])
+
+
+class Memory:
+    """The memory that a computation needs in one order or another.
+
+    steps: for each instruction what it does to memory. sizes: the bytes of each array. arrays: those that each
+    instruction is made of. readers: the numbers of the instructions that read each array.
+    """
+
+    def __init__(self, computation: Computation, peaks: Mapping[Computation, int]) -> None:
+        self.steps: list[Step] = []
+        self.sizes: list[int] = []
+        self.arrays: dict[Instruction, list[int]] = {}
+        numbers: dict[Instruction, int] = {}
+        effect = None
+        for number, instruction in enumerate(computation.instructions):
+            step = self._step(instruction, peaks)
+            needed = {*instruction.operands, *instruction.control_predecessors}
+            step.waits_for = [numbers[o] for o in needed]
+            if instruction.op.has_side_effect:
+                # Effects keep their order.
+                if effect is not None:
+                    step.waits_for.append(effect)
+                effect = number
+            numbers[instruction] = number
+            self.steps.append(step)
+        # The results stand in memory of their own.
+        for array in self.arrays[computation.root]:
+            self.sizes[array] = 0
+        self.readers: list[list[int]] = [[] for _ in self.sizes]
+        for number, step in enumerate(self.steps):
+            for array in step.reads:
+                self.readers[array].append(number)
+
+    def _step(self, instruction: Instruction, peaks: Mapping[Computation, int]) -> Step:
+        op = instruction.op
+        given = [self.arrays[o] for o in instruction.operands]
+        if op.opcode in _ALIASES:
+            self.arrays[instruction] = _alias(instruction, given)
+            return Step(is_free=True)
+        sizes = [shape.byte_size if shape.is_array else 0 for _, shape in instruction.shape.leaves()]
+        is_free = op.opcode in _NOT_KEPT
+        made = list(range(len(self.sizes), len(self.sizes) + len(sizes)))
+        self.sizes.extend([0] * len(sizes) if is_free else sizes)
+        self.arrays[instruction] = made
+        during = 0
+        if isinstance(op, (Call, Conditional, While)):
+            during = max(peaks[c] for c in op.called_computations)
+        reads = list(dict.fromkeys(array for arrays in given for array in arrays))
+        return Step(made, reads, during, _updated(instruction, made, given), is_free)
+
+    def peak(self, order: Iterable[int]) -> int:
+        """The most bytes that are in use at once."""
+        return max(self.in_use(order), default=0)
+
+    def in_use(self, order: Iterable[int]) -> list[int]:
+        """The bytes that are in use while each instruction runs."""
+        left = [len(readers) for readers in self.readers]
+        sizes = self.sizes
+        live = 0
+        result: list[int] = []
+        for number in order:
+            step = self.steps[number]
+            live += sum(sizes[a] for a in step.makes)
+            shared = sum(min(sizes[new], sizes[old]) for new, old in step.updated if left[old] == 1)
+            result.append(live + step.during - shared)
+            for array in step.reads:
+                left[array] -= 1
+                if not left[array]:
+                    live -= sizes[array]
+            live -= sum(sizes[a] for a in step.makes if not left[a])
+        return result
+
+
+def _alias(instruction: Instruction, given: Sequence[list[int]]) -> list[int]:
+    """The arrays that an instruction is which makes none."""
+    op = instruction.op
+    if isinstance(op, GetTupleElement):
+        shapes = instruction.operands[0].shape.tuple_shapes
+        first = sum(_count(s) for s in shapes[: op.index])
+        return given[0][first : first + _count(shapes[op.index])]
+    return [a for arrays in given for a in arrays] if op.opcode == "tuple" else given[0]
+
+
+def _count(shape: Shape) -> int:
+    return sum(map(_count, shape.tuple_shapes)) if shape.is_tuple else 1
+
+
+def _updated(instruction: Instruction, made: Sequence[int], given: Sequence[list[int]]) -> list[tuple[int, int]]:
+    """The arrays that an instruction may make in the place of others."""
+    op = instruction.op
+    if op.opcode in _UPDATES:
+        arrays = given[0] if op.opcode != "scatter" else [a for arrays in given for a in arrays]
+        return list(zip(made, arrays, strict=False))
+    if isinstance(op, Fusion) and op.calls.root.op.opcode == "dynamic-update-slice":
+        target = op.calls.root.operands[0]
+        if isinstance(target.op, Parameter):
+            return list(zip(made, given[target.op.number], strict=False))
+    return []
