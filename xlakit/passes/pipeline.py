@@ -42,6 +42,7 @@ from xlakit.passes.unroll_loops import UnrollLoops
 from xlakit.passes.while_elements import WhileElements
 from xlakit.passes.while_invariants import WhileInvariants
 from xlakit.passes.while_ranges import WhileRanges
+from xlakit.passes.while_sums import WhileSums
 from xlakit.passes.windows import WINDOWS
 
 # The tables of rules, in the order in which their rules are tried.
@@ -85,6 +86,8 @@ PIPELINE: tuple[Pass, ...] = (
     CommonSubexpressions(),
     _SIMPLIFY,
     DeadCode(),
+    WhileSums(),
+    WhileElements(),
     PoolingGradients(),
     Fuse(),
     Epilogues(),
