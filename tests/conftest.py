@@ -7,6 +7,7 @@ import tempfile
 import zlib
 
 import evaluating
+import hypothesis
 import pytest
 
 # Where tests say what operations mean, whatever runs them.
@@ -29,6 +30,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # How long an example takes depends on what else the machine does.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
     # A shell that runs tests in the background has them ignore Ctrl-C, which some are about, and so do their children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -42,4 +42,5 @@ def _meant(name: str) -> str:
 def __dir__() -> list[str]:
     from importlib import import_module
 
-    return sorted({*globals(), *(name for name in dir(import_module("xlakit.face")) if not name.startswith("_"))})
+    offered = [name for name in dir(import_module("xlakit.face")) if not name.startswith("_")]
+    return sorted([*offered, *(name for name in globals() if name.startswith("__"))])

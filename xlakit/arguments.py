@@ -386,7 +386,7 @@ def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def constructing(kind: type[_T]) -> type[_T]:
-    """Make a call of a class with arguments missing or too many an ArgumentError; its own code checks their types."""
+    """Make a call of a class that fails because of the number or the types of its arguments an ArgumentError."""
     init: Any = kind.__init__
     parameters = Parameters(init)
 
@@ -394,9 +394,9 @@ def constructing(kind: type[_T]) -> type[_T]:
     def checked(self: _T, *args: object, **named: object) -> None:
         try:
             init(self, *args, **named)
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             if not isinstance(error, ArgumentError):
-                parameters.check_call((self, *args), named)
+                parameters.converted((self, *args), named)
             raise
 
     kind.__init__ = checked

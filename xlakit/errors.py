@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+# More than an error of many operands has, and less than a screen.
+_LONGEST_LINE = 2000
+
 
 class Location(NamedTuple):
     """A place in somebody's file, counted from 1; ``column`` is 0 where only the line is known."""
@@ -66,7 +69,12 @@ class XlakitError(Exception):
             lines.append(f"  at: {self.location}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return "\n".join(map(_shortened, lines))
+
+
+def _shortened(line: str) -> str:
+    """A line without its middle where that is so long, a list of thousands, that nobody would find the rest."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
 
 
 class ShapeError(XlakitError, ValueError):

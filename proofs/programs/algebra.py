@@ -51,11 +51,17 @@ def triangular_solve(draft: Draft, case: str) -> Program:
     """Both sides, both triangles, all forms of the matrix, a diagonal of ones."""
     batch = draft.integers(1, 3, draft.integer(0, 2))
     size, other = draft.pick([1, 2, 3, 5, 8]), draft.integer(1, 4)
-    left_side, lower, unit = draft.chance(), draft.chance(), draft.chance(0.3)
     matrix = make_values(draft.rng, case, [*batch, size, size], SMALL)
     matrix = (matrix.astype(np.complex128 if is_complex(case) else np.float64) * 0.3 + 2 * np.eye(size)).astype(
         matrix.dtype
     )
+    return solve(draft, case, matrix, other)
+
+
+def solve(draft: Draft, case: str, matrix: Array, other: int) -> Program:
+    """A triangular-solve with a matrix, or with each of a batch of them, for ``other`` vectors."""
+    left_side, lower, unit = draft.chance(), draft.chance(), draft.chance(0.3)
+    *batch, size, _ = matrix.shape
     a = draft.parameter(case, matrix.shape, values=matrix, plain=True)
     dims = [*batch, size, other] if left_side else [*batch, other, size]
     b = draft.parameter(case, dims, SMALL, plain=True)

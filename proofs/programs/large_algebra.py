@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from proofs.programs.algebra import solve
 from proofs.programs.draft import Program, join
 from proofs.programs.large import LargeDraft, kind
 from proofs.programs.large_folds import reduce, reductions
@@ -94,17 +95,9 @@ def triangular_solve(draft: LargeDraft, case: str) -> Program:
     """Both sides, both triangles, every form of the matrix, few sides and many."""
     batch, size = _matrix_sizes(draft)
     other = draft.pick([1, draft.integer(1, 20), draft.integer(60, 300)])
-    left_side, lower, unit = draft.chance(), draft.chance(), draft.chance(0.3)
     # Of a matrix that is nearly the identity the inverse is, too.
     matrix = _wide(case, draft.whole(case, [*batch, size, size], 1, 1)) / (2 * size) + np.eye(size)
-    a = draft.parameter(case, matrix.shape, values=matrix.astype(dtype_of(case)), plain=True)
-    dims = [*batch, size, other] if left_side else [*batch, other, size]
-    b = draft.parameter(case, dims, SMALL, plain=True)
-    form = draft.pick(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
-    flags = [("left_side", left_side), ("lower", lower), ("unit_diagonal", unit)]
-    text = ", ".join(f"{name}={str(value).lower()}" for name, value in flags)
-    draft.emit(f"{case}[{join(dims)}]", f"triangular-solve({a}, {b}), {text}, transpose_a={form}")
-    return draft.finish("triangular-solve", MATRIX, f"{case} {form}")
+    return solve(draft, case, matrix.astype(dtype_of(case)), other)
 
 
 def _computed(draft: LargeDraft, case: str) -> Program:

@@ -60,24 +60,26 @@ def sort(draft: LargeDraft, case: str) -> Program:
     free = form == "total" and len(kinds) == 1 and draft.chance()
     call = f"sort({', '.join(names)}), dimensions={{{along}}}, is_stable={str(not free).lower()}, to_apply={called}"
     result = draft.emit(shapes[0] if len(kinds) == 1 else f"({', '.join(shapes)})", call)
-    if draft.chance(0.25):
-        _emit_first(draft, result, kinds, dims, along)
+    if draft.chance(0.35):
+        _emit_few(draft, result, kinds, dims, along)
     return draft.finish("sort", EXACT, f"{' '.join(kinds)} {form}")
 
 
-def _emit_first(draft: LargeDraft, result: str, kinds: Sequence[str], dims: Sequence[int], along: int) -> None:
-    """The first few of each row of all that was sorted."""
+def _emit_few(draft: LargeDraft, result: str, kinds: Sequence[str], dims: Sequence[int], along: int) -> None:
+    """A few elements at the beginning or the end of each row, of all that was sorted or of some."""
     count = draft.integer(1, min(dims[along], draft.pick([5, 100])))
+    start = draft.pick([0, 0, dims[along] - count, draft.integer(0, dims[along] - count)])
     sizes = [count if d == along else n for d, n in enumerate(dims)]
-    ranges = ", ".join(f"[0:{n}]" for n in sizes)
+    ranges = ", ".join(f"[{start}:{start + n}]" if d == along else f"[0:{n}]" for d, n in enumerate(sizes))
+    read = [place for place in range(len(kinds)) if draft.chance(0.7)] or [len(kinds) - 1]
     names: list[str] = []
-    for place, one in enumerate(kinds):
+    for place in read:
         whole = result
         if len(kinds) > 1:
-            whole = draft.emit(f"{one}[{join(dims)}]", f"get-tuple-element({result}), index={place}")
-        names.append(draft.emit(f"{one}[{join(sizes)}]", f"slice({whole}), slice={{{ranges}}}"))
-    if len(kinds) > 1:
-        draft.emit(f"({', '.join(f'{one}[{join(sizes)}]' for one in kinds)})", f"tuple({', '.join(names)})")
+            whole = draft.emit(f"{kinds[place]}[{join(dims)}]", f"get-tuple-element({result}), index={place}")
+        names.append(draft.emit(f"{kinds[place]}[{join(sizes)}]", f"slice({whole}), slice={{{ranges}}}"))
+    if len(names) > 1:
+        draft.emit(f"({', '.join(f'{kinds[place]}[{join(sizes)}]' for place in read)})", f"tuple({', '.join(names)})")
 
 
 def _comparison(draft: LargeDraft, form: str, kinds: Sequence[str]) -> list[str]:

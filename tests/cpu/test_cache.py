@@ -248,6 +248,19 @@ def test_a_link_is_not_followed(folder, tmp_path, compiles):
     assert len(compiles) == 2
 
 
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_read(folder, compiles, make):
+    xla.compile(program())
+    (path,) = entries(folder)
+    path.unlink()
+    make(path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", cache.CacheWarning)
+        xla.compile(program())
+    assert "it is no file" in str(said[0].message)
+    assert len(compiles) == 2
+
+
 def test_a_directory_that_cannot_be_made_is_a_warning(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path / "file" / "cache"))

@@ -70,6 +70,7 @@ def test_an_error_of_a_dump_points_into_the_source():
         "x = f32[2] parameter(0)\nROOT y = (bf16[2]) tuple(x)",
         "x = (f32[2]) parameter(0)\nROOT y = bf16[2] get-tuple-element(x), index=0",
         "x = f32[4] parameter(0)\ni = s32[] constant(0)\nROOT y = bf16[4] dynamic-update-slice(x, x, i)",
+        "x = f32[4] parameter(0)\nROOT y = bf16[4] opt-barrier(x)",
     ],
 )
 def test_moved_values_keep_their_precision(body):
@@ -127,6 +128,9 @@ def asynchronous(body: str) -> xla.HloModule:
         "s = ((), f32[2], u32[]) async-start(), calls=twice, output_to_operand_aliasing={{1}: (0, {})}\n"
         "u = ((f32[2]), f32[2], u32[]) async-update(s, x)\nROOT d = f32[2] async-done(u)",
         "x = f32[2] parameter(0)\nc = (f32[2], f32[2], u32[]) copy-start(x)\nROOT d = f32[2] copy-done(c)",
+        # A barrier hands on what has begun.
+        START + "t = (((f32[2]), f32[2], u32[])) tuple(s)\nb = (((f32[2]), f32[2], u32[])) opt-barrier(t)\n"
+        "g = ((f32[2]), f32[2], u32[]) get-tuple-element(b), index=0\nROOT d = f32[2] async-done(g)",
     ],
 )
 def test_halves_that_fit(body):

@@ -1,4 +1,4 @@
-"""Operations of modules of JAX that are imported after JAX has begun: sparse systems, and checkify's checks."""
+"""Operations of modules of JAX that are imported after JAX has begun: sparse systems, checkify's checks, buffers."""
 
 import numpy as np
 import pytest
@@ -44,6 +44,43 @@ def check_arrays_that_may_not_be_copied():
 
     x = np.arange(3, dtype=np.float32)
     assert jnp.asarray(x, copy=False).tolist() == [0, 1, 2]
+
+
+def check_functions_that_write_into_buffers():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental.buffer_callback import ExecutionStage, buffer_callback
+
+    def scale(context, out, x, *, by):
+        assert context.stage == ExecutionStage.EXECUTE
+        with pytest.raises(jax.errors.JaxRuntimeError, match="GPU"):
+            _ = context.stream
+        assert (x.shape, x.ndim, x.dtype, x.writeable, out["once"].writeable) == ((2, 3), 2, np.float32, False, True)
+        assert not np.asarray(x).flags.writeable
+        np.asarray(out["once"])[...] = np.asarray(x) * by["factor"]
+        np.asarray(out["twice"])[...] = np.from_dlpack(x) * 2 * np.array(by["factor"], np.float64)
+
+    def add_one(context, out, x):
+        assert np.asarray(out).ctypes.data == np.asarray(x).ctypes.data
+        np.asarray(out)[...] += 1
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    like = jax.ShapeDtypeStruct.like(x)
+    scaled = jax.jit(lambda x: buffer_callback(scale, {"once": like, "twice": like})(x, by={"factor": jnp.float32(3)}))(
+        x
+    )
+    assert np.asarray(scaled["once"]).tolist() == (x * 3).tolist()
+    assert np.asarray(scaled["twice"]).tolist() == (x * 6).tolist()
+    # The argument is what it was, although the result begins in its place.
+    both(lambda x: (buffer_callback(add_one, like, input_output_aliases={0: 0})(x), x), x)
+    row = jax.ShapeDtypeStruct((3,), np.float32)
+    both(jax.vmap(buffer_callback(add_one, row, input_output_aliases={0: 0}, vmap_method="sequential")), x)
+    called = []
+    tell = buffer_callback(lambda context, out, x: called.append(float(np.asarray(x))), (), has_side_effect=True)
+    jax.jit(lambda x: (tell(x), x)[1])(3.0)
+    assert called == [3.0]
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"must not return any values[^$]*test_jax_later.py"):
+        jax.jit(buffer_callback(lambda context, out, x: 1, like))(x)
 
 
 CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]

@@ -64,6 +64,9 @@ def check_library():
 
     x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     both(lambda x: (jnp.sort(x, axis=0), jnp.argsort(x), lax.top_k(x, 3)), x)
+    many = np.random.default_rng(1).permutation(np.round(np.linspace(-3, 3, 300), 2)).reshape(3, 100)
+    both(lambda x: (jnp.argsort(-x)[:, :5], jnp.argsort(x, descending=True)[:, :5], jnp.sort(x)[:, -3:]), many // 1)
+    both(lambda x: (lax.approx_max_k(x, 4), lax.approx_min_k(x, 4)), many.astype(np.float32))
     both(lambda x: (jnp.fft.fft(x), jnp.fft.irfft(jnp.fft.rfft(x))), x)
     both(lambda x: lax.conv_general_dilated(x[None, None], x[None, None, :3, :3], (1, 2), "SAME"), x)
     both(lambda x: (jnp.cumsum(x, 1), jnp.median(x), jnp.where(x > 0, x, 0).astype(jnp.bfloat16)), x)

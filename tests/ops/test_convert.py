@@ -135,6 +135,8 @@ def test_bits_of_the_same_width():
 
 
 def test_bits_of_other_widths():
+    ones = np.full((3, 6), -1, ml_dtypes.int1)
+    same(bitcast_convert(ones, xla.F6E2M3FN), np.full(3, -7.5, ml_dtypes.float6_e2m3fn))
     same(bitcast_convert(floats([1]), xla.U16), np.array([[0, 0x3F80]], np.uint16))
     same(bitcast_convert(np.array([0x21, 0x43], np.uint8), xla.U4), np.array([[1, 2], [3, 4]], ml_dtypes.uint4))
     same(bitcast_convert(np.array([[1, 2], [3, -4]], ml_dtypes.int4), xla.U8), np.array([0x21, 0xC3], np.uint8))

@@ -224,6 +224,49 @@ def test_fuel_comes_from_the_environment(monkeypatch):
         run_pipeline(module)
 
 
+def test_what_machine_code_needs_takes_no_fuel():
+    module = xla.HloModule.from_text(
+        """HloModule sizes
+
+        ENTRY e {
+          x = f32[<=4] parameter(0)
+          y = f32[<=4] negate(x)
+          ROOT z = f32[<=4] negate(y)
+        }
+        """
+    )
+    padded = run_pipeline(module, fuel=0)
+    assert not any(i.shape.is_dynamic for i in padded.entry.instructions)
+    assert opcodes(padded).count("negate") == 2
+
+
+def test_a_part_of_a_pass_can_be_switched_off():
+    module = parse(
+        """
+        x = f32[4] parameter(0)
+        y = f32[4] custom-call(x), custom_call_target="Sharding", sharding={replicated}
+        ROOT z = f32[4] domain(y), domain={kind="sharding", entry={maximal device=0}, exit={maximal device=0}}
+        """
+    )
+    assert opcodes(run_pipeline(module, ["expand"])) == ["parameter"]
+    assert opcodes(run_pipeline(module, ["expand"], disabled=["hint"])) == ["parameter", "custom-call"]
+    names = [name for step in PASSES.values() for name in step.parts]
+    assert not set(names) & {*PASSES, *(rule.name for table in TABLES for rule in table.rules)}
+
+
+def test_no_constants_stay_that_only_fusions_had():
+    module = parse(
+        """
+        x = f32[64,64] parameter(0)
+        c = f32[] constant(2.5)
+        b = f32[64,64] broadcast(c), dimensions={}
+        y = f32[64,64] add(x, b)
+        ROOT z = f32[64,64] exponential(y)
+        """
+    )
+    assert opcodes(run_pipeline(module)) == ["parameter", "fusion"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import Any, cast
 
-from xlakit.arguments import converting
+from xlakit.arguments import converting, explaining
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
@@ -28,6 +28,7 @@ class XlaComputation:
 
     __slots__ = ("_aliases", "computation")
 
+    @converting
     def __init__(self, computation: Computation, aliases: Sequence[AliasEntry] = ()) -> None:
         self.computation = computation
         self._aliases = tuple(aliases)
@@ -94,6 +95,7 @@ class XlaBuilder:
 
     # -- building --------------------------------------------------------------------------------
 
+    @explaining
     def append(
         self,
         op: Op,
@@ -200,6 +202,7 @@ class XlaBuilder:
         """
         return XlaBuilder(f"{self.name}.{name}")
 
+    @explaining
     def subcomputation(self, source: ComputationLike, parameters: Sequence[Shape]) -> Computation:
         """A computation as it is, an XlaComputation's, or one traced from a Python function.
 

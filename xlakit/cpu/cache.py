@@ -195,15 +195,21 @@ def _is_private(folder: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     """The bytes of a file that is ours alone; marks it as used."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    # A pipe must not be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
         found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is no file", str(path))
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(0, "others than you can write to it", str(path))
         if time.time() - found.st_mtime > _TOUCH_SECONDS:
             with suppress(OSError):  # a disk that cannot be written to can still be read
                 os.utime(descriptor)
-        return file.read()
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:
@@ -286,7 +292,10 @@ def _unpack(data: bytes, key: str) -> Entry:
         raise FormatError("it does not begin as an entry does")
     if hashlib.sha256(memoryview(data)[len(_MAGIC) + _DIGEST :]).digest() != digest:
         raise FormatError("its checksum is wrong")
-    header = json.loads(data[_FIXED.size : _FIXED.size + length])
+    try:
+        header = json.loads(data[_FIXED.size : _FIXED.size + length])
+    except ValueError:
+        raise FormatError("its header is no JSON") from None
     if header["key"] != key:
         raise FormatError("it is the entry of another key")
     start = _aligned(_FIXED.size + length)

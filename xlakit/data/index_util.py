@@ -5,7 +5,7 @@ Source: seed document "Shapes and layout", section on indexing into arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -73,8 +73,3 @@ def linear_index_to_multidimensional_index(shape: Shape, linear_index: int) -> t
                 hint="only positions that multidimensional_index_to_linear_index gives hold elements",
             )
     return tuple(multi_index)
-
-
-def all_indices(shape: Shape) -> Iterator[tuple[int, ...]]:
-    """Every index of ``shape``, dimension 0 slowest, whatever the layout."""
-    yield from np.ndindex(*shape.dimensions)

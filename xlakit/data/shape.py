@@ -6,7 +6,7 @@ Source: seed document "Shapes and layout", section on terminology, notation and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.arguments import all_of, constructing, converting, explaining, settle
@@ -332,6 +332,12 @@ def make_tuple_shape(shapes: Sequence[Shape]) -> Shape:
 
 TOKEN_SHAPE = Shape(PrimitiveType.TOKEN)
 OPAQUE_SHAPE = Shape(PrimitiveType.OPAQUE)
+
+
+def floating_types(shapes: Iterable[Shape]) -> set[PrimitiveType]:
+    """The floating point types of the numbers in all arrays of these shapes; a complex number has two of one type."""
+    kinds = {leaf.element_type.real_part for shape in shapes for _, leaf in shape.leaves()}
+    return {kind for kind in kinds if kind.is_floating}
 
 
 @constructing

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from xlakit.data.shape import Shape
+from xlakit.data.shape import Shape, floating_types
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.interpreter.meetings import Group
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
+from xlakit.ops.shared.numerics import convert
 
 if TYPE_CHECKING:
     from xlakit.interpreter.device import Device
@@ -81,15 +82,28 @@ def make_plan(computation: Computation) -> Plan:
 
 
 def _evaluator(instruction: Instruction) -> Callable[..., Value]:
-    """The meaning of an instruction, made ready for operands of which only some have dynamic sizes."""
-    marks = [o.shape.dynamic_dimensions for o in instruction.operands]
-    if not instruction.op.pointwise or not instruction.shape.is_array or len(marks) < 2 or not any(map(any, marks)):
-        return instruction.op.evaluate
+    """The meaning of an instruction, made ready for operands of which only some have dynamic sizes, and for results
+    that are declared in another floating point precision than operands have.
+    """
+    result, shapes = instruction.shape, [o.shape for o in instruction.operands]
+    marks = [s.dynamic_dimensions for s in shapes]
+    meaning = evaluate = instruction.op.evaluate
+    if instruction.op.pointwise and result.is_array and len(marks) > 1 and any(map(any, marks)):
 
-    def evaluate(context: Context, *operands: Value) -> Value:
-        return instruction.op.evaluate(context, *_common_part(operands, marks))
+        def evaluate(context: Context, *operands: Value) -> Value:
+            return meaning(context, *_common_part(operands, marks))
 
-    return evaluate
+    one_type = all(s.element_type is result.element_type for s in shapes)
+    if one_type or len(floating_types([result, *shapes])) < 2:
+        return evaluate
+    return lambda context, *operands: _as_declared(evaluate(context, *operands), result)
+
+
+def _as_declared(value: Value, shape: Shape) -> Value:
+    """A value whose floats are of the types that a shape declares."""
+    if shape.is_tuple:
+        return tuple(map(_as_declared, cast("tuple[Value, ...]", value), shape.tuple_shapes))
+    return convert(cast("Array", value), shape.element_type) if shape.element_type.is_floating else value
 
 
 def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> Sequence[Array]:

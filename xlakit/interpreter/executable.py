@@ -351,6 +351,8 @@ def _leaves(value: Any) -> Iterator[Array]:
 
 def check_donated(donate: Sequence[int], count: int) -> None:
     """Raise ArgumentError unless these are numbers of ``count`` parameters."""
+    if not isinstance(donate, (Sequence, Set)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"donate={donate!r} is not a sequence of numbers", hint="write donate=(0,)")
     for number in donate:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:  # pyright: ignore
             raise ArgumentError(

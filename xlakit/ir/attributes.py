@@ -84,6 +84,7 @@ class ConvolutionDimensionNumbers:
     output_spatial_dimensions: tuple[int, ...]
 
     @staticmethod
+    @converting
     def default(spatial: int) -> ConvolutionDimensionNumbers:
         """Batch, feature, spatial for input and output; output feature, input feature, spatial for the kernel."""
         dims = tuple(range(2, spatial + 2))

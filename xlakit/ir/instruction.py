@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from xlakit.arguments import converting
+from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
@@ -127,6 +127,7 @@ def infer_shape(
         raise error.at(operation=label, shapes=operands, location=location) from None
 
 
+@constructing
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
     """A function: instructions with operands before users, one of them the root."""
@@ -158,6 +159,7 @@ class Computation:
         return ProgramShape(tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters))
 
     @staticmethod
+    @explaining
     def from_root(name: str, root: Instruction, also: Iterable[Instruction] = ()) -> Computation:
         """The computation of everything that ``root`` and ``also`` (effects, unused parameters) need."""
         return Computation(name, tuple(post_order([*also, root])), root)
@@ -196,6 +198,7 @@ def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
             stack.extend((o, False) for o in reversed((*node.operands, *node.control_predecessors)) if o not in done)
 
 
+@constructing
 @dataclass(frozen=True, slots=True, eq=False)
 class HloModule:
     """A whole program: computations, callees first, and the one that is entered.

@@ -134,7 +134,9 @@ def _from_memory(memory: Array, kind: PrimitiveType, *, packed: bool, count: int
     """The elements in bytes that :func:`_to_memory` gave; ``count`` of them where the last byte is not full."""
     width = kind.bit_width
     if width < 8:
-        bits = np.unpackbits(memory, bitorder="little").reshape(-1, width if packed else 8)[:, :width]
+        step = width if packed else 8
+        bits = np.unpackbits(memory, bitorder="little")
+        bits = bits[: bits.size // step * step].reshape(-1, step)[:, :width]
         memory = np.packbits(bits, axis=1, bitorder="little").reshape(-1)[: count if count >= 0 else None]
     return memory != 0 if kind is PrimitiveType.PRED else memory.view(kind.dtype)
 

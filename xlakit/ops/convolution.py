@@ -28,6 +28,7 @@ from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builde
 from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
+from xlakit.ops.shared.numerics import that_can_be_zero, zeros
 from xlakit.ops.shared.padding import Padding, make_padding, pad_array
 from xlakit.ops.shared.sparsity import expand_sparse
 from xlakit.ops.shared.window_geometry import check_window_dimension, make_window, window_output
@@ -192,7 +193,8 @@ class Convolution(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         inputs, kernel, output = _orders(self.dim_labels)
-        lhs, rhs = self._dense(operands)
+        # What lies beyond the input's edges is zero.
+        lhs, rhs = self._dense([*map(that_can_be_zero, operands[:2]), *operands[2:]])
         lhs, rhs = lhs.transpose(inputs), rhs.transpose(kernel)
         if self.feature_group_count == 1:
             lhs, rhs = common_part(lhs, rhs, [1], [1])
@@ -264,7 +266,7 @@ def _convolve(lhs: Array, rhs: Array, window: Sequence[WindowDimension], kind: P
     outputs = rhs.shape[1]
     placements = [d.output_size(size) for d, size in zip(window, base, strict=True)]
     depth, count = math.prod(rhs.shape[2:]), math.prod(placements)
-    result = np.zeros((groups, batch, count, outputs), dtype=kind.dtype)
+    result = zeros((groups, batch, count, outputs), kind)
     if result.size and depth:
         patches = _patches(lhs, window, placements)
         weights = rhs.reshape(groups, outputs, depth).transpose(0, 2, 1)

@@ -120,16 +120,20 @@ class Tuple(Op):
 
 
 @building
-def tuple_(builder_or_first: Builder | XlaOp | Sequence[XlaOp], *rest: XlaOp) -> XlaOp:
+def tuple_(builder_or_first: Builder | XlaOp | Sequence[XlaOp], *rest: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """A tuple of values: ``tuple_(a, b)``, ``tuple_([a, b])``, or ``tuple_(builder)`` for the empty one.
+
+    The builder may come first, as in C++: ``tuple_(builder, [a, b])``.
 
     Source: Operation semantics, Tuple.
     """
-    if isinstance(builder_or_first, XlaOp):
-        return emit(Tuple(), builder_or_first, *rest)
-    if isinstance(builder_or_first, (list, tuple)):
-        return emit(Tuple(), *builder_or_first, *rest)  # pyright: ignore
-    return builder_or_first.append(Tuple(), rest)  # pyright: ignore
+    if isinstance(builder_or_first, Builder):
+        return builder_or_first.append(Tuple(), _elements(rest))
+    return emit(Tuple(), *_elements([builder_or_first, *rest]))
+
+
+def _elements(given: Sequence[XlaOp | Sequence[XlaOp]]) -> list[XlaOp]:
+    return [element for part in given for element in ([part] if isinstance(part, XlaOp) else part)]
 
 
 @operation("get-tuple-element", arity=1, pointwise=True, documents=("GetTupleElement",))

@@ -19,6 +19,7 @@ from xlakit.ops.dot import Contraction, DotAttributes, DotDimensionNumbers, Prec
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
 from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.contraction import contract, free_dimensions
+from xlakit.ops.shared.numerics import that_can_be_zero, zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class RaggedDot(Contraction):
             )
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        lhs, rhs, groups = operands
-        kind = context.shape.element_type
+        lhs, rhs = map(that_can_be_zero, operands[:2])
+        groups, kind = operands[2], context.shape.element_type
         prefix = self._prefix(lhs.ndim)
         ends = np.cumsum(groups.astype(np.int64), axis=-1)
         ends = np.broadcast_to(ends, (*(lhs.shape[d] for d in prefix), ends.shape[-1]))
@@ -140,7 +141,7 @@ class RaggedDot(Contraction):
         total = ends[..., -1] if ends.shape[-1] else np.zeros(ends.shape[:-1], np.int64)
         counted = np.arange(product.shape[axis]) < total[..., None]
         counted = counted.reshape(*counted.shape, *[1] * (product.ndim - counted.ndim))
-        return np.where(counted, product, product.dtype.type(0))
+        return np.where(counted, product, zeros((), kind))
 
     def _ragged_free(self, lhs: Array, rhs: Array, ends: Array, kind: PrimitiveType) -> Array:
         ragged, group_dim = self.lhs_ragged_dims[0], self.rhs_group_dims[0]
@@ -150,7 +151,7 @@ class RaggedDot(Contraction):
         owner = _first_group(lhs.shape[ragged], ends)
         free = free_dimensions(rhs.ndim, self.rhs_batch_dims, self.rhs_contracting_dims, [group_dim])
         lhs_kept = [*self.lhs_batch_dims, *free_dimensions(lhs.ndim, self.lhs_batch_dims, self.lhs_contracting_dims)]
-        result = np.zeros([*(lhs.shape[d] for d in lhs_kept), *(rhs.shape[d] for d in free)], dtype=kind.dtype)
+        result = zeros([*(lhs.shape[d] for d in lhs_kept), *(rhs.shape[d] for d in free)], kind)
         axis = owner.ndim - 1
         for group in range(ends.shape[-1]):
             rows = np.flatnonzero((owner == group).any(axis=tuple(range(owner.ndim - 1))))

@@ -52,6 +52,7 @@ from xlakit.ops.shared.numerics import (
     to_bits,
     to_double,
     wrap,
+    zeros,
 )
 
 __all__ = [
@@ -213,7 +214,7 @@ class Imag(Unary):
         return operand.real_part
 
     def value(self, x: Array) -> Array:
-        return np.imag(x).copy() if element_type(x).is_complex else np.zeros_like(x)
+        return np.imag(x).copy() if element_type(x).is_complex else zeros(x.shape, element_type(x))
 
 
 @operation("is-finite", arity=1, pointwise=True, documents=("IsFinite",))

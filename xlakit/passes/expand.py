@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -43,6 +44,11 @@ class Expand(ComputationPass):
     """Write scans as loops and halves of operations as whole ones, and leave out hints that change nothing."""
 
     name = "expand"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Each expansion has a name."""
+        return _parts()
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; what nobody calls any more is left out."""
@@ -148,15 +154,29 @@ def _domain(
 def _custom_call(
     old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
 ) -> Instruction | None:
-    """hint(x) -> x; TopK(x) -> topk(x)."""
     op = old.op_as(CustomCall)
     if len(operands) != 1 or op.has_side_effect or op.computations:
         return None
-    (operand,) = operands
     if op.custom_call_target in _HINTS:
-        same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
-        return operand if same and context.spend("hint") else None
-    if op.custom_call_target != "TopK" or not old.shape.is_tuple or not old.shape.tuple_shapes[0].rank:
+        return _hint(old, operands, remaking, context)
+    return _top_k(old, operands, remaking, context) if op.custom_call_target == "TopK" else None
+
+
+def _hint(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """hint(x) -> x: a custom call that says where or how its operand is to be."""
+    (operand,) = operands
+    same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
+    return operand if same and context.spend("hint") else None
+
+
+def _top_k(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """TopK(x) -> topk(x): the custom call of that name."""
+    (operand,) = operands
+    if not old.shape.is_tuple or not old.shape.tuple_shapes[0].rank:
         return None
     top_k = TopK(k=old.shape.tuple_shapes[0].dimensions[-1])
     plain = old.shape.without_layout()
@@ -171,7 +191,7 @@ def _custom_call(
 def _scan(
     old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
 ) -> Instruction | None:
-    """scan -> while, which counts the steps, reads a slice of each input and writes one of each output.
+    """scan(x, c, f) -> while, which counts the steps, reads a slice of each input and writes one of each output.
 
     Its state is the count, the number of steps, the inputs, the carries and the outputs. Along a dynamic dimension
     there are as many steps as elements.
@@ -293,3 +313,17 @@ _EXPANSIONS: dict[str, _Expansion] = {
 # What does not ask how many elements there are.
 _STRUCTURAL = frozenset({"custom-call", "domain", "scan"})
 _EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})
+
+
+def _parts() -> dict[str, str]:
+    """What each expansion says, by the name under which it is counted."""
+    found: dict[str, Callable[..., object]] = {
+        "async-done": _whole,
+        "copy-done": _whole,
+        "hint": _hint,
+        "top-k": _top_k,
+    }
+    for expansion in _EXPANSIONS.values():
+        if expansion is not _custom_call:
+            found[expansion.__name__.strip("_").replace("_", "-")] = expansion
+    return {name: (inspect.getdoc(found[name]) or "").split("\n", 1)[0] for name in sorted(found)}

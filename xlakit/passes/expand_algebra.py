@@ -172,7 +172,7 @@ _BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features],
 def batch_norm(
     old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
 ) -> Instruction | None:
-    """Means, variances and all that is made of them, written out."""
+    """batch-norm(x, ..) -> means, variances and all that is made of them, written out."""
     if not context.spend("batch-norm"):
         return None
     return batch_norm_of(old, operands, Features(old, operands[0].shape, remaking, context))

@@ -38,16 +38,20 @@ class PassContext:
         # The names that computations have, for passes that make new ones.
         self.computation_names: set[str] = set()
         self._current = Counter[str]()
+        self._takes_fuel = True
         self._names = 0
 
-    def begin(self, name: str) -> None:
-        """Count what follows for the pass of this name."""
+    def begin(self, name: str, *, takes_fuel: bool = True) -> None:
+        """Count what follows for the pass of this name; whether its rewrites take fuel."""
         self._current = Counter()
+        self._takes_fuel = takes_fuel
         self.statistics.append((name, self._current))
 
     def spend(self, rule: str, times: int = 1) -> bool:
         """Whether one more rewrite may be made; if so it is counted under ``rule``, as if it were ``times``."""
-        if self.fuel is not None:
+        if rule in self.disabled:
+            return False
+        if self.fuel is not None and self._takes_fuel:
             if self.fuel <= 0:
                 return False
             self.fuel -= 1
@@ -78,6 +82,8 @@ class Pass:
     """A step from a module to one that gives the same results. Subclasses say what they do in their docstring."""
 
     name: ClassVar[str] | str
+    # Whether there is no machine code without it. Then it is no improvement that may be wrong, and takes no fuel.
+    is_needed: ClassVar[bool] = False
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """The new module; the same object where there was nothing to do."""
@@ -87,6 +93,11 @@ class Pass:
     def summary(self) -> str:
         """What it does, in a line."""
         return (inspect.getdoc(type(self)) or "").split("\n", 1)[0]
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The rewrites of a pass without rules that can be left out one by one, by name, and what each does."""
+        return {}
 
     def __repr__(self) -> str:
         return f"<pass {self.name}>"

@@ -54,6 +54,7 @@ class PadDynamic(Pass):
     """
 
     name = "pad-dynamic"
+    is_needed = True
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """All computations at once: a program has dynamic dimensions or not."""

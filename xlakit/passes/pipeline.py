@@ -29,8 +29,10 @@ from xlakit.passes.inline_calls import InlineCalls
 from xlakit.passes.logic import LOGIC
 from xlakit.passes.movement import MOVEMENT
 from xlakit.passes.normalise_layouts import NormaliseLayouts
+from xlakit.passes.normalise_precision import NormalisePrecision
 from xlakit.passes.pack_invariants import PackInvariants
 from xlakit.passes.pad_dynamic import PadDynamic
+from xlakit.passes.partial_sorts import PartialSorts
 from xlakit.passes.partition import Partition
 from xlakit.passes.pooling_gradients import PoolingGradients
 from xlakit.passes.reductions import REDUCTIONS
@@ -38,6 +40,7 @@ from xlakit.passes.rematerialise import Rematerialise
 from xlakit.passes.rules import Rule, RulePass, Rules
 from xlakit.passes.schedule import Schedule
 from xlakit.passes.slices import SLICES
+from xlakit.passes.sorts import SORTS
 from xlakit.passes.unroll_loops import UnrollLoops
 from xlakit.passes.while_elements import WhileElements
 from xlakit.passes.while_invariants import WhileInvariants
@@ -59,6 +62,7 @@ TABLES: tuple[Rules, ...] = (
     WINDOWS,
     DOTS,
     MOVEMENT,
+    SORTS,
     CONSTANTS,
 )
 
@@ -69,6 +73,7 @@ _SIMPLIFY = RulePass(
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
     NormaliseLayouts(),
+    NormalisePrecision(),
     PadDynamic(),
     Expand(),
     InlineCalls(),
@@ -85,12 +90,15 @@ PIPELINE: tuple[Pass, ...] = (
     InlineCalls(),
     CommonSubexpressions(),
     _SIMPLIFY,
+    PartialSorts(),
     DeadCode(),
     WhileSums(),
     WhileElements(),
     PoolingGradients(),
     Fuse(),
     Epilogues(),
+    # Fusions have constants of their own.
+    DeadCode(),
     Schedule(),
     Rematerialise(),
 )
@@ -119,7 +127,7 @@ def run_pipeline(
     passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``.
     disabled: names of passes, tables of rules or rules to leave out, beside those in ``XLAKIT_DISABLE_PASSES``.
     until: the last pass to run: its name, or its number where it runs more than once.
-    fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never.
+    fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never. Passes that machine code needs take none.
     dump: called after each pass with its number, its name, and the module before and after it.
     context: what the passes share, for a caller who wants to see the statistics; it then decides fuel and disabled.
 
@@ -132,10 +140,10 @@ def run_pipeline(
         context = PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check=debug)
     chosen = _until([_found(p) for p in (PIPELINE if passes is None else passes)], until)
     for number, step in enumerate(chosen, 1):
-        if step.name in context.disabled or context.fuel == 0:
+        if step.name in context.disabled or (context.fuel == 0 and not step.is_needed):
             continue
         before = module
-        context.begin(step.name)
+        context.begin(step.name, takes_fuel=not step.is_needed)
         start = time.perf_counter()
         module = step.run(module, context)
         if debug:
@@ -162,8 +170,11 @@ def _found(step: str | Pass) -> Pass:
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:
+    if not names:
+        return names
     rules = rules_of(PASSES.values())
-    known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules)}
+    parts = (name for step in PASSES.values() for name in step.parts)
+    known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules), *parts}
     for name in names:
         if name not in known:
             raise ArgumentError(f"there is no pass and no rule '{name}'", hint="'xlakit opt --list-passes' lists them")

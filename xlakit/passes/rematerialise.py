@@ -47,18 +47,20 @@ class Rematerialise(Pass):
         peaks: dict[Computation, int] = {}
 
         def lowered(computation: Computation) -> Computation:
-            made = _lowered(computation, peaks, context)
-            peaks[made] = Memory(made, peaks).peak(range(len(made.instructions)))
+            made, memory = _lowered(computation, Memory(computation, peaks), peaks, context)
+            peaks[made] = memory.peak(range(len(made.instructions)))
             return made
 
         return with_changed(module, change_programs(module, lowered))
 
 
-def _lowered(computation: Computation, peaks: Mapping[Computation, int], context: PassContext) -> Computation:
-    """The computation with less memory in use at once; the same where too little can be saved."""
+def _lowered(
+    computation: Computation, memory: Memory, peaks: Mapping[Computation, int], context: PassContext
+) -> tuple[Computation, Memory]:
+    """The computation with less memory in use at once, and that memory; the same where too little can be saved."""
     left = -1.0
     for _ in range(_MOST_ROUNDS):
-        looking = _Looking(computation, Memory(computation, peaks))
+        looking = _Looking(computation, memory)
         if looking.peak < _SMALL_PEAK:
             break
         if left < 0:
@@ -67,12 +69,13 @@ def _lowered(computation: Computation, peaks: Mapping[Computation, int], context
         if not values:
             break
         new = _Rebuilding(computation, values, Names(computation, context)).run()
-        peak = Memory(new, peaks).peak(range(len(new.instructions)))
+        needed = Memory(new, peaks)
+        peak = needed.peak(range(len(new.instructions)))
         if peak > looking.peak * (1 - _LEAST_SAVED) or not context.spend("value", len(values)):
             break
         left -= sum(v.instruction.shape.num_elements for v in values)
-        computation = new
-    return computation
+        computation, memory = new, needed
+    return computation, memory
 
 
 @dataclass(slots=True)

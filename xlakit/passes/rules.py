@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.framework import ComputationPass, PassContext
 from xlakit.passes.rewriter import ANY, Rewriter, RuleIndex
 
@@ -40,6 +39,8 @@ class Rules:
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         self.name = name
         self.rules = list(rules)
+        # By how many rules there were and which were switched off.
+        self._indices: dict[tuple[int, frozenset[str]], RuleIndex] = {}
 
     def rule(self, *opcodes: str) -> Callable[[Rewrite], Rewrite]:
         """Enter a function into the table, under its own name, for these opcodes."""
@@ -62,11 +63,14 @@ class Rules:
 
     def index(self, disabled: frozenset[str] = frozenset()) -> RuleIndex:
         """The rules by opcode, without those whose name, or whose table's name, is in ``disabled``."""
-        return _index(tuple(self.rules), disabled)
+        key = len(self.rules), disabled
+        found = self._indices.get(key)
+        if found is None:
+            found = self._indices[key] = _index(self.rules, disabled)
+        return found
 
 
-@lru_cache(maxsize=256)
-def _index(rules: tuple[Rule, ...], disabled: frozenset[str]) -> RuleIndex:
+def _index(rules: Sequence[Rule], disabled: frozenset[str]) -> RuleIndex:
     chosen = [r for r in rules if r.name not in disabled and r.table not in disabled]
     opcodes = {opcode for r in chosen for opcode in r.opcodes}
     return {
@@ -90,6 +94,11 @@ class RulePass(ComputationPass):
     def summary(self) -> str:
         """What it does, in a line."""
         return self._summary or f"apply the rules of {self.rules.name}"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Rewrite every computation."""
+        context.computation_names = {c.name for c in module.computations}
+        return super().run(module, context)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Rewrite one computation."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
-from xlakit.ops.movement import Broadcast, Concatenate, Pad, Slice, Transpose
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.passes.matching import one_type, permutation_inverse, same_value, scalar_source
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
@@ -117,6 +117,19 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     now = permutation_inverse(permutation)
     part = make_slice(inner.operands[0], [_ranges(x)[d] for d in now], make)
     return make.transpose(part, permutation)
+
+
+@_rule("slice")
+def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(reverse(x)) -> reverse(slice(x)): element i is the one that is as far from the end."""
+    (inner,) = x.operands
+    if not isinstance(inner.op, Reverse) or not x.shape.num_elements:
+        return None
+    ranges = list(_ranges(x))
+    for d in inner.op.dimensions:
+        size, count, stride = inner.shape.dimensions[d], x.shape.dimensions[d], ranges[d].stride
+        ranges[d] = _range(size - 1 - ranges[d].start - (count - 1) * stride, count, stride)
+    return make.make(inner.op, make_slice(inner.operands[0], ranges, make))
 
 
 @_rule("slice")

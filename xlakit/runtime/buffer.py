@@ -164,9 +164,13 @@ class Buffer:
         """The same values on another device of this client, or of another; does not wait within one client.
 
         On the buffer's own device nothing is copied: the new buffer is another name for the same values.
+        Raises DeletedBufferError where it was deleted or donated.
         """
+        from xlakit.runtime.device import Device
         from xlakit.runtime.transfer import copy_to_device
 
+        if not isinstance(device, Device):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"device must be a Device, got {device!r}", hint="take one of client.devices()")
         return copy_to_device(self, device)
 
     def delete(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from xlakit.arguments import converting, name_type
+from xlakit.arguments import converting, explaining, name_type
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
 from xlakit.interpreter.device import Device as RunningDevice
@@ -178,6 +178,7 @@ class LoadedExecutable:
             )
         return self._run([arguments], donate)[0]
 
+    @explaining
     def execute_sharded(
         self, arguments: Sequence[Sequence[object]], *, donate: Sequence[int] | None = None
     ) -> list[Any]:

@@ -59,7 +59,9 @@ def _difference(name: str, before: HloModule, after: HloModule) -> Iterator[str]
 def listing() -> str:
     """The passes in the order in which they run, then the tables of rules with their laws."""
     lines = ["passes, in the order in which they run:", ""]
-    lines += [f"  {step.name:24}{step.summary}" for step in PIPELINE]
+    for step in PIPELINE:
+        lines.append(f"  {step.name:24}{step.summary}")
+        lines += [f"    {name:36}{law}" for name, law in step.parts.items()]
     tables = [p for p in PASSES.values() if p not in PIPELINE and isinstance(p, RulePass)]
     lines += ["", "tables of rules, each a pass of its own, too:"]
     for table in tables:

@@ -7,6 +7,7 @@ import numpy as np
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
+from xlakit.cpu.kernels import common
 from xlakit.cpu.kernels.sort import comparator_less, emit_sort, plan_sort
 from xlakit.cpu.llvm import Module, engine
 from xlakit.data.primitive import PrimitiveType
@@ -24,7 +25,8 @@ class Program:
         for name in names:
             module.functions[name].linkage = ""
         data = engine.emit_object(engine.optimize(module.text()))
-        self.library = engine.Library(f"sort_test_{Program.count}", data, names, {})
+        symbols = {name: address for name in module.declared if (address := common.resolve(name)) is not None}
+        self.library = engine.Library(f"sort_test_{Program.count}", data, names, symbols)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.phases = [(prototype(self.library.address(p.function)), p.tasks) for p in phases]
         memory = np.full(scratch_bytes + 64, 0xA5, np.uint8)

@@ -65,6 +65,8 @@ def test_parts_of_all_efforts_are_linked():
     for number, effort in enumerate(Effort):
         fn = module.function(f"f{number}", I64, [I64])
         fn.effort = effort
+        # Else the effort for all is more than it needs.
+        fn.has_independent_loops = effort is Effort.ALL
         value = fn.parameters[0] * 10 + number
         table = fn.address(module.shared_data("seven", (7).to_bytes(8, "little")))
         value = value + fn.load(I64, table)
@@ -76,11 +78,30 @@ def test_parts_of_all_efforts_are_linked():
     objects = engine.compiled_all(parts, threads=2)
     library = engine.Library("efforts_test", objects, [names[-1]], {})
     code = ctypes.CFUNCTYPE(WORD, WORD)(library.address(names[-1]))
-    assert code(3) == ((3 * 10 + 2 + 7) * 10 + 1 + 7) * 10 + 0 + 7
+    expected = 3
+    for number in reversed(range(len(names))):
+        expected = expected * 10 + number + 7
+    assert code(3) == expected
 
 
 def test_a_module_of_one_effort_is_whole():
     module = Module("one")
     fn = module.function("f", I64, [I64])
     fn.ret(fn.parameters[0])
-    assert module.parts() == [(Effort.ALL, module.text())]
+    assert module.parts() == [(Effort.TIDY, module.text())]
+
+
+def test_what_has_loops_for_vectors_gets_all_passes_with_what_it_calls():
+    module = Module("loops")
+    called = module.function("called", I64, [I64])
+    called.ret(called.parameters[0] + 1)
+    fn = module.function("f", I64, [I64], external=True)
+    with fn.loop(0, fn.parameters[0], independent=True):
+        pass
+    fn.ret(fn.call(called, I64, fn.parameters[0]))
+    alone = module.function("g", I64, [I64], external=True)
+    alone.ret(alone.parameters[0])
+    parts = dict(module.parts())
+    assert "@called" in parts[Effort.ALL]
+    assert "@f" in parts[Effort.ALL]
+    assert "@g" in parts[Effort.TIDY]

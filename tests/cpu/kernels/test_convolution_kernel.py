@@ -74,6 +74,38 @@ def test_places_or_features_are_rows():
     check("bf0_oi0->bf0", (2, 5, 40), (6, 5, 3), SAME, kind="features")
 
 
+def test_tiles_are_filled():
+    # Rows of 20 would leave a third of the tiles empty, which counts where sums are long.
+    check(NCHW, (2, 32, 6, 20), (48, 32, 3, 3), SAME, kind="places")
+    check(NCHW, (2, 2, 6, 20), (48, 2, 1, 1), [SAME, {}], kind="features")
+    # Few features: placements are the columns, though they lie apart in the result.
+    check(NHWC, (2, 9, 20, 1), (3, 3, 1, 2), SAME, kind="features")
+    twice = {"base_dilation": 2, "padding_low": 1, "padding_high": 2}
+    check(NCHW, (2, 12, 9, 20), (3, 12, 4, 4), twice, kind="features")
+
+
+@pytest.mark.parametrize("kind", [P.BF16, P.F16])
+def test_kernels_of_few_bits_are_converted_once(kind):
+    narrow = (kind, kind, P.F32)
+    plan = check(NCHW, (3, 8, 9, 32), (16, 8, 3, 3), SAME, narrow, kind="features")
+    assert plan.converted is not None
+    assert plan.converted.first == plan.padded.bytes
+    plan = check(NCHW, (3, 24, 9, 8), (16, 24, 1, 1), None, (kind, kind, kind), kind="features")
+    assert plan.converted is not None
+    assert plan.converted.first == 0
+    transposed = {"base_dilation": 2, "padding_low": 2, "padding_high": 2}
+    plan = check(NCHW, (2, 8, 9, 32), (16, 8, 4, 3), [transposed, SAME], narrow, kind="features")
+    assert len(plan.products) == 2
+    assert all(p.arrays == (3, 3, 2) for p, _ in plan.products)
+    assert check(NCHW, (3, 8, 9, 32), (16, 8, 3, 3), SAME).converted is None
+    assert check(NHWC, (3, 9, 8, 8), (3, 3, 8, 32), SAME, narrow, kind="places").converted is None
+
+
+def test_an_input_without_zeros_around_is_converted_in_several_tasks():
+    plan = check(NHWC, (4, 70, 90, 5), (2, 2, 5, 6), None, (P.BF16, P.BF16, P.F32), kind="places")
+    assert plan.padded.tasks > 1
+
+
 def test_features_alone():
     check(NHWC, (2, 12, 11, 35), (3, 3, 1, 35), SAME, feature_group_count=35, kind="lanes")
     check(NHWC, (1, 12, 11, 16), (7, 5, 1, 16), {"padding_low": 3, "stride": 2}, feature_group_count=16, kind="lanes")

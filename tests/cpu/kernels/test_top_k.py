@@ -8,9 +8,8 @@ from cpu.kernels.test_sort_kernel import any_bits
 from evaluating import evaluate
 
 import xlakit as xla
-from xlakit.builder.xla_builder import trace
 from xlakit.cpu.kernels import top_k
-from xlakit.cpu.kernels.top_k import Method, emit_top_k, plan_top_k, recognise_top_k
+from xlakit.cpu.kernels.top_k import Method, emit_top_k, plan_top_k
 from xlakit.cpu.llvm import Module
 from xlakit.ops.sort import TopK
 
@@ -76,22 +75,8 @@ def test_none():
 def test_chunks(k, monkeypatch):
     monkeypatch.setattr(top_k, "LONG_ROW", 1000)
     monkeypatch.setattr(top_k, "CHUNK", 300)
+    monkeypatch.setattr(top_k, "WANTED_OF_CHUNK", 8)
     rng = np.random.default_rng(1)
     compared(any_bits(rng, np.float32, 3, 2001), k, True, Method.CHUNKED_LIST)
     compared(rng.integers(0, 5, 1234), k, False, Method.CHUNKED_LIST)
-
-
-def test_sorts_that_are_top_k():
-    def with_index(dimension, comparator=lambda a, b, c, d: xla.gt(a, b)):
-        def program(x):
-            index = xla.iota(x.builder, xla.make_shape(xla.S32, [x.shape.dimensions[dimension]]), 0)
-            index = xla.broadcast_in_dim(index, x.shape.dimensions, (dimension,))
-            return xla.sort([x, index], comparator, 1)
-
-        return trace(program, [xla.make_shape(xla.F32, (4, 8))]).computation.root
-
-    key = recognise_top_k(with_index(1))
-    assert key is not None
-    assert key.descending
-    assert recognise_top_k(with_index(0)) is None
-    assert recognise_top_k(with_index(1, lambda a, b, c, d: xla.gt(c, d))) is None
+    compared(any_bits(rng, np.float16, 2, 1357), k + 32, True, Method.CHUNKED_SORT if k == 1 else Method.SORT)

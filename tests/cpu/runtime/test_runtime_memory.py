@@ -169,10 +169,10 @@ def test_threads_that_free_what_others_made():
 
 
 def test_limit_by_environment(monkeypatch):
-    monkeypatch.setenv("XLAKIT_CACHE_BYTES", "12345")
+    monkeypatch.setenv("XLAKIT_KEPT_BYTES", "12345")
     assert cache_limit() == 12345
-    monkeypatch.setenv("XLAKIT_CACHE_BYTES", "1 GiB")
+    monkeypatch.setenv("XLAKIT_KEPT_BYTES", "1 GiB")
     with pytest.raises(ArgumentError, match="not a number of bytes"):
         cache_limit()
-    monkeypatch.delenv("XLAKIT_CACHE_BYTES")
+    monkeypatch.delenv("XLAKIT_KEPT_BYTES")
     assert 0 < cache_limit() <= 1 << 30

@@ -1,4 +1,4 @@
-"""Ctrl-C and the interrupt flag end a kernel that takes long, on any number of threads."""
+"""Ctrl-C and the interrupt flag end a kernel that takes long, on any number of threads, and in a single task."""
 
 import signal
 import subprocess
@@ -32,6 +32,45 @@ ENTRY main {
   ROOT r = f64[20000000] erf(h)
 }
 """
+# What one task does from its beginning to its end.
+_STEP = """
+HloModule slow
+
+step {
+  a = f64[] parameter(0)
+  b = f64[] parameter(1)
+  c = f64[] power(a, b)
+  d = f64[] tan(c)
+  e = f64[] power(d, c)
+  f = f64[] tan(e)
+  ROOT r = f64[] add(f, a)
+}
+
+ENTRY main {
+  x = f64[] parameter(0)
+"""
+FOLD = f"""{_STEP}
+  i = f64[200000000] iota(), iota_dimension=0
+  ROOT r = f64[] reduce(i, x), dimensions={{0}}, to_apply=step
+}}
+"""
+COLUMNS = f"""{_STEP}
+  i = f64[20000000,10] iota(), iota_dimension=0
+  ROOT r = f64[10] reduce(i, x), dimensions={{0}}, to_apply=step
+}}
+"""
+SCATTER = f"""{_STEP}
+  i = s32[4000000,1] iota(), iota_dimension=0
+  j = s32[] constant(15)
+  k = s32[4000000,1] broadcast(j), dimensions={{}}
+  l = s32[4000000,1] and(i, k)
+  u = f64[4000000] iota(), iota_dimension=0
+  v = f64[4000000,20] broadcast(u), dimensions={{0}}
+  w = f64[20,20] broadcast(x), dimensions={{}}
+  ROOT r = f64[20,20] scatter(w, l, v), update_window_dims={{1}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=step
+}}
+"""
 PRODUCT = """
 HloModule product
 
@@ -42,12 +81,16 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_control_c_in_one_kernel(count):
+@pytest.mark.parametrize(
+    ("count", "slow"),
+    [(1, SLOW), (2, SLOW), (2, FOLD), (2, COLUMNS), (2, SCATTER)],
+    ids=[1, 2, "fold", "columns", "scatter"],
+)
+def test_control_c_in_one_kernel(count, slow):
     code = f"""
 import numpy as np
 import xlakit
-run = xlakit.compile(xlakit.HloModule.from_text({SLOW!r}))
+run = xlakit.compile(xlakit.HloModule.from_text({slow!r}))
 print("ready", flush=True)
 try:
     with xlakit.threads({count}):
@@ -59,9 +102,9 @@ assert (product(np.ones((400, 400), np.float32)) == 400).all()
 """
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
-    time.sleep(0.3)
+    time.sleep(0.5)
     child.send_signal(signal.SIGINT)
-    out, errors = child.communicate(timeout=60)
+    out, errors = child.communicate(timeout=30)
     assert (out, errors, child.returncode) == ("interrupted\n", "", 0)
 
 

@@ -43,6 +43,49 @@ def test_computed_nans_are_ordered_as_they_are_stored():
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("kind", ["f8e5m2", "f8e4m3", "f8e3m4", "f8e4m3fn", "f8e5m2fnuz"])
+def test_moved_numbers_keep_their_bits_and_computed_nans_are_one(kind):
+    x = np.arange(256, dtype=np.uint8)
+    text = f"""
+    HloModule bits
+    ENTRY main {{
+      x = u8[256] parameter(0)
+      y = {kind}[256] bitcast-convert(x)
+      moved = {kind}[256] reverse(y), dimensions={{0}}
+      less = pred[256] compare(y, moved), direction=LT, type=TOTALORDER
+      sum = {kind}[256] add(y, moved)
+      there = u8[256] bitcast-convert(moved)
+      added = u8[256] bitcast-convert(sum)
+      ROOT r = (u8[256], pred[256], u8[256]) tuple(there, less, added)
+    }}
+    """
+    module = xla.HloModule.from_text(text)
+    actual, expected = (xla.compile(module, backend=name)(x) for name in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(actual[0], x[::-1])
+    np.testing.assert_array_equal(actual[1], expected[1])
+    # Of a sum of two NaNs the sign is that of one of them.
+    np.testing.assert_array_equal(actual[2] & 0x7F, expected[2] & 0x7F)
+
+
+@pytest.mark.parametrize("opcode", ["divide", "multiply"])
+def test_what_is_too_small_for_f32_is_not_nan_in_a_type_without_zero(opcode):
+    text = f"""
+    HloModule tiny
+    ENTRY main {{
+      x = f8e8m0fnu[256] parameter(0)
+      y = f8e8m0fnu[256] reverse(x), dimensions={{0}}
+      i = f8e8m0fnu[256] imag(x)
+      z = f8e8m0fnu[256] {opcode}(x, {"y" if opcode == "divide" else "x"})
+      ROOT r = (f8e8m0fnu[256], f8e8m0fnu[256]) tuple(z, i)
+    }}
+    """
+    x = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    module = xla.HloModule.from_text(text)
+    results = [xla.compile(module, backend=name)(x) for name in ("cpu", "interpreter")]
+    for actual, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(actual.view(np.uint8), expected.view(np.uint8))
+
+
 @pytest.mark.parametrize("kind", ["s2", "s4"])
 @pytest.mark.parametrize("opcode", ["abs", "negate", "popcnt", "count-leading-zeros"])
 def test_integers_of_a_few_bits_wrap_before_the_next_operation(opcode, kind):

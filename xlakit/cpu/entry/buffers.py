@@ -44,11 +44,6 @@ class Buffer:
         if own is not target:
             own._target = target
 
-    @property
-    def is_temporary(self) -> bool:
-        """Whether the program may write to it as it likes."""
-        return self.resolved().place == "temporary"
-
     def __repr__(self) -> str:
         own = self.resolved()
         return f"<{own.place} {own.name or own.number}: {own.bytes} bytes>"

@@ -29,8 +29,10 @@ SMALL_BYTES = 64
 # Larger ones of up to so many words are copied word by word.
 _FEW_WORDS = 16
 _MOST_SMALL = 512
-# A kernel that costs more than this is not worth copying into its caller.
+# Next to a kernel that costs more than this, what its caller does is nothing.
 _CALLED_NANOSECONDS = 2_000.0
+# One that costs more than this is not worth copying into its caller.
+_INLINED_NANOSECONDS = 100.0
 _MOST_ARRAYS = 128
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
 _MOST_INLINED = 48
@@ -143,12 +145,14 @@ class EntryWriter:
         for phase in step.phases:
             if not phase.tasks:
                 continue
-            if phase.cost > _CALLED_NANOSECONDS or not self._inlines:
-                kernel = self._module.functions[phase.function]
+            kernel = self._module.functions[phase.function]
+            if phase.cost <= _CALLED_NANOSECONDS and self._inlines:
+                self._is_cold = False
+            if phase.cost <= _INLINED_NANOSECONDS and self._inlines and kernel.effort is Effort.ALL:
+                _add(kernel.attributes, "alwaysinline")
+            else:
                 _add(kernel.attributes, "noinline")
                 kernel.is_apart = True
-            else:
-                self._is_cold = False
             if is_parallel(phase):
                 grain = grain_of(phase)
                 fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))

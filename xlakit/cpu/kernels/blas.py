@@ -9,8 +9,8 @@ matrices, 32-bit integers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -106,31 +106,6 @@ def _library(names: tuple[str, ...]) -> Callable[..., Any] | None:
     # Looking a name up in SciPy's module finds it in the libraries that the module was linked with.
     library = _linked(_MODULES[0]) or ctypes.CDLL(import_module(f"scipy.linalg.{_MODULES[0]}").__file__)
     return next((getattr(library, name) for name in names if hasattr(library, name)), None)
-
-
-def threads() -> int:
-    """How many threads BLAS uses for one call; 1 where it does not tell."""
-    getter = _library(_GETTERS)
-    return int(getter()) if getter is not None else 1
-
-
-def set_threads(count: int) -> bool:
-    """Say how many threads BLAS uses for one call; False where it cannot be told."""
-    setter = _library(_SETTERS)
-    if setter is not None:
-        setter(ctypes.c_int(count))
-    return setter is not None
-
-
-@contextmanager
-def limited(count: int) -> Generator[None, None, None]:
-    """BLAS with so many threads, for a while."""
-    before = threads()
-    set_threads(count)
-    try:
-        yield
-    finally:
-        set_threads(before)
 
 
 class Arguments:

@@ -8,5 +8,18 @@ from typing import Any
 from xlakit.cpu.kernels.fft_lanes import Pass
 from xlakit.cpu.kernels.gemm_panels import PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm_tile import Tiles, Walk
+from xlakit.cpu.kernels.sort_common import (
+    ChunkPlaces,
+    CountDigits,
+    MakeRecords,
+    MoveByDigit,
+    SortRecords,
+    TakeApart,
+)
+from xlakit.cpu.kernels.top_k_common import CollectFirst, JoinFirst, KeepFirst
 
-FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (Tiles, Walk, PackRows, PackSlivers, Pass)}
+_PRODUCTS = (Tiles, Walk, PackRows, PackSlivers)
+_SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPlaces)
+_FIRST = (KeepFirst, JoinFirst, CollectFirst)
+
+FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, Pass, *_SORTS, *_FIRST)}

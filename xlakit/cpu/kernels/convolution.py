@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.convolution_geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.convolution_lanes import emit_lanes, fits_lanes, lanes_tasks
-from xlakit.cpu.kernels.convolution_pad import Padded, emit_pad, padded_dimensions
+from xlakit.cpu.kernels.convolution_pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.dot import Dims, make_product, merged
 from xlakit.cpu.kernels.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm_engine import Engine, choose_engine
@@ -28,6 +28,8 @@ from xlakit.ops.convolution import Convolution
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
 _LINE_BYTES = 64
+# Storing a result whose columns do not lie side by side takes as long as so many steps of a sum.
+_TURNING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,26 @@ class ConvolutionPlan:
     """Who computes a convolution.
 
     kind: "lanes" (feature by feature), "places" or "features" (products with those as rows). padded: the input as it
-    is written out first. products: for each phase the product and how it is cut. scratch_bytes: for the padded input,
-    place 3 of the table; 0 where there is none.
+    is written out first. converted: the kernel as it is written out first. products: for each phase the product and
+    how it is cut.
     """
 
     kind: str
     geometry: Geometry
     padded: Padded | None
     products: tuple[tuple[Product, Blocking], ...]
-    scratch_bytes: int
     cost: int
+    converted: Padded | None = None
+
+    @property
+    def copies(self) -> tuple[Padded, ...]:
+        """What is written into the scratch first, which is place 3 of the table."""
+        return tuple(copy for copy in (self.padded, self.converted) if copy is not None)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """How long the scratch is; 0 where there is none."""
+        return scratch_bytes(self.copies)
 
 
 def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> ConvolutionPlan:
@@ -64,7 +76,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     geometry = convolution_geometry(op, lhs, rhs, result)
     cost = geometry.products
     if fits_lanes(geometry):
-        return ConvolutionPlan("lanes", geometry, None, (), 0, cost)
+        return ConvolutionPlan("lanes", geometry, None, (), cost)
     engine = choose_engine(*geometry.kinds)
     padded = _padded(op, lhs, geometry, engine)
     image = _image(op, geometry, padded)
@@ -72,7 +84,10 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     for axes in image.phases:
         kind, product = _product(image, axes, padded)
         products.append((product, plan_gemm(product)))
-    return ConvolutionPlan(kind, geometry, padded, tuple(products), padded.bytes if padded else 0, cost)
+    converted = _converted(rhs, geometry, products, padded)
+    if converted is not None:
+        products = [(p, plan_gemm(p)) for p in (_with_kernel(product, converted) for product, _ in products)]
+    return ConvolutionPlan(kind, geometry, padded, tuple(products), cost, converted)
 
 
 def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
@@ -99,7 +114,7 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
     source = geometry.kinds[0]
     kind = source
     if engine.parts == 1 and is_narrow(source) and any(math.prod(a.taps for a in axes) > 1 for axes in geometry.phases):
-        kind = PrimitiveType.F32 if engine.packed.bytes == 4 else PrimitiveType.F64
+        kind = _packed_kind(engine)
     if (not around and kind is source) or not geometry.products:
         return None
     low, high, holes = padded_dimensions(lhs.dimensions, around)
@@ -109,6 +124,11 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
         # Groups apart from one another are read in whole lines of the cache.
         padded = replace(padded, groups=groups)
     return padded
+
+
+def _packed_kind(engine: Engine) -> PrimitiveType:
+    """The type of the elements that an engine for floats packs."""
+    return PrimitiveType.F32 if engine.packed.bytes == 4 else PrimitiveType.F64
 
 
 def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
@@ -145,17 +165,19 @@ def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geomet
 def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tuple[str, Product]:
     """The product of one phase: placements times features, or the other way round."""
     across = _side_by_side(image, axes)
-    by_features = across is not None and _lanes(across[0]) > _lanes(image.features.size)
-    if across is not None and not by_features:
-        by_features = _lanes(across[0]) == _lanes(image.features.size) and image.features.output != 1
+    along = _along(image, axes)
+    turning = _TURNING / max(1, math.prod(size for size, _ in along))
+    by_features = False
+    if across is not None:
+        time = _time(across[0], image) + (across[1] != 1) * turning
+        by_features = time < _time(image.features.size, image) + (image.features.output != 1) * turning
     place = _SCRATCH if padded is not None else _INPUT
     first_input = sum(a.shift * a.input for a in axes)
     first_kernel = sum(a.first_kernel for a in axes)
     first_output = sum(a.first_output for a in axes)
     windows = math.prod(a.taps for a in axes) > 1
-    along = _along(image, axes)
     if by_features and across is not None:
-        product = _features_as_rows(image, axes, across[1], along)
+        product = _features_as_rows(image, axes, across[2], along)
         lhs, rhs = product.lhs, product.rhs
         product = replace(
             product,
@@ -176,9 +198,10 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     return "places", product
 
 
-def _lanes(count: int) -> int:
-    """How well so many columns fill a tile."""
-    return min(count, 16)
+def _time(columns: int, image: Geometry) -> float:
+    """What a product takes for each of so many columns, where 1 is the time in tiles that are full."""
+    tile = choose_engine(*image.kinds).columns
+    return -(-columns // tile) * tile / max(1, columns)
 
 
 def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
@@ -191,13 +214,16 @@ def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
     return merged(dims)
 
 
-def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int] | None:
-    """How many placements lie side by side in both input and result, and from which axis on they do; None if not."""
+def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int] | None:
+    """How many placements lie side by side in the input, how far apart they are in the result, and from which axis on.
+
+    None where there are none.
+    """
     dims = [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
     for first in range(len(dims)):
         joined = merged(dims[first:])
-        if len(joined) == 1 and joined[0][1] == (1, 1):
-            return joined[0][0], first
+        if len(joined) == 1 and joined[0][1][0] == 1:
+            return joined[0][0], joined[0][1][1], first
     return None
 
 
@@ -230,6 +256,47 @@ def _turned(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int,
     return size, (kernel, input, output)
 
 
+# -- the kernel ----------------------------------------------------------------------------------
+
+
+def _converted(
+    rhs: Shape, geometry: Geometry, products: Sequence[tuple[Product, Blocking]], padded: Padded | None
+) -> Padded | None:
+    """The kernel converted, where it is of few bits and each of many products would convert it again."""
+    kind = geometry.kinds[1]
+    if not is_narrow(kind) or not any(_repeats_kernel(product, blocking) for product, blocking in products):
+        return None
+    engine = choose_engine(*geometry.kinds)
+    if engine.parts != 1:
+        return None
+    none = (0,) * rhs.rank
+    first = padded.bytes if padded is not None else 0
+    return Padded(
+        kind,
+        _packed_kind(engine),
+        rhs.dimensions,
+        none,
+        none,
+        none,
+        engine,
+        geometry.kinds[2],
+        array=_KERNEL,
+        first=first,
+    )
+
+
+def _repeats_kernel(product: Product, blocking: Blocking) -> bool:
+    """Whether a kernel on the left is packed more than once."""
+    return product.arrays[0] == _KERNEL and blocking.packs[0] and product.batch * blocking.splits > 1
+
+
+def _with_kernel(product: Product, converted: Padded) -> Product:
+    """The product with its kernel, on the left, in the scratch."""
+    start = converted.first // converted.kind.byte_width
+    lhs = replace(product.lhs, kind=converted.kind, first=product.lhs.first + start)
+    return replace(product, lhs=lhs, arrays=(_SCRATCH, *product.arrays[1:]))
+
+
 # -- code ----------------------------------------------------------------------------------------
 
 
@@ -244,9 +311,9 @@ def emit_convolution(
     if epilogue is not None and not takes_epilogue(plan):
         raise UnsupportedError(f"a convolution of kind {plan.kind} has no epilogues")
     stages: list[Stage] = []
-    if plan.padded is not None:
-        fn = emit_pad(module, plan.padded, _INPUT, _SCRATCH, f"{name}_pad")
-        stages.append(Stage(fn, plan.padded.tasks, math.prod(plan.padded.padded)))
+    for copy in plan.copies:
+        fn = emit_pad(module, copy, _SCRATCH, f"{name}_pad")
+        stages.append(Stage(fn, copy.tasks, math.prod(copy.padded)))
     if plan.kind == "lanes":
         for axes in plan.geometry.phases:
             fn = emit_lanes(module, plan.geometry, axes, name)

@@ -1,4 +1,4 @@
-"""The input of a convolution with the zeros around it (and the holes in it) written out, converted on the way."""
+"""Operands of a convolution written out: with the zeros around them (and the holes in them), and converted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
-from xlakit.cpu.llvm import I1, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
@@ -24,7 +24,7 @@ class Padded:
 
     ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
     convolution gives. The last dimension is cut into ``groups``, which stand one after the other, each an array of its
-    own.
+    own. ``array`` is the operand's place in the table, ``first`` the byte of the scratch that it begins at.
     """
 
     source: PrimitiveType
@@ -36,6 +36,8 @@ class Padded:
     engine: Engine
     result: PrimitiveType
     groups: int = 1
+    array: int = 0
+    first: int = 0
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -62,15 +64,18 @@ class Padded:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the padded array, with a little room for vectors that reach past the end."""
-        return math.prod(self.padded) * self.kind.byte_width + 64
+        """Bytes of the padded array, with a little room for vectors that reach past the end; whole lines."""
+        return -(-math.prod(self.padded) * self.kind.byte_width // 64) * 64 + 64
 
     @property
     def line(self) -> int:
         """The dimension from which on the array is written in one go: the last that has zeros."""
         dims = zip(self.low, self.high, self.holes, strict=True)
         changed = [d for d, around in enumerate(dims) if any(around)]
-        return changed[-1] if changed else 0
+        if changed:
+            return changed[-1]
+        rank, width = len(self.sizes), self.kind.byte_width
+        return next((d for d in range(rank) if math.prod(self.sizes[d:]) * width <= _TASK_BYTES), rank - 1)
 
     @property
     def lines(self) -> int:
@@ -89,12 +94,12 @@ class Padded:
         return -(-self.lines // self.together)
 
 
-def emit_pad(module: Module, padded: Padded, array: int, target: int, name: str) -> Function:
-    """A task function that writes a padded array; ``array`` and ``target`` are places in the table."""
+def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
+    """A task function that writes a padded array; ``scratch`` is a place in the table."""
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    source = fn.load(PTR, fn.at(table, PTR, array), invariant=True)
-    into = fn.load(PTR, fn.at(table, PTR, target), invariant=True)
+    source = fn.load(PTR, fn.at(table, PTR, padded.array), invariant=True)
+    into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch), invariant=True), I8, padded.first)
     each = padded.together
     last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
@@ -196,6 +201,11 @@ def _copy(fn: Function, padded: Padded, source: Value, target: Value, count: int
         if not stored_as_packed(padded.engine, padded.source):
             value = to_packed(fn, padded.engine, padded.source, padded.result, value)
         fn.store(value, fn.at(target, of_target, k.index))
+
+
+def scratch_bytes(copies: Sequence[Padded]) -> int:
+    """The length of a scratch that holds all of several padded arrays."""
+    return max((copy.first + copy.bytes for copy in copies), default=0)
 
 
 def padded_dimensions(sizes: Sequence[int], around: dict[int, tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:

@@ -54,11 +54,6 @@ class DotPlan:
     unit: int = 0
     split: int = 0
 
-    @property
-    def cost_per_task(self) -> float:
-        """Multiplications in a task."""
-        return self.cost / max(1, self.tasks)
-
 
 # A dimension: its size, and its stride in each array that has it.
 Dims = list[tuple[int, tuple[int, ...]]]

@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.fingerprint import fingerprint, is_constant_scalar
 from xlakit.cpu.kernels.makers import MAKERS
 from xlakit.cpu.kernels.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.select_and_scatter import emit_padded_selection
+from xlakit.cpu.kernels.top_k import emit_partial_sort
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.fusion import emit_fusion
 from xlakit.cpu.loops.kernel import Phase
@@ -71,6 +72,9 @@ class KernelLibrary:
             selection = emit_padded_selection(self.module, instruction.op.calls)
             if selection is not None:
                 return Kernel(*selection)
+            few = emit_partial_sort(self.module, instruction.op.calls)
+            if few is not None:
+                return Kernel(*few)
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
         if isinstance(instruction.op, CustomCall):
             if instruction.op.custom_call_target not in self._c_functions or not lies_major_to_minor(instruction):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xlakit.cpu.kernels.cholesky import emit_cholesky
 from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution
@@ -15,7 +15,7 @@ from xlakit.cpu.kernels.random_numbers import emit_random_numbers
 from xlakit.cpu.kernels.scatter import scatter_kernel
 from xlakit.cpu.kernels.select_and_scatter import select_and_scatter_kernel
 from xlakit.cpu.kernels.sort import sort_kernel
-from xlakit.cpu.kernels.top_k import emit_top_k, plan_top_k
+from xlakit.cpu.kernels.top_k import top_k_kernel
 from xlakit.cpu.kernels.triangular_solve import emit_triangular_solve
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.kernel import Emitted, Phase
@@ -23,7 +23,6 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
-from xlakit.ops.sort import TopK
 
 # None where a loop nest does it as well.
 Maker = Callable[[Module, Instruction], "Emitted | None"]
@@ -50,19 +49,6 @@ def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
     return None if plan is None else emit_cumulative(module, plan)
 
 
-def _sort(module: Module, instruction: Instruction) -> Emitted:
-    return sort_kernel(module, instruction)
-
-
-def _top_k(module: Module, instruction: Instruction) -> Emitted:
-    plan = plan_top_k(instruction.op_as(TopK), instruction.operands[0].shape)
-    return _phases(emit_top_k(module, plan)), {}, plan.scratch_bytes
-
-
-def _phases(phases: Sequence[Phase]) -> tuple[Phase, ...]:
-    return tuple(phases)
-
-
 MAKERS: dict[str, Maker] = {
     "cholesky": emit_cholesky,
     "convolution": _convolution,
@@ -74,7 +60,7 @@ MAKERS: dict[str, Maker] = {
     "rng-bit-generator": emit_random_bits,
     "scatter": scatter_kernel,
     "select-and-scatter": select_and_scatter_kernel,
-    "sort": _sort,
-    "topk": _top_k,
+    "sort": sort_kernel,
+    "topk": top_k_kernel,
     "triangular-solve": emit_triangular_solve,
 }

@@ -38,8 +38,8 @@ _BLAS_BLOCK = 1 << 25
 class Cut:
     """A product and how it is cut: by ``blocking``, or for BLAS into ``unit`` rows and ``split`` columns.
 
-    most: the rows of the largest rectangle. width: how far rows of a local one are apart. padded: what a
-    convolution's input becomes first.
+    most: the rows of the largest rectangle. width: how far rows of a local one are apart. copies: what becomes of a
+    convolution's operands first.
     """
 
     product: Product
@@ -49,7 +49,7 @@ class Cut:
     tasks: int
     most: int
     width: int
-    padded: Padded | None = None
+    copies: tuple[Padded, ...] = ()
 
     @property
     def cost(self) -> float:
@@ -68,9 +68,9 @@ def _by_blas(product: Product, unit: int, split: int) -> Cut:
     return Cut(product, None, unit, split, product.batch * -(-rows // unit) * -(-columns // split), unit, split)
 
 
-def _own(product: Product, cut: Blocking, padded: Padded | None = None) -> Cut:
+def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
     most = min(cut.block, product.sizes[0])
-    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, cut.local_width(product), padded)
+    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, cut.local_width(product), copies)
 
 
 # -- first products --------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
     if plan.kind == "lanes" or len(plan.products) != 1 or plan.products[0][0].first:
         raise UnsupportedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
     product, blocking = plan.products[0]
-    return _own(product, _with_smaller_blocks(product, blocking), plan.padded)
+    return _own(product, _with_smaller_blocks(product, blocking), plan.copies)
 
 
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:

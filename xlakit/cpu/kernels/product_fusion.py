@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from xlakit.cpu.kernels.convolution_pad import emit_pad
+from xlakit.cpu.kernels.convolution_pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.dot import MULTIPLICATION
 from xlakit.cpu.kernels.following import PARAMETERS, PLACE, Following, rectangle_of
 from xlakit.cpu.kernels.gemm import Product, emit_gemm
@@ -26,7 +26,15 @@ from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Variable, linear, of
 from xlakit.cpu.loops.kernel import Emitted, Output, Phase
 from xlakit.cpu.loops.nodes import Load, Node
-from xlakit.cpu.loops.rectangle import Bounds, Directions, Place, directions, write_elements, write_rows
+from xlakit.cpu.loops.rectangle import (
+    Bounds,
+    Directions,
+    Place,
+    directions,
+    local_index,
+    write_elements,
+    write_rows,
+)
 from xlakit.cpu.loops.reduced import Reduced
 from xlakit.cpu.loops.rows import Plan, acquire_rows, plan_rows
 from xlakit.cpu.loops.space import Space, with_splits
@@ -69,18 +77,17 @@ class _Fusion:
         """All phases."""
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
         follows = self._elements() if not self.chain.reduces else self._rows()
-        # As a convolution's: input, kernel, result, padded input.
-        scratch = self.arrays if self.cut.padded is not None else None
+        # As a convolution's: input, kernel, result, what these become first.
+        scratch = self.arrays if self.cut.copies else None
         entries = [*operands, self.home, scratch]
         phases: list[Phase] = []
-        if self.cut.padded is not None:
-            key = ("pad", self.cut.padded)
-            pad = self._shared(key, lambda name: emit_pad(self.module, self.cut.padded, 0, 3, name))  # pyright: ignore
+        for copy in self.cut.copies:
+            pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
-            phases.append(Phase(fn.name, self.cut.padded.tasks, math.prod(self.cut.padded.padded) * MULTIPLICATION))
+            phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * MULTIPLICATION))
         fn = self._calling(self._product(self.cut, Following(self.home is None)), entries, follows)
         phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
-        return tuple(phases), {}, self.cut.padded.bytes if self.cut.padded is not None else 0
+        return tuple(phases), {}, scratch_bytes(self.cut.copies)
 
     def _parameter(self, operand: Instruction) -> int:
         found = self.parameters.get(operand)
@@ -150,9 +157,20 @@ class _Fusion:
         """The function of what follows. Its arrays are those of the table, then the rectangle."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
+        columns, split = self.cut.product.sizes[1], self.cut.split
+        whole = fn.i64(0), fn.i64(columns)
+        bounds = Bounds(
+            rectangle.batch,
+            rectangle.rows,
+            whole if columns <= split else rectangle.columns,
+            math.gcd(columns, split),
+        )
+        return fn, self._emitter(fn, rectangle.base), bounds
+
+    def _emitter(self, fn: Function, rectangle: Value) -> Emitter:
         table = fn.parameters[0]
         pointers = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(self.arrays)]
-        return fn, Emitter(fn, [*pointers, rectangle.base]), Bounds(rectangle.batch, rectangle.rows, rectangle.columns)
+        return Emitter(fn, [*pointers, rectangle])
 
     def _sources(self) -> dict[Instruction, Source]:
         return {
@@ -163,18 +181,15 @@ class _Fusion:
     def _elements(self) -> Function:
         roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
         place = _place()
+        width = self.cut.width if self.home is None else None
         where, outputs = with_splits(
-            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, place, self._at(place))
+            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, place, width)
         )
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
         write_elements(emitter, where, bounds, place, outputs)
         fn.ret()
         return fn
-
-    def _at(self, place: Place) -> Affine | None:
-        """Where an element stands in the rectangle; None where that is the result's array."""
-        return of(place.row, self.cut.width) + of(place.column) if self.home is None else None
 
     def _traced(
         self,
@@ -183,19 +198,22 @@ class _Fusion:
         dims: tuple[Steps, Steps, Steps],
         roots: Sequence[tuple[Instruction, int]],
         place: Place,
-        local: Affine | None,
+        width: int | None,
     ) -> tuple[Directions, list[Output]]:
-        """The results that follow from each element of ``value``."""
+        """The results that follow from each element of ``value``.
+
+        width: how far rows of the rectangle are apart; None where it is a part of the result's array.
+        """
         sizes = value.shape.dimensions
         index: Index = tuple(space.axis(size).index for size in sizes)
-        variables = _by_dimension(space, len(sizes))
+        where = directions(_dims(dims), sizes, _by_dimension(space, len(sizes)))
 
         def source(asked: Index, part: int) -> Node:
             if asked != index:
                 raise UnsupportedError("an element of a product is needed at another place")
-            if local is None:
+            if width is None:
                 return Load(value.shape.element_type, self.home or 0, linear(index, sizes))
-            return Load(value.shape.element_type, self.arrays, local)
+            return Load(value.shape.element_type, self.arrays, local_index(place, where, width))
 
         tracer = Tracer({**self._sources(), value: source}, space)
         outputs: list[Output] = []
@@ -203,7 +221,7 @@ class _Fusion:
             dimensions = root.shape.dimensions
             node = tracer.element(root, tracer.reindexed(index, sizes, dimensions))
             outputs.append(Output(root.shape.element_type, array, linear(index, sizes), node))
-        return directions(_dims(dims), sizes, variables), outputs
+        return where, outputs
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -307,15 +325,18 @@ class _Fusion:
 
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
         """Store what follows from the elements of a second product, whose rectangle of results stands in ``memory``."""
-        table, columns = fn.parameters[0], whole.sizes[1]
+        columns = whole.sizes[1]
         place = _place()
         roots = [(r, self._array(r)) for r in self.chain.last]
-        local = of(place.row, columns) + of(place.column)
         dims = (whole.batches[2], whole.rows, whole.columns)
-        where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, place, local))
-        pointers = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(self.arrays)]
-        inside = Bounds(bounds.batch, bounds.rows, (fn.i64(0), fn.i64(columns)))
-        write_elements(Emitter(fn, [*pointers, memory]), where, inside, place, outputs)
+        where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, place, columns))
+        # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
+        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=["noinline"])
+        inside = rectangle_of(own)
+        span = own.i64(0), own.i64(columns)
+        write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), place, outputs)
+        own.ret()
+        fn.call(own, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
 
     def _by_blas(self, fn: Function, cut: Cut, arrays: tuple[Value, Value, Value], rows: Value) -> None:

@@ -5,10 +5,12 @@ Updates of one element are applied in their order, except where parts of them ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xlakit.cpu.kernels.scatter_plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
 from xlakit.cpu.llvm import I8, I64, Module, Value
+from xlakit.cpu.loops.asking import in_strips, turns_between
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.kernel import Emitted, Phase, task_function
 from xlakit.cpu.scalars import Scalar, constant, load, store
@@ -86,17 +88,26 @@ class _Writer:
         span: tuple[Value, Value] | None,
     ) -> None:
         """The loops over updates. ``first`` bounds the outermost one, ``span`` the innermost one over the window."""
-        fn = emitter.fn
+        fn, updates = emitter.fn, self.plan.updates
 
         def turn(number: int, update: Value, index: Value, operand: Value) -> None:
-            if number == len(self.plan.updates):
+            if number == len(updates):
                 self._window_at(emitter, targets, kinds, (update, index, operand), span)
                 return
-            loop = self.plan.updates[number]
-            begin, end = first if first is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
-            with fn.loop(begin, end) as made, emitter.scope():
-                at = made.index
-                turn(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
+            loop = updates[number]
+            bounds = first if first is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
+
+            def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+                with fn.loop(begin, end) as made, emitter.scope():
+                    at = made.index
+                    turn(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
+                return ()
+
+            turns = turns_between(self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :]))
+            if loop.extent < 2 * turns:
+                strip(*bounds, ())
+            else:
+                in_strips(fn, bounds, turns, (), strip)
 
         zero = fn.i64(0)
         turn(0, zero, zero, zero)

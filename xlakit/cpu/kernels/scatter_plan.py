@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlakit.cpu.loops.cost import reducer_cost
 from xlakit.cpu.loops.emitter import simple_fold
 from xlakit.cpu.loops.reduced import wide_kind
 from xlakit.data.primitive import PrimitiveType
@@ -111,8 +112,8 @@ class ScatterPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        each = _UPDATE_NANOSECONDS + self.window_elements * len(self.kinds) * _ELEMENT_NANOSECONDS
-        return self.count * each
+        element = len(self.kinds) * _ELEMENT_NANOSECONDS + reducer_cost(self.computation)
+        return self.count * (_UPDATE_NANOSECONDS + self.window_elements * element)
 
     @property
     def part_kind(self) -> PrimitiveType:

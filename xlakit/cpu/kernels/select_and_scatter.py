@@ -86,11 +86,6 @@ class SelectPlan:
     result: int
 
     @property
-    def is_padded(self) -> bool:
-        """Whether windows see a padding value."""
-        return any(any(d.around) for d in self.moving)
-
-    @property
     def is_small(self) -> bool:
         """Whether the lanes' windows are written out."""
         places = math.prod(d.window.size for d in self.moving)

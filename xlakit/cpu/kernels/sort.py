@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from xlakit.cpu.kernels import sort_merge, sort_radix, sort_ranks
 from xlakit.cpu.kernels.sort_merge import Less, Stored
@@ -18,22 +18,18 @@ from xlakit.cpu.scalars.memory import from_stored
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.data import Iota
-from xlakit.ops.movement import Broadcast
 from xlakit.ops.sort import Sort
 
-__all__ = ["Less", "SortPlan", "emit_sort", "iota_operands", "plan_sort", "sort_kernel"]
+__all__ = ["Less", "SortPlan", "emit_sort", "plan_sort", "sort_kernel"]
 
 
-def sort_kernel(module: Module, instruction: Instruction, iotas: Collection[int] = ()) -> Emitted:
+def sort_kernel(module: Module, instruction: Instruction) -> Emitted:
     """The phases of a sort instruction, no updates, and the bytes of scratch memory.
-
-    ``iotas`` are operands that need not be read, as ``iota_operands`` tells.
 
     Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
     """
     op = instruction.op_as(Sort)
-    plan = plan_sort(op, [o.shape for o in instruction.operands], iotas)
+    plan = plan_sort(op, [o.shape for o in instruction.operands])
     phases = emit_sort(module, plan, comparator_less(op.to_apply, plan.kinds))
     return tuple(phases), {}, plan.scratch_bytes
 
@@ -76,18 +72,3 @@ def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> 
         return result
 
     return less
-
-
-def iota_operands(instruction: Instruction) -> tuple[int, ...]:
-    """The operands of a sort that hold each element's index in the sorted dimension."""
-    dimension = instruction.op_as(Sort).dimension
-    return tuple(k for k, operand in enumerate(instruction.operands) if _counts_along(operand, dimension))
-
-
-def _counts_along(operand: Instruction, dimension: int) -> bool:
-    """Whether an operand is known to hold each element's index in a dimension."""
-    op = operand.op
-    if isinstance(op, Broadcast):
-        dimensions = list(op.dimensions)
-        return dimension in dimensions and _counts_along(operand.operands[0], dimensions.index(dimension))
-    return isinstance(op, Iota) and op.iota_dimension == dimension

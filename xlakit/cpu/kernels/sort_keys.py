@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 
-from xlakit.cpu.kernels.sort_order import NanPlace, Part, SortKey
 from xlakit.cpu.llvm import Function, Type, Value, integer
 from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.sort_order import NanPlace, Part, SortKey
 
 
 def raw_type(kind: PrimitiveType) -> Type:

@@ -9,12 +9,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.sort_keys import has_exceptions, is_kept, raw_type
-from xlakit.cpu.kernels.sort_order import KeyOrder, Part, SortKey, recognise_order
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.sort import Sort
+from xlakit.passes.sort_order import KeyOrder, Part, SortKey, recognise_order
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
 RANKED_ROW = 128
@@ -26,6 +26,8 @@ MOST_TASKS = 32
 CACHE_LINE = 64
 RADIX_BITS = 8
 RADIX = 1 << RADIX_BITS
+# The memory of a chunk's counts of digits.
+COUNTS_BYTES = 8 * RADIX
 
 
 class Method(Enum):
@@ -279,7 +281,7 @@ def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
     widest = max(r.bytes for r in plan.rounds)
     records = _aligned(plan.rows * plan.length * widest)
     counts = records * (1 if plan.is_direct else 2)
-    passes = counts + plan.tasks * RADIX * 8
+    passes = counts + plan.tasks * COUNTS_BYTES
     digits = sum(len(r.digits) for r in plan.rounds)
     exceptions = passes + _aligned(((digits + 1) * plan.rows + 2) * 8)
     return ParallelLayout(records, 0, records, counts, passes, exceptions, exceptions + _aligned(plan.tasks))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort_keys import has_exceptions, narrowed, store_raw
-from xlakit.cpu.kernels.sort_order import SortKey
+from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.sort_common import NO_UNROLL, ChunkPlaces, MakeRecords, TakeApart
+from xlakit.cpu.kernels.sort_keys import has_exceptions, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort_plan import (
+    COUNTS_BYTES,
     INDEX,
     RADIX,
     RADIX_BITS,
@@ -15,9 +18,10 @@ from xlakit.cpu.kernels.sort_plan import (
     digits_of,
     parallel_radix_layout,
 )
-from xlakit.cpu.kernels.sort_records import NO_UNROLL, RecordSorter, Rows, field_of, load_record
-from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.kernels.sort_records import RecordSorter, Rows, field_of, load_record
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
+from xlakit.passes.sort_order import Part, SortKey
 
 
 def task_function(module: Module, name: str) -> Function:
@@ -60,6 +64,47 @@ def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[V
     return elements.results[0]
 
 
+class _Plain(NamedTuple):
+    """Rows that lie one after the other, of which a record has the only key, and at most one thing more.
+
+    operands: the number of the key's, and the one of the other. along: the bits of the other's elements.
+    """
+
+    record: Record
+    operands: tuple[int, ...]
+    along: int
+
+    def make(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value, exception: Value) -> None:
+        """Make the records of some elements of the row that begins at ``base``."""
+        common.call(
+            rows.fn, self._of(MakeRecords), *self._arrays(rows, rows.inputs, base), begin, end, records, exception
+        )
+
+    def take_apart(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value) -> None:
+        """Write the elements that some records of a row stand for."""
+        common.call(rows.fn, self._of(TakeApart), records, begin, end, *self._arrays(rows, rows.outputs, base))
+
+    def _of(self, function: type[MakeRecords] | type[TakeApart]) -> MakeRecords | TakeApart:
+        (key,) = self.record.keys
+        return function.of(self.record, key, self.along, exceptions=False, counter=I32)
+
+    def _arrays(self, rows: Rows, arrays: Sequence[Value], base: Value) -> list[Value]:
+        found = [rows.fn.at(arrays[k], raw_type(rows.plan.kinds[k]), base) for k in self.operands]
+        return [found[0], found[-1]]
+
+
+def _plain(plan: SortPlan) -> _Plain | None:
+    """The rows of a plan, if they are plain."""
+    record = plan.rounds[0]
+    key, later = record.keys[0], record.keys[1:]
+    if len(plan.rounds) > 1 or later or plan.inner > 1 or plan.iotas or len(plan.kinds) > 2:
+        return None
+    others = [field for field in record.fields if field.operand != key.operand]
+    if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in others):
+        return None
+    return _Plain(record, (key.operand, *(f.operand for f in others)), others[0].bits if others else 0)
+
+
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort each row in one task."""
     sorters = [RecordSorter(module, record, plan.length) for record in plan.rounds]
@@ -67,8 +112,13 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     table, begin, _ = fn.parameters
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
+    plain = _plain(plan)
+    if plan.is_direct or plain:
+        fn.effort = Effort.CODE
     if plan.is_direct:
         for_tiles(fn, plan, lambda base, _: _sort_in_outputs(rows, sorters[0], slot, base))
+    elif plain is not None:
+        for_tiles(fn, plan, lambda base, _: _sort_plain(rows, plain, sorters[0], slot, base))
     else:
         for_tiles(fn, plan, lambda base, columns: _sort_tile(rows, sorters, slot, base, columns))
     fn.ret()
@@ -82,6 +132,16 @@ def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Val
     done = sorter.sort(fn, source, scratch, target, fn.i64(plan.length), fn.constant(I1, 0))
     with fn.if_(done.ne(target), likely=False):
         fn.copy(target, done, plan.length * type.bytes)
+
+
+def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, base: Value) -> None:
+    """Make the records of a plain row, sort them, and take them apart."""
+    fn, plan = rows.fn, rows.plan
+    begin, end = fn.i64(0), fn.i64(plan.length)
+    spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
+    plain.make(rows, base, begin, end, first, exception)
+    done = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
+    plain.take_apart(rows, base, begin, end, done)
 
 
 def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
@@ -166,8 +226,9 @@ class _Parallel:
         self.passes = 0
         self.chunk = -(-plan.length // plan.chunks)
 
-    def _tasks(self, name: str, body: Callable[[_Chunk], None]) -> Phase:
+    def _tasks(self, name: str, body: Callable[[_Chunk], None], effort: Effort = Effort.LITTLE) -> Phase:
         fn = task_function(self.module, name)
+        fn.effort = effort
         table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:
@@ -178,6 +239,9 @@ class _Parallel:
     def make_records(self, number: int) -> Phase:
         """Make the records of round ``number``, in place of those of the round before."""
         plan, record, passes = self.plan, self.plan.rounds[number], self.passes
+        plain = _plain(plan)
+        if plain is not None:
+            return self._tasks("sort_make_records", lambda task: task.make(plain))
 
         def body(task: _Chunk) -> None:
             fn, now = task.fn, task.buffer(task.moved(task.fn.i64(passes)))
@@ -191,7 +255,7 @@ class _Parallel:
                 loop.next(loop.carried[0] | exception)
             fn.store(loop.results[0].cast("zext", I8), task.exception(task.chunk))
 
-        return self._tasks("sort_make_records", body)
+        return self._tasks("sort_make_records", body, Effort.ALL)
 
     def begin(self) -> Phase:
         """Set the number of the pass."""
@@ -214,8 +278,7 @@ class _Parallel:
             fn.fill(counts, 0, RADIX * sorter.counter.bytes)
 
             def call(exceptions: bool) -> None:
-                count = sorter.count(key, exceptions=exceptions)
-                fn.call(count, VOID, now, task.begin, task.end, shift, counts)
+                sorter.count(fn, key, now, task.begin, task.end, shift, counts, exceptions=exceptions)
 
             task.by_exceptions(key, call)
             task.set_pass_number(_MOVING, number)
@@ -235,8 +298,7 @@ class _Parallel:
             now, following = task.buffer(moved), task.buffer(moved + 1)
 
             def call(exceptions: bool) -> None:
-                scatter = sorter.scatter(key, exceptions=exceptions)
-                fn.call(scatter, VOID, now, following, task.begin, task.end, shift, places)
+                sorter.move(fn, key, now, following, task.begin, task.end, shift, places, exceptions=exceptions)
 
             with fn.if_(~alike):
                 task.by_exceptions(key, call)
@@ -249,6 +311,7 @@ class _Parallel:
     def finish(self) -> Phase:
         """Write the results."""
         plan, record = self.plan, self.plan.rounds[-1]
+        plain = _plain(plan)
 
         def body(task: _Chunk) -> None:
             fn, rows = task.fn, task.rows
@@ -259,10 +322,13 @@ class _Parallel:
                     begin, size = task.begin * record.bytes, (task.end - task.begin) * record.bytes
                     fn.copy(fn.at(target, I8, begin), fn.at(now, I8, begin), size)
                 return
+            if plain is not None:
+                plain.take_apart(rows, task.base, task.begin, task.end, now)
+                return
             with fn.loop(task.begin, task.end, independent=True) as loop:
                 rows.unpack(record, load_record(fn, record, now, loop.index), task.base, loop.index)
 
-        return self._tasks("sort_finish", body)
+        return self._tasks("sort_finish", body, Effort.LITTLE if plan.is_direct or plain else Effort.ALL)
 
 
 class _Chunk:
@@ -278,6 +344,11 @@ class _Chunk:
         self.end = self.fn.select(end < plan.length, end, self.fn.i64(plan.length))
         # The row's first element, in the arrays.
         self.base = (self.row // plan.inner) * (plan.length * plan.inner) + self.row % plan.inner
+
+    def make(self, plain: _Plain) -> None:
+        """Make the chunk's records, which have not moved yet."""
+        now = self.buffer(self.fn.i64(0))
+        plain.make(self.rows, self.base, self.begin, self.end, now, self.exception(self.chunk))
 
     def moved_address(self, passes: Value) -> Value:
         """Where it stands how many of the first ``passes`` digits moved the row's records."""
@@ -302,7 +373,7 @@ class _Chunk:
     def counts(self, chunk: Value) -> Value:
         """The counts of a chunk of this row."""
         place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.counts)
-        return self.fn.at(place, I8, (self.row * self.rows.plan.chunks + chunk) * (RADIX * 8))
+        return self.fn.at(place, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
 
     def buffer(self, moved: Value) -> Value:
         """The buffer of the row's records after so many moves."""
@@ -340,23 +411,8 @@ class _Chunk:
 
     def places(self, sorter: RecordSorter, places: Value) -> Value:
         """Work out where this chunk's records of each digit go; gives whether all of the row have the same digit."""
-        fn, plan, type = self.fn, self.rows.plan, sorter.counter
-        totals = fn.alloca(type, RADIX, align=64)
-        for counts in (totals, places):
-            fn.fill(counts, 0, RADIX * type.bytes)
-        with fn.loop(0, plan.chunks, hints=NO_UNROLL) as chunks:
-            counts = self.counts(chunks.index)
-            before = (chunks.index < self.chunk).cast("sext", type)
-            with fn.loop(0, RADIX, independent=True, hints=NO_UNROLL) as loop:
-                number = fn.load(type, fn.at(counts, type, loop.index))
-                for sums, part in ((totals, number), (places, number & before)):
-                    address = fn.at(sums, type, loop.index)
-                    fn.store(fn.load(type, address) + part, address)
-        none = fn.constant(type, 0)
-        with fn.loop(0, RADIX, carried=[none, none], hints=NO_UNROLL) as loop:
-            start, largest = loop.carried
-            total = fn.load(type, fn.at(totals, type, loop.index))
-            address = fn.at(places, type, loop.index)
-            fn.store(fn.load(type, address) + start, address)
-            loop.next(start + total, fn.select(total > largest, total, largest))
-        return loop.results[1].eq(plan.length)
+        fn, plan = self.fn, self.rows.plan
+        largest = fn.alloca(sorter.counter)
+        chunks = self.counts(fn.i64(0)), self.chunk, fn.i64(plan.chunks)
+        common.call(fn, ChunkPlaces(sorter.counter.bits), *chunks, places, largest)
+        return fn.load(sorter.counter, largest).eq(plan.length)

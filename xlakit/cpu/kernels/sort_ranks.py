@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from xlakit.cpu.kernels.sort_common import NO_UNROLL
 from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
-from xlakit.cpu.kernels.sort_order import KeyOrder, SortKey
 from xlakit.cpu.kernels.sort_plan import SortPlan
 from xlakit.cpu.kernels.sort_radix import for_tiles, task_function
-from xlakit.cpu.kernels.sort_records import NO_UNROLL, Rows
+from xlakit.cpu.kernels.sort_records import Rows
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.engine import vector_bytes
 from xlakit.cpu.loops.kernel import Phase
+from xlakit.passes.sort_order import KeyOrder, SortKey
 
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.sort_common import CountDigits, MoveByDigit, SortRecords, sort_by_digits
 from xlakit.cpu.kernels.sort_keys import (
     has_exceptions,
     is_exception,
     load_raw,
     narrowed,
-    ordered_bits,
     part_of,
     raw_type,
     restored_bits,
     store_raw,
     stored_bits,
 )
-from xlakit.cpu.kernels.sort_order import Part, SortKey
-from xlakit.cpu.kernels.sort_plan import INDEX, RADIX, Field, Record, SortPlan
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Type, Value, integer
+from xlakit.cpu.kernels.sort_plan import INDEX, Field, Record, SortPlan
+from xlakit.cpu.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, integer
 from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.sort_order import Part, SortKey
 
 
 def field_of(fn: Function, field: Field, record: Value) -> Value:
@@ -83,125 +84,60 @@ def take_apart(
     return found
 
 
-# The loops that move records gain from several turns at once, all others only from being compiled soon.
-_UNROLL = ('"llvm.loop.unroll.count", i32 4',)
-NO_UNROLL = ('"llvm.loop.unroll.disable"',)
-
-
 class RecordSorter:
-    """Functions that sort records of one layout; each is written when it is first asked for."""
+    """Calls of what sorts records of one layout."""
 
     def __init__(self, module: Module, record: Record, length: int) -> None:
         self.module = module
         self.record = record
         self.counter: Type = I32 if length < 1 << 31 else I64
-        self._functions: dict[object, Function] = {}
+        self._sorts: dict[bool, Function] = {}
 
-    def load(self, fn: Function, records: Value, index: Value) -> Value:
-        """A record of an array of them."""
-        return load_record(fn, self.record, records, index)
+    def count(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
+        """Add up how often each digit is there, as CountDigits says."""
+        common.call(fn, CountDigits.of(self.record, key, exceptions=exceptions, counter=self.counter), *arguments)
 
-    def digit(self, fn: Function, key: SortKey, value: Value, shift: Value | int, *, exceptions: bool) -> Value:
-        """The digit of a record's key that begins at bit ``shift``."""
-        field = self.record.field(key.operand, key.part)
-        assert field is not None, "a record has the fields of its keys"
-        ordered = ordered_bits(fn, key, field_of(fn, field, value), exceptions=exceptions)
-        if isinstance(shift, Value):
-            shift = narrowed(shift, ordered.type)
-        return narrowed((ordered >> shift) & (RADIX - 1), I64)
+    def move(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
+        """Move records to the places of their digits, as MoveByDigit says."""
+        common.call(fn, self._mover(key, exceptions), *arguments)
 
-    def count(self, key: SortKey, *, exceptions: bool) -> Function:
-        """``void(ptr records, i64 begin, i64 end, i64 shift, ptr counts)``: add up how often each digit is there."""
-        return self._once(("count", key, exceptions), lambda: self._write_count(key, exceptions))
+    def _mover(self, key: SortKey, exceptions: bool) -> MoveByDigit:
+        return MoveByDigit.of(self.record, key, exceptions=exceptions, counter=self.counter)
 
-    def _once(self, name: object, write: Callable[[], Function]) -> Function:
-        if name not in self._functions:
-            self._functions[name] = write()
-        return self._functions[name]
-
-    def _write_count(self, key: SortKey, exceptions: bool) -> Function:
-        fn = self.module.function("sort_count", VOID, [PTR, I64, I64, I64, PTR], attributes=["noinline"])
-        records, begin, end, shift, counts = fn.parameters
-        with fn.loop(begin, end, hints=_UNROLL) as loop:
-            value = self.load(fn, records, loop.index)
-            self._increment(fn, counts, self.digit(fn, key, value, shift, exceptions=exceptions))
-        fn.ret()
-        return fn
-
-    def scatter(self, key: SortKey, *, exceptions: bool) -> Function:
-        """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr places)``: move each to its digit's place.
-
-        ``places`` says where the next record of each digit goes, and is counted up.
-        """
-        return self._once(("scatter", key, exceptions), lambda: self._write_scatter(key, exceptions))
-
-    def _write_scatter(self, key: SortKey, exceptions: bool) -> Function:
-        fn = self.module.function("sort_scatter", VOID, [PTR, PTR, I64, I64, I64, PTR], attributes=["noinline"])
-        source, target, begin, end, shift, places = fn.parameters
-        with fn.loop(begin, end, hints=_UNROLL) as loop:
-            value = self.load(fn, source, loop.index)
-            place = self._increment(fn, places, self.digit(fn, key, value, shift, exceptions=exceptions))
-            store_raw(fn, value, target, narrowed(place, I64))
-        fn.ret()
-        return fn
-
-    def _increment(self, fn: Function, counts: Value, digit: Value) -> Value:
-        address = fn.at(counts, self.counter, digit)
-        before = fn.load(self.counter, address)
-        fn.store(before + 1, address)
-        return before
-
-    def places(self, fn: Function, counts: Value, begin: Value) -> None:
-        """Make counts of digits places: where the first record with each digit goes."""
-        with fn.loop(0, RADIX, carried=[begin], hints=NO_UNROLL) as loop:
-            address = fn.at(counts, self.counter, loop.index)
-            number = fn.load(self.counter, address)
-            fn.store(loop.carried[0], address)
-            loop.next(loop.carried[0] + number)
-
-    def sort(self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value) -> Value:
+    def sort(
+        self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value | None = None
+    ) -> Value:
         """Sort records, stably; gives in which of the three buffers they are then.
 
-        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether there is one among the keys.
+        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether there is one among the keys;
+        without it there may be some.
         """
 
         def call(exceptions: bool) -> list[Value]:
-            function = self._once(("sort", exceptions), lambda: self._write_sort(exceptions))
-            return [fn.call(function, PTR, source, first, second, count)]
+            return [self._sorted(fn, exceptions, source, first, second, count)]
 
-        if not self.record.has_exceptions:
-            return call(False)[0]
+        if exception is None or not self.record.has_exceptions:
+            return call(self.record.has_exceptions)[0]
         return fn.if_else(exception, lambda: call(True), lambda: call(False))[0]
 
+    def _sorted(self, fn: Function, exceptions: bool, *arguments: Value) -> Value:
+        if len(self.record.keys) == 1:
+            (key,) = self.record.keys
+            result = fn.alloca(PTR)
+            function = SortRecords.of(self.record, key, exceptions=exceptions, counter=self.counter)
+            common.call(fn, function, *arguments, result)
+            return fn.load(PTR, result)
+        if exceptions not in self._sorts:
+            self._sorts[exceptions] = self._write_sort(exceptions)
+        return fn.call(self._sorts[exceptions], PTR, *arguments)
+
     def _write_sort(self, exceptions: bool) -> Function:
+        """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
         fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=["noinline"])
-        source, first, second, count = fn.parameters
-        digits = self.record.digits
-        counts = fn.alloca(self.counter, RADIX * len(digits), align=64)
-        fn.fill(counts, 0, RADIX * len(digits) * self.counter.bytes)
-        fn.return_if(count < 2, source)
-        with fn.loop(0, count, hints=NO_UNROLL) as loop:
-            value = self.load(fn, source, loop.index)
-            for number, (key, shift) in enumerate(digits):
-                mine = fn.at(counts, self.counter, RADIX * number)
-                self._increment(fn, mine, self.digit(fn, key, value, shift, exceptions=exceptions))
-        example = self.load(fn, source, fn.i64(0))
-        now, following, other = source, first, second
-        for number, (key, shift) in enumerate(digits):
-            mine = fn.at(counts, self.counter, RADIX * number)
-            digit = self.digit(fn, key, example, shift, exceptions=exceptions)
-            alike = fn.load(self.counter, fn.at(mine, self.counter, digit))
-            varied = alike.ne(narrowed(count, self.counter))
-            with fn.if_(varied):
-                self.places(fn, mine, fn.constant(self.counter, 0))
-                scatter = self.scatter(key, exceptions=exceptions)
-                fn.call(scatter, VOID, now, following, fn.i64(0), count, fn.i64(shift), mine)
-            now, following, other = (
-                fn.select(varied, following, now),
-                fn.select(varied, other, following),
-                fn.select(varied, following, other),
-            )
-        fn.ret(now)
+        *buffers, count = fn.parameters
+        fn.return_if(count < 2, buffers[0])
+        digits = [(self._mover(key, exceptions), shift) for key, shift in self.record.digits]
+        fn.ret(sort_by_digits(fn, digits, buffers, count, lambda by, *given: common.call(fn, by, *given)))
         return fn
 
 

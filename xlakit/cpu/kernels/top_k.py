@@ -1,40 +1,47 @@
-"""TopK: the first elements of each row in sorted order, and where they were.
+"""The first elements of each row in sorted order, and where they were: TopK, and sorts of which no more is wanted.
 
 A few are kept in a short sorted list while the row goes by; blocks of elements that are all behind the last one of the
 list cost a comparison each. For many, the row's elements are counted by the first bits of their keys, which tells
 where the last one must be; only those up to there are sorted.
+
+The last elements in sorted order are the first ones in the opposite order of the row read backwards: so what is equal
+stays as it was, too.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
-from xlakit.cpu.kernels.sort_order import Part, SortKey, recognise_order
-from xlakit.cpu.kernels.sort_plan import MOST_TASKS, Record, make_layout
+from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.sort_common import NO_UNROLL
+from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort_plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort_radix import index_of, task_function
-from xlakit.cpu.kernels.sort_records import NO_UNROLL, RecordSorter, load_record, make_record
-from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Type, Value, integer, vector
+from xlakit.cpu.kernels.sort_records import RecordSorter, load_record
+from xlakit.cpu.kernels.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
 from xlakit.cpu.loops.kernel import Emitted, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
-from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Iota
-from xlakit.ops.movement import Broadcast
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Parameter
 from xlakit.ops.sort import Sort, TopK
+from xlakit.passes.partial_sorts import is_index, partial_sort
+from xlakit.passes.sort_order import SortKey
 
 # Up to so many elements are kept in a list that new ones are inserted into.
 FEW = 32
-# So many elements are compared at once with the last one of the list.
-BLOCK = 64
-# How many of a key's first bits many elements are counted by.
-COUNTED_BITS = 12
 # From so many elements on a few long rows are cut up between tasks.
 LONG_ROW = 1 << 17
 CHUNK = 1 << 16
+# Where more is wanted than one in so many of a chunk, it is wanted of too many chunks.
+WANTED_OF_CHUNK = 32
 
 
 class Method(Enum):
@@ -44,34 +51,62 @@ class Method(Enum):
     LIST = "list"  # by a sorted list of them
     CHUNKED_LIST = "chunked list"  # the same for each chunk of a row, and again for what they give
     SORT = "sort"  # by sorting those that may be among them
+    CHUNKED_SORT = "chunked sort"  # the same for each chunk of a row, and again for what they give
+
+
+class Column(NamedTuple):
+    """What is given of the elements found: those of an array at their places, or these places (INDEX)."""
+
+    kind: PrimitiveType
+    array: int
 
 
 @dataclass(frozen=True, slots=True)
 class TopKPlan:
-    """How the first ``k`` elements of rows are found."""
+    """How the first ``k`` elements of rows are found, or the ``last`` ones.
+
+    key: what the first elements are by, and so for the last ones the opposite of what rows would be sorted by; its
+    operand is the number of its array. arrays: how many are given. columns: what the results are.
+    """
 
     method: Method
     key: SortKey
+    arrays: int
+    columns: tuple[Column, ...]
     rows: int
     length: int
     k: int
+    last: bool
     tasks: int
     scratch_bytes: int
 
     @property
     def chunks(self) -> int:
         """In how many tasks a row is cut up."""
-        return self.tasks // self.rows if self.method is Method.CHUNKED_LIST else 1
+        return self.tasks // self.rows if self.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT) else 1
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory that a task has for sorting, twice: that of records of all elements that it goes through."""
+        return -(-self.length // self.chunks) * self.record.bytes
 
     @property
     def record(self) -> Record:
         """An element's key and its place in the row."""
-        return make_layout([self.key], [self.key.kind], self.length, frozenset(), alone=False)
+        return _record_layout(self.key, self.length)
+
+    @property
+    def keys(self) -> tuple[PrimitiveType, bool, str, bool, int, int, bool]:
+        """What the functions that go over rows depend on."""
+        key, record = self.key, self.record
+        turn = record.field(INDEX)
+        assert turn is not None, "a record has the element's place"
+        return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, turn.bits, self.last
 
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        if self.method is Method.SORT:
+        if self.method in (Method.SORT, Method.CHUNKED_SORT):
             return self.rows * (3.0 * self.length + 15.0 * self.k)
         return self.rows * (self.length * 0.1 * self.key.kind.byte_width + self.k * 30.0)
 
@@ -83,31 +118,60 @@ class TopKPlan:
         return f"{self.method.value}: {self.k} {order} {kind} of {self.rows} rows of {self.length}, {self.tasks} tasks"
 
 
-def plan_top_k(op: TopK, operand: Shape, key: SortKey | None = None) -> TopKPlan:
-    """How to find the first elements; by ``key`` if one is given, else by TopK's total order.
+def _record_layout(key: SortKey, length: int) -> Record:
+    return make_layout([replace(key, operand=0)], [key.kind], length, frozenset(), alone=False)
+
+
+def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
+    """How to find the first elements in TopK's total order.
 
     Raises UnsupportedError for types without an order, ShapeError for shapes without a size.
     """
     kind = operand.element_type
     if kind.is_complex:
         raise UnsupportedError(f"{kind.hlo_name} has no order")
-    if operand.is_dynamic:
-        raise ShapeError(f"a kernel takes arrays of known sizes, not {operand}", hint="pad the array to its bound")
-    *outer, length = operand.dimensions
+    columns = Column(kind, 0), Column(PrimitiveType.S32, INDEX)
+    return _plan(SortKey(0, kind, descending=op.largest), operand, op.k, 1, columns)
+
+
+def plan_partial_sort(computation: Computation) -> TopKPlan | None:
+    """How to do a fusion that sorts rows and takes their first or last elements; None where it does something else."""
+    found = partial_sort(computation)
+    if found is None:
+        return None
+    operands = found.sort.operands
+    numbers = {n: o.op.number for n, o in enumerate(operands) if isinstance(o.op, Parameter)}
+    dimension = found.sort.op_as(Sort).dimension
+    if found.key.operand not in numbers or any(
+        n not in numbers and not is_index(operands[n], dimension) for n in found.results
+    ):
+        return None
+    columns = tuple(Column(operands[n].shape.element_type, numbers.get(n, INDEX)) for n in found.results)
+    key = replace(found.key, operand=numbers[found.key.operand], descending=found.key.descending is not found.last)
+    shape = operands[found.key.operand].shape
+    return _plan(key, shape, found.count, len(computation.parameters), columns, last=found.last)
+
+
+def _plan(
+    key: SortKey, shape: Shape, k: int, arrays: int, columns: tuple[Column, ...], *, last: bool = False
+) -> TopKPlan:
+    if shape.is_dynamic:
+        raise ShapeError(f"a kernel takes arrays of known sizes, not {shape}", hint="pad the array to its bound")
+    *outer, length = shape.dimensions
     rows = math.prod(outer)
-    key = key or SortKey(0, kind, descending=op.largest)
-    tasks, scratch = min(rows, MOST_TASKS), 0
-    bytes = make_layout([key], [kind], length, frozenset(), alone=False).bytes
-    if rows == 0 or op.k == 0:
+    bytes = _record_layout(key, length).bytes
+    is_long = length >= LONG_ROW and 0 < rows <= MOST_TASKS // 4 and k * WANTED_OF_CHUNK <= CHUNK
+    tasks = rows * min(MOST_TASKS // rows, length // CHUNK) if is_long else min(rows, MOST_TASKS)
+    scratch = tasks * k * bytes if is_long else 0
+    if rows == 0 or k == 0:
         method = Method.NOTHING
-    elif op.k > FEW:
-        method, scratch = Method.SORT, tasks * 2 * length * bytes
-    elif length >= LONG_ROW and rows <= MOST_TASKS // 4:
-        method, tasks = Method.CHUNKED_LIST, rows * min(MOST_TASKS // rows, length // CHUNK)
-        scratch = tasks * op.k * bytes
+    elif k <= FEW:
+        method = Method.CHUNKED_LIST if is_long else Method.LIST
     else:
-        method = Method.LIST
-    return TopKPlan(method, key, rows, length, op.k, tasks, scratch)
+        method = Method.CHUNKED_SORT if is_long else Method.SORT
+        chunk = -(-length * rows // tasks) if is_long else length
+        scratch += 2 * tasks * chunk * bytes
+    return TopKPlan(method, key, arrays, columns, rows, length, k, last, tasks, scratch)
 
 
 def top_k_kernel(module: Module, instruction: Instruction) -> Emitted:
@@ -116,244 +180,175 @@ def top_k_kernel(module: Module, instruction: Instruction) -> Emitted:
     return tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes
 
 
+def emit_partial_sort(module: Module, computation: Computation) -> Emitted | None:
+    """The phases of a fusion that sorts rows and takes their first or last elements; None where it is no such thing."""
+    plan = plan_partial_sort(computation)
+    return None if plan is None else (tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes)
+
+
 def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
     """Write the task functions, which run one after another.
 
-    Their table holds the operand, the values, the indices (S32) and the scratch memory of ``plan.scratch_bytes`` bytes,
-    aligned to 64. The values may not have the memory of the operand.
+    Their table holds the arrays given, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to
+    64. Results may not have the memory of what is given.
     """
-    if plan.method is Method.NOTHING:
-        return []
-    if plan.method is Method.SORT:
-        return [_emit_sorted(module, plan)]
-    chosen = _List(module, plan)
-    if plan.method is Method.LIST:
-        return [chosen.emit_rows()]
-    return [chosen.emit_chunks(), chosen.emit_joined()]
-
-
-def recognise_top_k(sort: Instruction) -> SortKey | None:
-    """The key by which a sort of (values, indices) sorts, if its first elements are what a kernel of TopK gives.
-
-    That is a sort along the last dimension by its first operand, of which the second one holds the index as S32.
-    """
-    op = sort.op_as(Sort)
-    if len(sort.operands) != 2 or op.dimension != sort.operands[0].shape.rank - 1:
-        return None
-    order = recognise_order(op.to_apply)
-    values, indices = sort.operands
-    if order is None or len(order) != 1 or order[0].operand != 0 or order[0].part is not Part.WHOLE:
-        return None
-    if order[0].kind is not values.shape.element_type or indices.shape.element_type is not PrimitiveType.S32:
-        return None
-    dimension = op.dimension
-    while isinstance(indices.op, Broadcast):
-        if dimension not in indices.op.dimensions:
-            return None
-        dimension = list(indices.op.dimensions).index(dimension)
-        indices = indices.operands[0]
-    return order[0] if isinstance(indices.op, Iota) and indices.op.iota_dimension == dimension else None
+    match plan.method:
+        case Method.NOTHING:
+            return []
+        case Method.LIST:
+            return [_emit_list(module, plan)]
+        case Method.CHUNKED_LIST:
+            return [_emit_chunks(module, plan), _emit_joined(module, plan)]
+        case Method.SORT:
+            return [_emit_sorted(module, plan)]
+        case Method.CHUNKED_SORT:
+            return [_emit_sorted_chunks(module, plan), _emit_sorted_again(module, plan)]
 
 
 class _Arrays:
-    """The operand and the results as code sees them."""
+    """The arrays given and the results as code sees them, and the functions that go over rows.
+
+    Where an element stands in its row is said by its turn: rows are read from their last elements on where these are
+    wanted.
+    """
 
     def __init__(self, fn: Function, plan: TopKPlan) -> None:
         self.fn = fn
         self.plan = plan
-        self.kind = plan.key.kind
-        count = 3 + bool(plan.scratch_bytes)
+        count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
         pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in range(count)]
-        self.operand, self.values, self.indices = pointers[:3]
+        self.given, self.results = pointers[: plan.arrays], pointers[plan.arrays :][: len(plan.columns)]
         self.scratch = pointers[-1]
 
     def row(self, row: Value) -> Value:
-        """The row's elements."""
-        return self.fn.at(self.operand, raw_type(self.kind), row * self.plan.length)
+        """The row's keys."""
+        return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
 
-    def store(self, row: Value, place: Value, index: Value) -> None:
-        """Write a result: the element of the row that stands at ``index``."""
-        target = row * self.plan.k + place
-        store_raw(self.fn, load_raw(self.fn, self.kind, self.row(row), index), self.values, target)
-        self.fn.store(narrowed(index, I32), self.fn.at(self.indices, I32, target))
+    def keep(self, row: Value, begin: Value, end: Value, kept: Value) -> None:
+        """Keep the records of the first elements of some turns."""
+        plan, fn = self.plan, self.fn
+        common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), kept)
 
+    def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
+        """Records of which the first are those of the first elements of some turns, in order, in a task's memory."""
+        plan, fn = self.plan, self.fn
+        found = fn.alloca(I64)
+        where = self.row(row), fn.i64(plan.length), begin, end
+        common.call(fn, CollectFirst(*plan.keys), *where, fn.i64(plan.k), own, found)
+        return sorter.sort(fn, own, fn.at(own, I8, plan.buffer_bytes), own, fn.load(I64, found))
 
-def _ordered(fn: Function, key: SortKey, bits: Value) -> Value:
-    """Unsigned integers of which the least is that of the first element."""
-    return ordered_bits(fn, key, stored_bits(fn, key, bits), exceptions=True)
-
-
-def _signed(ordered: Value) -> Value:
-    """Signed integers that order as unsigned ones: processors compare vectors of these."""
-    return ordered ^ (-1 << (ordered.type.element.bits - 1))
-
-
-# -- few elements ------------------------------------------------------------------------------------
-
-
-class _List:
-    """A sorted list of an element's key, above, and its index, below, in one integer each: the least come first."""
-
-    def __init__(self, module: Module, plan: TopKPlan) -> None:
-        self.module = module
-        self.plan = plan
-        self.key_type = raw_type(plan.key.kind)
-        self.index_bits = plan.record.bits - self.key_type.bits
-        self.type: Type = integer(plan.record.bits)
-        self.insert = self._write_insert()
-        self.scan = self._write_scan()
-
-    def emit_rows(self) -> Phase:
-        """Each row in one task."""
-        plan, fn = self.plan, task_function(self.module, "top_k_rows")
-        arrays = _Arrays(fn, plan)
-        kept = fn.alloca(self.type, plan.k, align=64)
-        _, begin, end = fn.parameters
-        first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
-        with fn.loop(first, last) as loop:
-            fn.call(self.scan, VOID, arrays.row(loop.index), fn.i64(0), fn.i64(plan.length), kept)
-            self._store(arrays, loop.index, kept)
-        fn.ret()
-        return Phase(fn.name, plan.tasks, plan.cost)
-
-    def emit_chunks(self) -> Phase:
-        """The first elements of each chunk of a row."""
-        plan, fn = self.plan, task_function(self.module, "top_k_chunks")
-        arrays = _Arrays(fn, plan)
-        _, begin, end = fn.parameters
-        with fn.loop(begin, end) as loop:
-            row, chunk = loop.index // plan.chunks, loop.index % plan.chunks
-            low, high = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
-            kept = fn.at(arrays.scratch, self.type, loop.index * plan.k)
-            fn.call(self.scan, VOID, arrays.row(row), low, high, kept)
-        fn.ret()
-        return Phase(fn.name, plan.tasks, plan.cost)
-
-    def emit_joined(self) -> Phase:
-        """The first of what a row's chunks gave; they stay in the first chunk's list."""
-        plan, fn = self.plan, task_function(self.module, "top_k_join")
-        arrays = _Arrays(fn, plan)
-        _, begin, end = fn.parameters
-        with fn.loop(begin, end) as loop:
-            kept = fn.at(arrays.scratch, self.type, loop.index * (plan.chunks * plan.k))
-            with fn.loop(plan.k, plan.chunks * plan.k, hints=NO_UNROLL) as others:
-                self._offer(fn, kept, self._load(fn, kept, others.index))
-            self._store(arrays, loop.index, kept)
-        fn.ret()
-        return Phase(fn.name, plan.rows, plan.rows * plan.chunks * plan.k * 10.0)
-
-    def _store(self, arrays: _Arrays, row: Value, kept: Value) -> None:
-        fn = arrays.fn
-        with fn.loop(0, self.plan.k, hints=NO_UNROLL) as loop:
-            own = self._load(fn, kept, loop.index) & ((1 << self.index_bits) - 1)
-            arrays.store(row, loop.index, narrowed(own, I64))
-
-    def _load(self, fn: Function, kept: Value, index: Value | int) -> Value:
-        return fn.load(self.type, fn.at(kept, self.type, index), align=8)
-
-    def _offer(self, fn: Function, kept: Value, record: Value) -> None:
-        """Insert a record if it is before the last one that is kept."""
-        with fn.if_(record.compare("ult", self._load(fn, kept, self.plan.k - 1))):
-            fn.call(self.insert, VOID, kept, fn.i64(self.plan.k - 1), record)
-
-    def _write_insert(self) -> Function:
-        """``void(ptr kept, i64 count, record)``: put a record into its place among ``count``, and the rest behind."""
-        fn = self.module.function("top_k_insert", VOID, [PTR, I64, self.type])
-        kept, count, record = fn.parameters
-
-        def behind(place: Value) -> Value:
-            before = fn.select(place > 0, place - 1, place)
-            return (place > 0) & record.compare("ult", self._load(fn, kept, before))
-
-        with fn.while_([count], lambda step: behind(step.carried[0])) as step:
-            (place,) = step.carried
-            store_raw(fn, self._load(fn, kept, place - 1), kept, place)
-            step.next(place - 1)
-        store_raw(fn, record, kept, step.results[0])
-        fn.ret()
-        return fn
-
-    def _write_scan(self) -> Function:
-        """``void(ptr row, i64 begin, i64 end, ptr kept)``: the first elements of a part of a row."""
-        fn = self.module.function("top_k_scan", VOID, [PTR, I64, I64, PTR], attributes=["noinline"])
-        row, begin, end, kept = fn.parameters
-        plan = self.plan
-        filled = begin + plan.k
-        with fn.loop(begin, filled, hints=NO_UNROLL) as loop:
-            record = self._record(fn, row, loop.index)
-            fn.call(self.insert, VOID, kept, loop.index - begin, record)
-        blocks = (end - filled) // BLOCK
-        wide = vector(self.key_type, BLOCK)
-        with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
-            start = filled + loop.index * BLOCK
-            last = narrowed(self._load(fn, kept, plan.k - 1) >> self.index_bits, self.key_type)
-            elements = fn.load(wide, fn.at(row, self.key_type, start))
-            ahead = _signed(_ordered(fn, plan.key, elements)) < fn.splat(_signed(last), BLOCK)
-            found = ahead.bits_as(integer(BLOCK))
-            with fn.if_(found.ne(0), likely=False), fn.while_([found], lambda step: step.carried[0].ne(0)) as step:
-                (left,) = step.carried
-                lane = fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
-                self._offer(fn, kept, self._record(fn, row, start + lane))
-                step.next(left & (left - 1))
-        with fn.loop(filled + blocks * BLOCK, end, hints=NO_UNROLL) as loop:
-            self._offer(fn, kept, self._record(fn, row, loop.index))
-        fn.ret()
-        return fn
-
-    def _record(self, fn: Function, row: Value, index: Value) -> Value:
-        ordered = _ordered(fn, self.plan.key, load_raw(fn, self.plan.key.kind, row, index))
-        return (narrowed(ordered, self.type) << self.index_bits) | narrowed(index, self.type)
+    def store(self, row: Value, records: Value) -> None:
+        """Write the results of a row, by the records of its first elements in order."""
+        plan, fn = self.plan, self.fn
+        with fn.loop(0, plan.k, hints=NO_UNROLL) as loop:
+            turn = index_of(fn, plan.record, load_record(fn, plan.record, records, loop.index))
+            index = plan.length - 1 - turn if plan.last else turn
+            target = row * plan.k + (plan.k - 1 - loop.index if plan.last else loop.index)
+            for column, result in zip(plan.columns, self.results, strict=True):
+                if column.array == INDEX:
+                    bits = narrowed(index, raw_type(column.kind))
+                else:
+                    bits = load_raw(fn, column.kind, self.given[column.array], row * plan.length + index)
+                store_raw(fn, bits, result, target)
 
 
-# -- many elements -----------------------------------------------------------------------------------
+def _emit_list(module: Module, plan: TopKPlan) -> Phase:
+    """Each row in one task."""
+    fn = task_function(module, "top_k_rows")
+    fn.effort = Effort.CODE
+    arrays = _Arrays(fn, plan)
+    kept = fn.alloca(plan.record.type, plan.k, align=64)
+    with _rows(fn, plan) as row:
+        arrays.keep(row, fn.i64(0), fn.i64(plan.length), kept)
+        arrays.store(row, kept)
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
+    """The first elements of each chunk of a row."""
+    fn = task_function(module, "top_k_chunks")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    with fn.loop(begin, end) as loop:
+        row, low, high = _chunk(plan, loop.index)
+        arrays.keep(row, low, high, fn.at(arrays.scratch, plan.record.type, loop.index * plan.k))
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
+    """The first of what a row's chunks gave; they stay in the first chunk's list."""
+    fn = task_function(module, "top_k_join")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    with fn.loop(begin, end) as loop:
+        kept = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
+        common.call(fn, JoinFirst(*plan.keys), kept, fn.i64(plan.chunks), fn.i64(plan.k))
+        arrays.store(loop.index, kept)
+    fn.ret()
+    return Phase(fn.name, plan.rows, plan.rows * plan.chunks * plan.k * 10.0)
 
 
 def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
     """Sort those elements of each row that may be among the first."""
     sorter = RecordSorter(module, plan.record, plan.length)
-    collect = _write_collect(module, plan)
     fn = task_function(module, "top_k_sorted")
+    fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
-    _, begin, end = fn.parameters
-    size = plan.length * plan.record.bytes
-    own = fn.at(arrays.scratch, I8, begin * (2 * size))
-    other = fn.at(own, I8, size)
-    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
-    with fn.loop(first, last) as loop:
-        count = fn.call(collect, I64, arrays.row(loop.index), own)
-        done = sorter.sort(fn, own, other, own, count, fn.constant(I1, 1))
-        with fn.loop(0, plan.k, hints=NO_UNROLL) as results:
-            value = load_record(fn, plan.record, done, results.index)
-            arrays.store(loop.index, results.index, index_of(fn, plan.record, value))
+    own = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
+    with _rows(fn, plan) as row:
+        arrays.store(row, arrays.sorted(sorter, row, fn.i64(0), fn.i64(plan.length), own))
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
-def _write_collect(module: Module, plan: TopKPlan) -> Function:
-    """``i64(ptr row, ptr records)``: make records of at least the first k elements of a row; gives how many."""
-    fn = module.function("top_k_collect", I64, [PTR, PTR], attributes=["noinline"])
-    row, records = fn.parameters
-    type = raw_type(plan.key.kind)
-    digits = 1 << min(COUNTED_BITS, type.bits)
-    counts = fn.alloca(I64, digits, align=64)
-    fn.fill(counts, 0, 8 * digits)
+def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
+    """Sort those elements of each chunk of a row that may be among its first; these are put into a list."""
+    sorter = RecordSorter(module, plan.record, plan.length)
+    fn = task_function(module, "top_k_sorted_chunks")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    list_bytes = plan.k * plan.record.bytes
+    buffers = fn.at(arrays.scratch, I8, plan.tasks * list_bytes)
+    with fn.loop(begin, end) as loop:
+        own = fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes))
+        done = arrays.sorted(sorter, *_chunk(plan, loop.index), own)
+        fn.copy(fn.at(arrays.scratch, I8, loop.index * list_bytes), done, list_bytes)
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
 
-    def digit(bits: Value) -> Value:
-        return narrowed(_ordered(fn, plan.key, bits) >> (type.bits - digits.bit_length() + 1), I64)
 
-    with fn.loop(0, plan.length) as loop:
-        address = fn.at(counts, I64, digit(load_raw(fn, plan.key.kind, row, loop.index)))
-        fn.store(fn.load(I64, address) + 1, address)
-    with fn.while_([fn.i64(0), fn.load(I64, counts)], lambda step: step.carried[1] < plan.k) as step:
-        following = step.carried[0] + 1
-        step.next(following, step.carried[1] + fn.load(I64, fn.at(counts, I64, following)))
-    last = step.results[0]
-    with fn.loop(0, plan.length, carried=[fn.i64(0)]) as loop:
-        (place,) = loop.carried
-        bits = load_raw(fn, plan.key.kind, row, loop.index)
-        record, _ = make_record(fn, plan.record, lambda _: bits, loop.index)
-        # It is written in any case, and overwritten by the next one if it does not count.
-        store_raw(fn, record, records, place)
-        loop.next(place + (digit(bits) <= last).cast("zext", I64))
-    fn.ret(loop.results[0])
-    return fn
+def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
+    """Sort what a row's chunks gave."""
+    sorter = RecordSorter(module, plan.record, plan.length)
+    fn = task_function(module, "top_k_sorted_again")
+    fn.effort = Effort.CODE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    count = plan.chunks * plan.k
+    buffers = fn.at(arrays.scratch, I8, plan.rows * count * plan.record.bytes)
+    with fn.loop(begin, end) as loop:
+        lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (arrays.scratch, buffers))
+        arrays.store(loop.index, sorter.sort(fn, lists, other, lists, fn.i64(count)))
+    fn.ret()
+    return Phase(fn.name, plan.rows, plan.rows * count * 15.0)
+
+
+def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
+    """The row of a task that has a chunk of it, and the turns it begins and ends with."""
+    row, chunk = task // plan.chunks, task % plan.chunks
+    begin, end = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
+    return row, begin, end
+
+
+@contextmanager
+def _rows(fn: Function, plan: TopKPlan) -> Generator[Value]:
+    """A loop over the rows of a function's tasks."""
+    _, begin, end = fn.parameters
+    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
+    with fn.loop(first, last) as loop:
+        yield loop.index

@@ -94,28 +94,33 @@ _native = cache(_Native)
 
 
 # The levels of LLVM's passes, and of its code generation. More passes than those of level 1 take longer for the same.
-_LEVELS = {Effort.ALL: (1, 3), Effort.CODE: (0, 3), Effort.LITTLE: (0, 0)}
+_LEVELS = {Effort.ALL: (1, 3), Effort.TIDY: (0, 3), Effort.CODE: (0, 3), Effort.LITTLE: (0, 0)}
 
 
 def compiled(text: str, effort: Effort) -> bytes:
     """The object file of an IR text."""
-    passes, code = _LEVELS[effort]
-    return emit_object(optimize(text, passes), code)
+    return emit_object(_improved(text, effort), _LEVELS[effort][1])
 
 
 def optimized(text: str, effort: Effort) -> str:
     """The IR text after LLVM's own passes."""
-    return str(optimize(text, _LEVELS[effort][0]))
+    return str(_improved(text, effort))
 
 
 def assembly(text: str, effort: Effort) -> str:
     """The assembly text of an IR text."""
-    passes, code = _LEVELS[effort]
-    return emit_assembly(optimize(text, passes), code)
+    return emit_assembly(_improved(text, effort), _LEVELS[effort][1])
 
 
-def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
-    """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty."""
+def _improved(text: str, effort: Effort) -> Any:
+    return optimize(text, _LEVELS[effort][0], tidies=effort is Effort.TIDY)
+
+
+def optimize(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Any:
+    """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty.
+
+    level: of passes that LLVM has put together. tidies: run a few that are quick in their place.
+    """
     with _machine(level) as machine:
         try:
             module = llvm.parse_assembly(text, llvm.create_context())
@@ -130,8 +135,18 @@ def optimize(text: str, level: int = _LEVELS[Effort.ALL][0]) -> Any:
         options.loop_interleaving = False
         options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
-        _native().run_passes(builder.getModulePassManager(), module, builder)
+        passes = _tidying() if tidies else builder.getModulePassManager()
+        _native().run_passes(passes, module, builder)
         return module
+
+
+def _tidying() -> Any:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    return passes
 
 
 def emit_object(module: Any, level: int = 3) -> bytes:

@@ -23,6 +23,7 @@ class Effort(Enum):
     """How much LLVM does for a function."""
 
     ALL = "all"  # its passes over the IR, and good code
+    TIDY = "tidy"  # variables kept in registers, plain simplifications, and good code: no loop is to become vectors
     CODE = "code"  # good code for what is written in vectors already, and which passes would hardly change
     LITTLE = "little"  # code as fast as it is made: what takes time is in the functions that are called
 
@@ -66,6 +67,8 @@ class Function:
         self.calls_math = False
         # Whether nothing is gained by compiling it together with the functions that call it.
         self.is_apart = False
+        # Whether it has loops of which LLVM may make vectors.
+        self.has_independent_loops = False
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count = 0
@@ -315,6 +318,7 @@ class Function:
         outer = self._access_group
         group = ""
         if independent:
+            self.has_independent_loops = True
             group = self.module.access_group()
             self._access_group = f", !llvm.access.group {group}"
         yield made
@@ -322,6 +326,10 @@ class Function:
         self._jump(latch)
         self._start(latch)
         following = self.emit(first.type, f"add nuw nsw {first.type.name} {index.text}, {step}")
+        if self.effort is Effort.CODE:
+            # LLVM does not see that this counts. What it would make of addresses that count is no better than what is
+            # written, and takes it longer than all else.
+            following = self.emit(first.type, f"freeze {first.type.name} {following.text}")
         again = following < last
         properties = list(hints)
         if group:

@@ -10,7 +10,7 @@ from xlakit.cpu.llvm.function import Effort, Function
 
 _NAME = re.compile(r"@([\w.$-]+)")
 # About how long LLVM takes for a line, in microseconds, and for a part that has no lines.
-_LINE_COSTS = {Effort.ALL: 200, Effort.CODE: 60, Effort.LITTLE: 14}
+_LINE_COSTS = {Effort.ALL: 200, Effort.TIDY: 80, Effort.CODE: 60, Effort.LITTLE: 14}
 _PART_COST = 2_000
 # More parts than threads keep all of them busy up to the end, as long as parts are worth what they cost.
 _WORTHWHILE = 10 * _PART_COST
@@ -38,16 +38,16 @@ class Partition:
     def __init__(self, functions: Mapping[str, Function], data: Mapping[str, str], threads: int) -> None:
         texts = {name: function.text() for name, function in functions.items()}
         self._names = {name: set(_NAME.findall(text)) for name, text in texts.items()}
-        self._costs = {name: _LINE_COSTS[functions[name].effort] * text.count("\n") for name, text in texts.items()}
+        self._lines = {name: text.count("\n") for name, text in texts.items()}
         self._functions = functions
         self._inlined = self._inlined_everywhere()
         self._undivided = {name for name, text in data.items() if _is_undivided(text)}
         self._order = {name: number for number, name in enumerate(functions)}
-        bins = [
-            filled
-            for effort in Effort
-            for filled in self._bins(effort, [n for n, f in functions.items() if f.effort is effort], threads)
-        ]
+        groups: dict[Effort, list[list[str]]] = {effort: [] for effort in Effort}
+        for effort in Effort:
+            for group in self._groups([n for n, f in functions.items() if f.effort is effort]):
+                groups[self._needed(effort, group)].append(group)
+        bins = [filled for effort, own in groups.items() for filled in self._bins(effort, own, threads)]
         bins.sort(key=lambda filled: -filled.cost)
         self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
         called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
@@ -67,25 +67,26 @@ class Partition:
             found -= {n for n in names if n in found and self._functions[n].effort is not effort}
         return found
 
-    def _bins(self, effort: Effort, own: Sequence[str], threads: int) -> list[_Bin]:
+    def _needed(self, effort: Effort, group: Sequence[str]) -> Effort:
+        """The effort that is enough for functions that are compiled together."""
+        if effort is Effort.ALL and not any(self._functions[name].has_independent_loops for name in group):
+            return Effort.TIDY
+        return effort
+
+    def _bins(self, effort: Effort, groups: Sequence[list[str]], threads: int) -> list[_Bin]:
         """Groups of functions put together so that parts take about the same time."""
-        if not own:
+        if not groups:
             return []
-        if threads == 1:
-            return [_Bin(effort, self._cost(own), dict.fromkeys(own))]
-        groups = self._groups(own)
-        whole = sum(map(self._cost, groups))
+        costs = [_LINE_COSTS[effort] * sum(self._lines[name] for name in group) for group in groups]
+        whole = sum(costs)
         count = min(max(min(threads, whole // _PART_COST), whole // _WORTHWHILE), _MOST_FOR_A_THREAD * threads)
-        count = max(1, min(count, len(groups)))
+        count = max(1, min(count, len(groups))) if threads > 1 else 1
         bins = [_Bin(effort) for _ in range(count)]
-        for group in sorted(groups, key=self._cost, reverse=True):
+        for cost, group in sorted(zip(costs, groups, strict=True), key=lambda pair: -pair[0]):
             least = min(bins, key=lambda filled: filled.cost)
-            least.cost += self._cost(group)
+            least.cost += cost
             least.functions.update(dict.fromkeys(group))
         return bins
-
-    def _cost(self, functions: Iterable[str]) -> int:
-        return sum(self._costs[name] for name in functions)
 
     def _groups(self, own: Sequence[str]) -> list[list[str]]:
         """Functions that call each other, or use the same undivided data, with what is inlined into them."""

@@ -27,11 +27,6 @@ class Type:
         """How many bytes one value takes in memory."""
         return max(1, self.element.bits // 8) * self.lanes
 
-    @property
-    def is_pointer(self) -> bool:
-        """Whether this is ``ptr``."""
-        return self is PTR
-
     def constant(self, number: float) -> str:
         """The text of a constant of this type."""
         if self.lanes > 1:

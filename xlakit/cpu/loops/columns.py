@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
-from xlakit.cpu.loops.cost import element_cost
+from xlakit.cpu.loops.asking import in_strips, turns_between
+from xlakit.cpu.loops.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.emitter import Emitter, indices_of
 from xlakit.cpu.loops.index import Variable, linear, of
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, store_all, task_function
@@ -17,7 +18,7 @@ from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, giv
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar, register_type
-from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, parts, rounded
+from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 
@@ -45,6 +46,11 @@ class _Plan:
         return [n for f in self.foldings for n in f.inputs]
 
     @property
+    def cost(self) -> float:
+        """What folding one element costs, in nanoseconds."""
+        return element_cost(self.inputs) + 0.1 + sum(reducer_cost(f.computation) for f in self.foldings)
+
+    @property
     def nodes(self) -> list[Node]:
         return self.inputs + [n for f in self.foldings for n in f.initial] + [n for o in self.stores for n in o.nodes]
 
@@ -57,7 +63,7 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
         plan = with_splits(lambda space: _plan(space, sources, reduced))
     except UnsupportedError:
         return None
-    cost = (element_cost(plan.inputs) + 0.1) * math.prod(reduced.sizes)
+    cost = plan.cost * math.prod(reduced.sizes)
     strip = _strip(plan)
     groups = merged(plan.kept, indices_of(plan.nodes, [o.offset for o in plan.stores]))
     parts = 1
@@ -151,7 +157,19 @@ def _accumulate(
     levels = [Level(g, 0, g.extent) for g in groups]
     if part[1] > 1:
         levels[0] = Level(groups[0], *part_range(fn, part[0], part[1], groups[0].extent))
-    _pass(emitter, plan, levels, strip, accumulators, known)
+    level, *rest = levels
+    turns = turns_between(plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:]))
+    if level.group.extent < 2 * turns:
+        _pass(emitter, plan, levels, strip, accumulators, known)
+        return
+
+    def write(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        with emitter.scope():
+            _pass(emitter, plan, [own, *rest], strip, accumulators, known)
+        return ()
+
+    in_strips(fn, (level.begin, level.end), turns, (), write)
 
 
 def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
@@ -178,9 +196,8 @@ def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list
         values = _get(emitter, plan, accumulators, index)
         place = 0
         for fold in plan.foldings:
-            for part, kind in enumerate(fold.kinds):
-                value = values[place]
-                emitter.bind((fold.instruction, part), rounded(fn, kind, as_real(value)) if is_narrow(kind) else value)
+            for part in range(len(fold.kinds)):
+                emitter.bind((fold.instruction, part), fold.result(fn, part, values[place]))
                 place += 1
         store_all(emitter, plan.stores)
 

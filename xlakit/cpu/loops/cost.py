@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from xlakit.cpu.loops.emitter import walk
+from xlakit.cpu.loops.emitter import simple_fold, walk
 from xlakit.cpu.loops.index import Variable
 from xlakit.cpu.loops.nodes import Apply, Divided, Fold, Load, Node
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation
 
 _COSTS = {
     "power": 4.0,
@@ -45,11 +47,22 @@ def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = N
         if isinstance(node, Load):
             total += _LOAD * node.kind.byte_width
         elif isinstance(node, Apply):
-            opcode = node.op.opcode
-            unit = 1.0 if opcode in _ELEMENTARY else _COSTS.get(opcode, _PLAIN)
-            total += unit * max(1.0, node.kind.byte_width / 4)
+            total += _operation(node.op.opcode, node.kind)
         elif isinstance(node, Divided):
             total += 1.0
         elif isinstance(node, Fold):
-            inner += math.prod(v.extent for v in node.over) * (0.3 + element_cost(node.inputs))
+            turn = 0.3 + element_cost(node.inputs) + reducer_cost(node.computation)
+            inner += math.prod(v.extent for v in node.over) * turn
     return total + inner + 0.05
+
+
+def reducer_cost(computation: Computation) -> float:
+    """What one turn of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
+    if simple_fold(computation) is not None:
+        return 0.0
+    return sum(_operation(i.opcode, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
+
+
+def _operation(opcode: str, kind: PrimitiveType) -> float:
+    unit = 1.0 if opcode in _ELEMENTARY else _COSTS.get(opcode, _PLAIN)
+    return unit * max(1.0, kind.byte_width / 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ from xlakit.ir.instruction import Computation
 
 # Nested reductions of at most so many turns are written out, so that the loop around them can be vectorised.
 _UNROLLED = 16
+# Where little is computed, a loop of so many turns is not worth becoming vectors.
+_FEW_TURNS = 64
 # A reduction waits for its last step; with four of them under way the processor does not.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
@@ -267,17 +269,17 @@ class Emitter:
     def _guarded(self, node: Guarded) -> Scalar:
         condition = self.within(node.bounds)
         if condition is None:
-            return self.value(node.inside)
+            return self._taken(node, node.inside)
         # Only what reads memory must not be computed where it does not apply.
         if not _reads(node.inside) and not _reads(node.outside):
-            return select(self.fn, condition, self.value(node.inside), self.value(node.outside))
+            return select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
         return from_parts(
-            self.fn.if_else(condition, lambda: self._alone(node.inside), lambda: self._alone(node.outside))
+            self.fn.if_else(condition, lambda: self._alone(node, node.inside), lambda: self._alone(node, node.outside))
         )
 
-    def _alone(self, node: Node) -> tuple[Value, ...]:
+    def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
         with self.scope():
-            return parts(self.value(node))
+            return parts(self._taken(node, one))
 
     # -- folds -----------------------------------------------------------------------------------
 
@@ -334,8 +336,9 @@ class Emitter:
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
-        hints = () if inner else INTERLEAVED
-        with self.fn.loop(0, group.extent, carried=carried, independent=not inner, hints=hints) as loop, self.scope():
+        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_TURNS)
+        hints = INTERLEAVED if is_apart else ()
+        with self.fn.loop(0, group.extent, carried=carried, independent=is_apart, hints=hints) as loop, self.scope():
             self.bind_group(group, loop.index)
             known = known | set(group.variables)
             if not bounds:
@@ -442,8 +445,8 @@ def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affin
     return list(found)
 
 
-def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Each node that the given ones are made of, and themselves."""
+def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lambda n: n.operands) -> Iterator[Node]:
+    """Each node that the given ones are made of, and themselves; ``operands`` says what a node is made of."""
     seen: set[Node] = set()
     stack = list(nodes)
     while stack:
@@ -452,7 +455,7 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
             continue
         seen.add(node)
         yield node
-        stack.extend(node.operands)
+        stack.extend(operands(node))
         if isinstance(node, GuardedFold):
             for affine, *_ in node.bounds:
                 stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))

@@ -100,7 +100,8 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
     values = [(o, emitter.lane_values(o.node), emitter.place_to_write(o.array, o.offset)) for o in outputs]
     for output, scalar, place in values:
-        store(emitter.fn, output.kind, scalar, *place)
+        # What a node gives is an element of its type.
+        store(emitter.fn, output.kind, scalar, *place, is_rounded=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +169,20 @@ def nest(
         return
     with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:
-
-            def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
-                body()
-                return running
-
-            write_turns(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), turn)
+            write_all_turns(emitter, level, nodes, outputs)
             return
         with _opened(emitter, level, hints_for(nodes), independent=True):
             body()
+
+
+def write_all_turns(emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output]) -> None:
+    """An innermost loop in vectors, each turn of which computes and stores one element of each output."""
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        store_all(emitter, outputs)
+        return running
+
+    write_turns(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), turn)
 
 
 @contextmanager

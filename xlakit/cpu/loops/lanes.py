@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.llvm.engine import vector_bytes
-from xlakit.cpu.loops.emitter import Emitter, simple_fold, walk
+from xlakit.cpu.loops.emitter import Emitter, simple_fold, unconditional, walk
 from xlakit.cpu.loops.index import Affine, Opaque
-from xlakit.cpu.loops.nodes import Apply, Fold, Given, Load, Node, Part, Position
+from xlakit.cpu.loops.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
 from xlakit.cpu.loops.reduced import neutral_number
 from xlakit.cpu.loops.tracer import GuardedFold
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
@@ -71,8 +71,19 @@ def _fits(node: Node, group: Group) -> bool:
         alone = opcode in _ALONE or (opcode in _ALONE_OF_INTEGERS and not kind.is_floating)
         return not (alone or kind.is_complex or (opcode in _WITH_TABLES and kind is PrimitiveType.F64))
     if isinstance(node, Fold):
-        return not isinstance(node, GuardedFold) and simple_fold(node.computation) is not None
+        if isinstance(node, GuardedFold) and not _are_fixed(node.bounds, group):
+            return False
+        return simple_fold(node.computation) is not None
+    if isinstance(node, Guarded):
+        return _are_fixed(node.bounds, group)
     return isinstance(node, (Given, Part))
+
+
+def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
+    """Whether all turns of a loop are within bounds, or none."""
+    return all(
+        _is_regular(index, group) and not any(index.factor_of(v) for v in group.variables) for index, *_ in bounds
+    )
 
 
 def _is_along(offset: Affine, group: Group) -> bool:
@@ -151,12 +162,13 @@ def _repeated(
 def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], outputs: Sequence[Output]) -> None:
     """Compute before a loop what its vectors need of what does not change in it."""
     lane = group.variables[-1]
+    always = set(walk(nodes, unconditional))
     for node in walk(nodes):
         if lane in node.variables:
             # What changes in a loop inside is left to that.
             if isinstance(node, Load) and emitter.is_open(node.variables - set(group.variables)):
                 emitter.anchor(node.array, node.kind, node.offset, group)
-            elif isinstance(node, Apply):
+            elif isinstance(node, Apply) and node in always:
                 for argument in node.arguments:
                     if lane not in argument.variables and emitter.is_open(argument.variables):
                         emitter.spread(argument, width)
@@ -234,4 +246,5 @@ def _together(emitter: Emitter, folding: Folding, running: Value, sums: Value) -
     while sums.type.lanes > 2:
         half = sums.type.lanes // 2
         sums = both(*(fn.shuffle(sums, sums, range(k, k + half)) for k in (0, half)))
-    return both(running, both(fn.lane(sums, 0), fn.lane(sums, 1)))
+    # The last two as vectors, too: of a maximum of two numbers LLVM makes a branch.
+    return both(running, fn.lane(both(sums, fn.shuffle(sums, sums, (1, 0))), 0))

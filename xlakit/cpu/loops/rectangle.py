@@ -10,31 +10,36 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.llvm import Value
+from xlakit.cpu.llvm import Effort, Value
 from xlakit.cpu.loops.emitter import Emitter, indices_of
-from xlakit.cpu.loops.index import Affine, Variable
-from xlakit.cpu.loops.kernel import Output, hints_for, store_all
+from xlakit.cpu.loops.index import Affine, Variable, linear, of
+from xlakit.cpu.loops.kernel import Level, Output, hints_for, store_all, write_all_turns
+from xlakit.cpu.loops.lanes import lanes_of
 from xlakit.cpu.loops.nodes import Node
-from xlakit.cpu.loops.rows import Plan, write_row
+from xlakit.cpu.loops.rows import Plan, lanes_of_rows, write_row
 from xlakit.cpu.loops.space import Group, merged
 from xlakit.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Loop variables of a rectangle: its row and its column, counted from its first."""
+    """Numbers in the index of an element of a local rectangle: its row, from the first on, and the first column."""
 
     row: Variable
-    column: Variable
+    first: Variable
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a rectangle lies: its batch, and its rows and columns from the first to the one after the last."""
+    """Where a rectangle lies: its batch, and its rows and columns from the first to the one after the last.
+
+    factor: a number that divides how many columns there are.
+    """
 
     batch: Value
     rows: tuple[Value, Value]
     columns: tuple[Value, Value]
+    factor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +84,31 @@ def write_elements(
     nodes = [n for o in outputs for n in o.nodes]
     indices = indices_of(nodes, [o.offset for o in outputs])
     (first_row, last_row), (first_column, last_column) = bounds.rows, bounds.columns
+    groups = merged(where.columns, indices)
+    emitter.lanes = lanes_of(groups[0], nodes, outputs) if len(groups) == 1 else 1
+    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
     with emitter.scope():
+        emitter.bind(place.first, first_column)
         _bind(emitter, where.batch, indices, bounds.batch)
-        emitter.hoist(nodes, frozenset(where.batch))
+        emitter.hoist(nodes, frozenset((*where.batch, place.first)))
         with fn.loop(0, last_row - first_row) as row, emitter.scope():
             emitter.bind(place.row, row.index)
             _bind(emitter, where.rows, indices, first_row + row.index)
-            emitter.hoist(nodes, where.outer | {place.row})
-            count = last_column - first_column
-            with fn.loop(0, count, independent=True, hints=hints_for(nodes)) as column, emitter.scope():
-                emitter.bind(place.column, column.index)
-                _bind(emitter, where.columns, indices, first_column + column.index)
-                store_all(emitter, outputs)
+            emitter.hoist(nodes, where.outer | {place.row, place.first})
+            if emitter.lanes > 1:
+                level = Level(groups[0], first_column, last_column, factor=bounds.factor)
+                write_all_turns(emitter, level, nodes, outputs)
+            else:
+                hints = hints_for(nodes)
+                with fn.loop(first_column, last_column, independent=True, hints=hints) as column, emitter.scope():
+                    _bind(emitter, where.columns, indices, column.index)
+                    store_all(emitter, outputs)
+
+
+def local_index(place: Place, where: Directions, width: int) -> Affine:
+    """Where an element stands in a local rectangle, whose rows are ``width`` apart."""
+    column = linear([of(v) for v in where.columns], tuple(v.extent for v in where.columns))
+    return of(place.row, width) + column + of(place.first, -1)
 
 
 def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place, plan: Plan) -> None:
@@ -103,6 +121,8 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place
     nodes += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
     indices = indices_of(nodes, [o.offset for o in stores])
     inner = merged(plan.inner_variables, indices)
+    emitter.lanes = lanes_of_rows(plan, nodes, inner)
+    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
     with emitter.scope():
         _bind(emitter, where.batch, indices, bounds.batch)
         with fn.loop(0, bounds.rows[1] - bounds.rows[0]) as row, emitter.scope():

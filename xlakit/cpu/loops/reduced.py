@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlakit.cpu.llvm import Function
 from xlakit.cpu.loops.emitter import Emitter, simple_fold
 from xlakit.cpu.loops.nodes import Constant, Given, Node
 from xlakit.cpu.loops.tracer import Index, Tracer, as_kind
 from xlakit.cpu.scalars import Scalar
+from xlakit.cpu.scalars.memory import as_real, is_narrow, rounded
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
@@ -72,6 +74,13 @@ class Folding:
     def kinds(self) -> tuple[PrimitiveType, ...]:
         """The element types of its results."""
         return tuple(node.kind for node in self.initial)
+
+    def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
+        """What is folded in the end, as its type holds it."""
+        kind = self.kinds[part]
+        if not is_narrow(kind) or simple_fold(self.computation) in ("maximum", "minimum"):
+            return value
+        return rounded(fn, kind, as_real(value))
 
     def starts_neutral(self) -> bool:
         """Whether it starts from what changes nothing, so that parts of it can be folded apart."""

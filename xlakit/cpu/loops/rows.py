@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
-from xlakit.cpu.loops.cost import element_cost, is_expensive
+from xlakit.cpu.loops.asking import in_strips, turns_between
+from xlakit.cpu.loops.cost import element_cost, is_expensive, reducer_cost
 from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped, walk
 from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import (
@@ -35,7 +36,7 @@ from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.streaming import streamed
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar
-from xlakit.cpu.scalars.memory import as_real, is_narrow, parts, rounded
+from xlakit.cpu.scalars.memory import parts
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 
@@ -60,6 +61,11 @@ class Stage:
         """All that each turn needs."""
         return [n for f in self.foldings for n in f.inputs] + [n for o in self.stores for n in o.nodes]
 
+    @property
+    def cost(self) -> float:
+        """What a turn costs, in nanoseconds."""
+        return element_cost(self.nodes) + sum(reducer_cost(f.computation) for f in self.foldings)
+
 
 @dataclass(slots=True)
 class Plan:
@@ -79,7 +85,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
         plan = with_splits(lambda space: plan_rows(space, sources, reduced))
     except UnsupportedError:
         return None
-    turn = sum(element_cost(stage.nodes) for stage in plan.stages)
+    turn = sum(stage.cost for stage in plan.stages)
     row = turn * math.prod(v.extent for v in plan.inner_variables)
     rows = math.prod(v.extent for v in plan.row_variables)
     if rows < _FEW_ROWS and row > _LONG_NANOSECONDS and len(plan.stages) == 1 and not plan.stages[0].stores:
@@ -186,7 +192,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     inner = merged(plan.inner_variables, indices)
     length = math.prod(v.extent for v in plan.inner_variables)
     with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
-        emitter.lanes = _lanes(plan, every, inner)
+        emitter.lanes = lanes_of_rows(plan, every, inner)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
@@ -195,7 +201,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     return Phase(fn.name, split.count, row * rows)
 
 
-def _lanes(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
+def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
     """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
     if not inner or any(isinstance(n, Fold) for n in walk(nodes)):
         return 1
@@ -210,9 +216,12 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
     rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
     strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
     with task_function(module, name, reduced.arrays + len(reduced.roots) + 1) as (fn, emitter, begin, end):
+        emitter.lanes = lanes_of_rows(plan, nodes, [outer, *inner])
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        even = 0 if outer.extent % parts else outer.extent // parts
         with fn.loop(begin, end) as task, emitter.scope():
             low, high = part_range(fn, task.index, parts, outer.extent)
-            levels = [Level(outer, low, high), *(Level(g, 0, g.extent) for g in inner)]
+            levels = [Level(outer, low, high, even), *(Level(g, 0, g.extent) for g in inner)]
 
             def body() -> None:
                 known = frozenset(plan.row_variables)
@@ -258,11 +267,8 @@ def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
         results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
         place = 0
         for fold in stage.foldings:
-            for part, kind in enumerate(fold.kinds):
-                value = results[place]
-                if is_narrow(kind):
-                    value = rounded(emitter.fn, kind, as_real(value))
-                emitter.bind((fold.instruction, part), value)
+            for part in range(len(fold.kinds)):
+                emitter.bind((fold.instruction, part), fold.result(emitter.fn, part, results[place]))
                 place += 1
     store_all(emitter, plan.row_stores)
 
@@ -273,6 +279,26 @@ def pass_over(
     """The loops of one stage; gives what its reductions end with."""
     if not levels:
         return _turn(emitter, stage, running)
+    level, *rest = levels
+    extent = level.group.extent
+    turns = turns_between(stage.cost * math.prod(r.group.extent for r in rest))
+    if extent < 2 * turns:
+        return _pass(emitter, stage, levels, running, known)
+    shapes = [len(parts(r)) for r in running]
+
+    def strip(begin: Value, end: Value, before: Sequence[Value]) -> Sequence[Value]:
+        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        with emitter.scope():
+            following = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
+        return [v for r in following for v in parts(r)]
+
+    carried = [v for r in running for v in parts(r)]
+    return regrouped(in_strips(emitter.fn, (level.begin, level.end), turns, carried, strip), shapes)
+
+
+def _pass(
+    emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
+) -> list[Scalar]:
     level, *rest = levels
     shapes = [len(parts(r)) for r in running]
     carried = [v for r in running for v in parts(r)]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.llvm import I8, I64, VOID, Function, Module, Value, integer, vector
+from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, unconditional, walk
 from xlakit.cpu.loops.index import Affine, Variable
@@ -139,6 +139,7 @@ def tiled_kernel(
     kernel = _Tiled(crossing, list(nodes), list(outputs))
     elements = math.prod(g.extent for g in (*crossing.outer, crossing.across, crossing.inner))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        fn.effort = Effort.CODE if kernel.copies else Effort.ALL
         buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
         with fn.loop(begin, end) as loop, emitter.scope():
             kernel.write(emitter, loop.index, buffers)
@@ -245,12 +246,9 @@ class _Tiled:
             return ()
 
         def copy() -> tuple[Value, ...]:
-            element = integer(8 * width) if width <= 8 else vector(I64, width // 8)
             with fn.loop(0, sizes[1]) as column:
                 read = fn.at(buffer, I8, column.index * (stride * width))
-                written = fn.at(target, I8, column.index * step)
-                with fn.loop(0, sizes[0], independent=True) as run:
-                    fn.store(fn.load(element, fn.at(read, element, run.index)), fn.at(written, element, run.index))
+                fn.copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
             return ()
 
         if self.streams:

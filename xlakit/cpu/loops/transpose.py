@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Type, Value, integer, vector
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Type, Value, integer, vector
 
 # A 128-bit lane: what registers of any width are made of.
 _LANE_BYTES = 16
@@ -22,6 +22,7 @@ def block_transposer(module: Module, width: int) -> Function:
     if name in module.functions:
         return module.functions[name]
     fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=["noinline"])
+    fn.effort = Effort.CODE
     for number in (0, 2):
         fn.parameter_attributes[number] = "noalias"
     square = _SQUARE.get(width)
@@ -46,7 +47,7 @@ def block_transposer(module: Module, width: int) -> Function:
 def _by_elements(fn: Function, width: int) -> None:
     source, source_stride, target, target_stride, rows, columns = fn.parameters
     type = integer(8 * width) if width <= 8 else vector(I64, width // 8)
-    with fn.loop(0, columns) as column, fn.loop(0, rows, independent=True) as row:
+    with fn.loop(0, columns) as column, fn.loop(0, rows) as row:
         read = fn.at(source, type, row.index * source_stride + column.index)
         written = fn.at(target, type, column.index * target_stride + row.index)
         fn.store(fn.load(type, read), written)
@@ -63,9 +64,13 @@ def _by_squares(fn: Function, width: int, square: int) -> None:
             column = fn.intrinsic("llvm.smin", I64, along.index, columns - square)
             read = fn.at(source, element, row * source_stride + column)
             written = fn.at(target, element, column * target_stride + row)
-            loaded = [fn.load(row_type, fn.at(read, element, source_stride * k)) for k in range(square)]
-            for k, made in enumerate(transposed(fn, loaded)):
-                fn.store(made, fn.at(written, element, target_stride * k))
+            loaded: list[Value] = []
+            for _ in range(square):
+                loaded.append(fn.load(row_type, read))
+                read = fn.at(read, element, source_stride)
+            for made in transposed(fn, loaded):
+                fn.store(made, written)
+                written = fn.at(written, element, target_stride)
 
 
 def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:

@@ -29,15 +29,19 @@ class _Constants(NamedTuple):
     # ln(2) in two parts. n * ln2_high is exact enough by the fused operation: its last bit is above the one of r.
     ln2_high: float
     ln2_low: float
-    # Beyond these e^x overflows, or is less than half of the least number.
+    # From here on e^x overflows.
     most: float
+    # e^x is zero long before, but only here both powers of two that scale it are (see ``scaled``): products that are
+    # subnormal on their way to zero take a hundred times as long, and what is masked is often minus infinity.
     least: float
     # (e^r - 1 - r) / r^2
     tail: tuple[float, ...]
 
 
-_SINGLE = _Constants(1.44269504, 0.693147182464599609375, -1.904654299957767878541e-9, 89.0, -104.0, EXP_SINGLE)
-_DOUBLE = _Constants(1.4426950408889634, 0.69314718055994528623, 2.319046813846299558418e-17, 710.0, -746.0, EXP_DOUBLE)
+_SINGLE = _Constants(1.44269504, 0.693147182464599609375, -1.904654299957767878541e-9, 89.0, -176.0, EXP_SINGLE)
+_DOUBLE = _Constants(
+    1.4426950408889634, 0.69314718055994528623, 2.319046813846299558418e-17, 710.0, -1418.0, EXP_DOUBLE
+)
 
 
 def _constants(x: Value) -> _Constants:

@@ -102,13 +102,13 @@ def _from_minifloat(form: Minifloat, bits: Value) -> Value:
     code = bits & (form.sign_bit - 1)
     sign = (bits & form.sign_bit) << (32 - form.sign_bit.bit_length())
     # In the place of F32's fields, the number is too small by the difference of the biases, subnormal or not.
-    scaled = float_of(code << (_WIDE_FRACTION - form.fraction)) * 2.0 ** (_WIDE_BIAS - form.bias)
+    shifted = code << (_WIDE_FRACTION - form.fraction)
+    scaled = float_of(shifted) * 2.0 ** (_WIDE_BIAS - form.bias)
     result = bits_of(scaled)
     if form.has_nan and form.negative_zero:
-        if form.overflow != form.nan:
-            result = where(code.eq(form.overflow), _WIDE_INFINITY, result)
-        greatest = max(form.greatest_code, form.overflow if form.overflow != form.nan else 0)
-        result = where(code > greatest, _WIDE_NAN, result)
+        # Formats with infinity have more than one NaN; which one it is stays in the fraction, beside all ones above it.
+        beyond = shifted | _WIDE_INFINITY if form.overflow != form.nan else _WIDE_NAN
+        result = where(code > form.greatest_code, beyond, result)
     elif form.has_nan:
         result = where(bits.eq(form.nan), _WIDE_NAN, result)
     return float_of(result | sign)
@@ -143,6 +143,19 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
     return _to_minifloat(minifloat(primitive_type), value).cast("trunc", value.type.with_element(I8))
 
 
+def stored_again(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value:
+    """What :func:`from_f32` gives, but that a NaN which :func:`to_f32` has read has the bits that it had."""
+    stored = from_f32(fn, primitive_type, value)
+    if primitive_type.bit_width != 8 or primitive_type is PrimitiveType.F8E8M0FNU:
+        return stored
+    form = minifloat(primitive_type)
+    if form.overflow == form.nan or not form.negative_zero:
+        return stored
+    fraction = (bits_of(value) >> (_WIDE_FRACTION - form.fraction)) & ((1 << form.fraction) - 1)
+    nan = ((bits_of(value) >> 24) & form.sign_bit) | form.overflow | fraction
+    return where(value.is_nan() & fraction.ne(0), nan.cast("trunc", stored.type), stored)
+
+
 def as_bf16(value: Value) -> Value:
     """An F32 rounded to what BF16 has, still an F32.
 
@@ -150,6 +163,13 @@ def as_bf16(value: Value) -> Value:
     :func:`from_f32` gives them the bits that they are stored with.
     """
     return float_of(_rounded(bits_of(value), 16) << 16)
+
+
+def bf16_bits(value: Value) -> Value:
+    """An F32 that BF16 has, as :func:`from_f32` stores it, for less."""
+    upper = (bits_of(value) >> 16).cast("trunc", value.type.with_element(I16))
+    # In 16 bits a register has twice as many elements.
+    return where((upper & 0x7FFF) > 0x7F80, (upper & -0x8000) | 0x7FC0, upper)
 
 
 def _rounded(bits: Value, dropped: int) -> Value:

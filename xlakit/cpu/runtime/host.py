@@ -114,14 +114,14 @@ def emit_host(module: Module) -> None:
     is_one = (fn.constant(I1, 0),)
     (stopped,) = fn.if_else(run.eq(fn.null()), lambda: is_one, lambda: (fn.call("run_has_stopped", I1, run),))
     fn.return_if(stopped, fn.i64(Status.INTERRUPTED))
+    module.declare("pthread_self", I64, [])
+    fn.return_if(fn.call("pthread_self", I64).ne(fn.load(I64, fn.address(main))), fn.i64(Status.DONE))
     polled = CONTEXT.at(fn, context, "polled")
     last, now = fn.atomic_load(I64, polled, "monotonic"), waiting.clock(fn)
     fn.return_if((now - last) < _POLL_NANOSECONDS, fn.i64(Status.DONE))
     fn.atomic_store(now, polled, "monotonic")
-    module.declare("pthread_self", I64, [])
     # The first time is only the beginning of the count.
-    matters = last.ne(0) & fn.call("pthread_self", I64).eq(fn.load(I64, fn.address(main)))
-    fn.return_if(~matters, fn.i64(Status.DONE))
+    fn.return_if(last.eq(0), fn.i64(Status.DONE))
     fn.ret(fn.call("run_signal_handlers", I64))
 
 

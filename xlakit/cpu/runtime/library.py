@@ -57,6 +57,7 @@ _FOR_PROGRAMS = (
     "xlakit_scratch_acquire",
     "xlakit_scratch_release",
     "xlakit_poll",
+    "xlakit_is_to_stop",
     "xlakit_host_call",
     "xlakit_meet",
     "xlakit_post",

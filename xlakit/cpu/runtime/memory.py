@@ -36,14 +36,14 @@ _CACHE = Record(limit=1, cached=1, held=1, _line=5, mutex=8, free=_CLASSES)
 
 
 def cache_limit() -> int:
-    """How many bytes of free blocks may be kept: XLAKIT_CACHE_BYTES; by default 1 GiB or an eighth of the memory.
+    """How many bytes of free blocks may be kept: XLAKIT_KEPT_BYTES; by default 1 GiB or an eighth of the memory.
 
     Raises ArgumentError where the environment variable is not a number of bytes.
     """
-    text = os.environ.get("XLAKIT_CACHE_BYTES")
+    text = os.environ.get("XLAKIT_KEPT_BYTES")
     if text:
         if not text.isdecimal():
-            raise ArgumentError(f"XLAKIT_CACHE_BYTES is {text!r}, not a number of bytes")
+            raise ArgumentError(f"XLAKIT_KEPT_BYTES is {text!r}, not a number of bytes")
         return min(int(text), _MAX_BYTES)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

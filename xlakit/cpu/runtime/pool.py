@@ -5,9 +5,10 @@ together are [0, tasks), and returns when all have returned. Every range begins 
 ``grain`` long except the last; where one thread does it all, ranges become longer until they take a while, or there is
 one call with the whole range where no program runs that could be stopped.
 
-The thread that calls asks between its ranges whether the program that it runs is to go on (``xlakit_poll``), so that
-Ctrl-C ends what takes long. Once it is not, this job and all later ones of the program leave out what is left, the
-status stands in the context as ``stopped``, and the entry returns it before anybody looks at what was not computed.
+The threads ask between their ranges whether the program that they run is to go on (``xlakit_poll``), so that Ctrl-C
+ends what takes long, and so do tasks that take long themselves (``xlakit_is_to_stop``), and the caller while it waits
+for the others. Once it is not, this job and all later ones of the program leave out what is left, the status stands in
+the context as ``stopped``, and the entry returns it before anybody looks at what was not computed.
 
 Each thread that takes part begins with its own contiguous share of the chunks, so that a thread meets in the next
 job the data that it has in its cache, and then takes what others have left over. Whoever comes late finds nothing to
@@ -44,6 +45,8 @@ _NEXT_JOB = 1 << _JOB_SHIFT
 # How long a worker spins for the next job, and the caller for the last workers: a little longer than waking takes.
 _SPIN_NANOSECONDS = 30_000
 _STOP_NANOSECONDS = 1_000_000_000
+# How long the caller sleeps before it asks whether to go on.
+_ASLEEP_NANOSECONDS = 100_000_000
 # How long a thread that is alone computes before it asks whether to go on.
 _ALONE_NANOSECONDS = 10_000_000
 
@@ -53,7 +56,7 @@ _ALONE_NANOSECONDS = 10_000_000
 _POOL = Record(
     state=1, _line_1=7,
     owner=1, workers=1, alive=1, threads=1, processors=1, spin=1, stopping=1, _line_2=1,
-    function=1, table=1, tasks=1, grain=1, participants=1, _line_3=3,
+    function=1, table=1, tasks=1, grain=1, participants=1, running=1, _line_3=2,
 )  # fmt: skip
 
 # What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its bed.
@@ -165,7 +168,7 @@ def _emit_spread(module: Module) -> None:
 def _emit_asking(module: Module) -> None:
     """``has_stopped() -> i1``: whether a job of the program that this thread runs was given up.
 
-    ``is_to_stop() -> i1``: the same, asking whether it is to be now.
+    ``is_to_stop() -> i1``: the same, asking whether it is to be now. ``xlakit_is_to_stop() -> i64``: for programs.
     """
     fn = module.function("has_stopped", I1, [])
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
@@ -176,14 +179,18 @@ def _emit_asking(module: Module) -> None:
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     status = fn.call("xlakit_poll", I64, running)
-    CONTEXT.store(fn, running, "stopped", status)
+    with fn.if_(status.ne(0), likely=False):
+        CONTEXT.store(fn, running, "stopped", status)
     fn.ret(status.ne(0))
+
+    fn = module.function("xlakit_is_to_stop", I64, [], external=True)
+    fn.ret(fn.call("is_to_stop", I1).cast("zext", I64))
 
 
 def _emit_work(module: Module) -> None:
     """``work(i64 number)``: run one's own chunks, then what is left of the others'.
 
-    The caller, whose number is 0, leaves nothing to anybody once the program is to stop.
+    Once the program is to stop, nothing is left to anybody.
     """
     fn = module.function("work", VOID, [I64])
     (number,) = fn.parameters
@@ -204,9 +211,7 @@ def _emit_work(module: Module) -> None:
         with fn.while_((claim(),), lambda chunk, end=end: chunk.carried[0] < end) as chunk:
             begin = chunk.carried[0] * grain
             fn.call_pointer(function, VOID, table, begin, _minimum(fn, begin + grain, tasks))
-            asks = (fn.constant(I1, 0),)
-            (stops,) = fn.if_else(number.eq(0), lambda: (fn.call("is_to_stop", I1),), lambda asks=asks: asks)
-            with fn.if_(stops, likely=False), fn.loop(0, participants) as other:
+            with fn.if_(fn.call("is_to_stop", I1), likely=False), fn.loop(0, participants) as other:
                 left = _seat(fn, other.index)
                 fn.atomic_store(_SEAT.load(fn, left, "end"), _SEAT.at(fn, left, "next"))
             chunk.next(claim())
@@ -258,7 +263,9 @@ def _emit_worker(module: Module) -> None:
                 fn.call("wake_children", VOID, number, participants)
                 if _CAN_MOVE:
                     fn.call("spread", VOID, fn.load(I64, seen))
+                THREAD.store(fn, thread_state(fn), "running", _field(fn, "running"))
                 fn.call("work", VOID, number)
+                THREAD.store(fn, thread_state(fn), "running", fn.i64(0))
             before = fn.atomic_update("sub", pool, fn.i64(1))
             with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
                 waiting.wake(fn, _bed(fn, fn.i64(0)))
@@ -320,9 +327,10 @@ def _emit_run_job(module: Module) -> None:
         seat = _seat(fn, turn.index)
         _SEAT.store(fn, seat, "next", turn.index * chunks // participants)
         _SEAT.store(fn, seat, "end", (turn.index + 1) * chunks // participants)
+    running = THREAD.load(fn, thread_state(fn), "running")
     for name, value in zip(
-        ("function", "table", "tasks", "grain", "participants"),
-        (function, table, tasks, grain, participants),
+        ("function", "table", "tasks", "grain", "participants", "running"),
+        (function, table, tasks, grain, participants, running),
         strict=True,
     ):
         _POOL.store(fn, pool, name, value)
@@ -338,8 +346,9 @@ def _emit_run_job(module: Module) -> None:
 
     with fn.if_(others_work()):
         waiting.spin(fn, others_work, _field(fn, "spin"))
-        with fn.if_(others_work()):
-            waiting.sleep(fn, _bed(fn, zero), others_work)
+        with fn.while_((), lambda _: others_work()):
+            waiting.sleep(fn, _bed(fn, zero), others_work, fn.i64(_ASLEEP_NANOSECONDS))
+            fn.call("is_to_stop", I1)
     fn.ret()
 
 

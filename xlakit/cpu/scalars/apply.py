@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Function, Value
+from xlakit.cpu.math.arithmetic import where
 from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
 from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, rounded_result, select
@@ -21,6 +22,9 @@ _SPECIAL = frozenset(
     {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite"}
     | {"reduce-precision", "copy", "stochastic-convert"}
 )
+# What these make of positive numbers is positive, and so large that F64, which the interpreter has, holds it.
+_NEVER_ZERO = frozenset({"atan2", "divide", "multiply"})
+_LEAST_F32 = 2.0**-149
 _OPCODES = _SPECIAL | BINARY.keys() | UNARY.keys()
 
 
@@ -50,6 +54,9 @@ def apply(
         found = UNARY[opcode](fn, kind, values[0])
     else:
         raise UnsupportedError(f"no code is made for {opcode}")
+    if result is PrimitiveType.F8E8M0FNU and opcode in _NEVER_ZERO:
+        # What F32 cannot hold is still nearer to the least number than to NaN, which 0 would become.
+        found = where(found.eq(0.0), _LEAST_F32, found)
     return found if is_exact(opcode, result) else rounded_result(fn, result, found)
 
 

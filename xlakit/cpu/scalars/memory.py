@@ -8,7 +8,7 @@ from typing import Any, Union
 import numpy as np
 
 from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer, vector
-from xlakit.cpu.math.narrow import as_bf16, from_f32, to_f32
+from xlakit.cpu.math.narrow import as_bf16, bf16_bits, from_f32, stored_again, to_f32
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import UnsupportedError
 
@@ -61,7 +61,7 @@ def to_stored(fn: Function, kind: PrimitiveType, value: Value) -> Value:
     if kind is PrimitiveType.PRED:
         return value.cast("zext", value.type.with_element(I8))
     if is_narrow(kind):
-        return from_f32(fn, kind, value)
+        return stored_again(fn, kind, value)
     return value
 
 
@@ -94,15 +94,21 @@ def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: i
     return from_stored(fn, kind, fn.load(vector(type, lanes), fn.at(array, type, index)))
 
 
-def store(fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value) -> None:
-    """Write element ``index`` of an array, and those after it where ``scalar`` is a vector."""
+def store(
+    fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value, *, is_rounded: bool = False
+) -> None:
+    """Write element ``index`` of an array, and those after it where ``scalar`` is a vector.
+
+    is_rounded: whether the type can hold the scalar as it is.
+    """
     type = memory_type(kind)
     if isinstance(scalar, tuple):
         pair = fn.at(array, type, index * 2)
         fn.store(scalar[0], pair)
         fn.store(scalar[1], fn.at(pair, type, 1))
     else:
-        fn.store(to_stored(fn, kind, scalar), fn.at(array, type, index))
+        stored = bf16_bits(scalar) if is_rounded and kind is PrimitiveType.BF16 else to_stored(fn, kind, scalar)
+        fn.store(stored, fn.at(array, type, index))
 
 
 def constant(fn: Function, kind: PrimitiveType, number: Any) -> Scalar:

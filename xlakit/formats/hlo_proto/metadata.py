@@ -22,7 +22,6 @@ _PLAIN = (
     "size_of_generated_code_in_bytes",
     "size_of_memory_working_set_in_bytes",
 )
-_EMPTY = OpMetadata()
 
 
 def text_of(data: bytes) -> str:

@@ -100,9 +100,6 @@ def parse_metadata(lexer: Lexer) -> OpMetadata:
     return OpMetadata(**parse_fields(lexer, _METADATA, "metadata"))  # pyright: ignore
 
 
-_NO_METADATA = OpMetadata()
-
-
 def print_metadata(metadata: OpMetadata) -> str:
     """The fields that are set, without the braces."""
     parts: list[str] = []

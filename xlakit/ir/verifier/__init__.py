@@ -29,7 +29,7 @@ _EXACT = frozenset(
         "dynamic-update-slice",
         "get-tuple-element",
         "infeed",
-        "optimization-barrier",
+        "opt-barrier",
         "outfeed",
         "parameter",
         "recv",

@@ -25,7 +25,7 @@ _STARTS = {done: start for start, done in _HALVES.items()}
 _TRANSFERS = ("send", "recv")
 
 # Through these a value passes unchanged from one half to the other.
-_PASSING = frozenset({"tuple", "get-tuple-element", "optimization-barrier", "copy", "parameter", "while"})
+_PASSING = frozenset({"tuple", "get-tuple-element", "opt-barrier", "copy", "parameter", "while"})
 _PASSING_TARGETS = frozenset(
     {
         "Sharding",
@@ -334,7 +334,7 @@ def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> lis
 
 def _enters_loop(program: Program, instruction: Instruction) -> bool:
     """Whether a value goes into a while, or out of the body of one, so that its end may be in another turn."""
-    passing = {"async-update", "tuple", "get-tuple-element", "optimization-barrier", "domain", "call", "conditional"}
+    passing = {"async-update", "tuple", "get-tuple-element", "opt-barrier", "domain", "call", "conditional"}
     seen: set[Instruction] = set()
     stack = [instruction]
     while stack:

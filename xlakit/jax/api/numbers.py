@@ -28,4 +28,3 @@ S4 U4 TOKEN S2 U2 F8E4M3 F8E3M4 F8E8M0FNU F4E2M1FN S1 U1
 """
 
 TYPE_NUMBERS: Final = {PrimitiveType[name]: number for number, name in enumerate(_TYPES.split(), 1)}
-TYPES_BY_NUMBER: Final = {number: kind for kind, number in TYPE_NUMBERS.items()}

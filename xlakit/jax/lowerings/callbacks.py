@@ -16,7 +16,7 @@ from xlakit.errors import ExecutionError
 from xlakit.jax.devices import PLATFORM
 
 if TYPE_CHECKING:
-    from xlakit.ir.operation import Evaluation
+    from xlakit.ir.operation import Array, Evaluation
 
 TARGET: Final = "xlakit_python_callback"
 
@@ -29,21 +29,22 @@ class Callback:
 
     def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[Any]) -> None:
         self.number = next(_numbers)
-        self._function = function
-        self._results = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in results]
+        self.function = function
+        self.results = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in results]
         _functions[self.number] = self
 
-    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+    def __call__(self, *arguments: Array) -> tuple[Array, ...]:
         """Call it, and check what it gives."""
         from jax._src import dtypes
 
-        given = self._function(*arguments)
-        if len(given) != len(self._results):
+        # It may keep what it gets for longer than the program lives.
+        given = self.function(*(argument.copy() for argument in arguments))
+        if len(given) != len(self.results):
             raise RuntimeError(
-                f"Mismatched number of outputs from callback. Expected: {len(self._results)}, Actual: {len(given)}"
+                f"Mismatched number of outputs from callback. Expected: {len(self.results)}, Actual: {len(given)}"
             )
         arrays = [np.asarray(dtypes.canonicalize_value(np.asarray(value))) for value in given]
-        for number, (array, (shape, dtype)) in enumerate(zip(arrays, self._results, strict=True)):
+        for number, (array, (shape, dtype)) in enumerate(zip(arrays, self.results, strict=True)):
             for what, actual, expected in (("shape", array.shape, shape), ("dtype", array.dtype, dtype)):
                 if actual != expected:
                     raise RuntimeError(
@@ -62,8 +63,7 @@ def answer(context: Evaluation, *operands: Any) -> Any:
         )
     # A token comes first where callbacks have an order.
     tokens = [None for operand in operands if operand is None]
-    # The function may keep what it gets for longer than the program lives.
-    results = (*tokens, *callback(*(operand.copy() for operand in operands if operand is not None)))
+    results = (*tokens, *callback(*(operand for operand in operands if operand is not None)))
     return results if context.shape.is_tuple else results[0]
 
 
@@ -73,6 +73,34 @@ def _types(ctx: Any, aval: Any) -> Sequence[Any]:
 
     flat, _ = mlir.ir_tree_registry.flatten(mlir.aval_to_ir_types(ctx.module_context, aval))
     return flat
+
+
+def emit_call(
+    ctx: Any,
+    callback: Callback,
+    operands: Sequence[Any],
+    result_avals: Sequence[Any],
+    *,
+    has_side_effect: bool,
+    token: Any = None,
+) -> Any:
+    """The custom call of a function, which lives as long as the program does; with a token it gives one first."""
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir.dialects import stablehlo
+
+    ctx.module_context.add_keepalive(callback)
+    types = [type for aval in result_avals for type in _types(ctx, aval)]
+    given = list(operands)
+    if token is not None:
+        types, given = [stablehlo.TokenType.get(), *types], [token, *given]
+    return mlir.custom_call(
+        TARGET,
+        result_types=types,
+        operands=given,
+        backend_config=str(callback.number),
+        has_side_effect=has_side_effect,
+        api_version=2,
+    )
 
 
 def _emit(
@@ -90,22 +118,9 @@ def _emit(
 ) -> tuple[Sequence[Any], Any, Any]:
     """The call in MLIR, as JAX's own function of this form writes it for its platforms."""
     from jax._src.interpreters import mlir
-    from jaxlib.mlir.dialects import stablehlo
 
     holder = Callback(callback, result_avals)
-    ctx.module_context.add_keepalive(holder)
-    types = [type for aval in result_avals for type in _types(ctx, aval)]
-    given = list(operands)
-    if token is not None:
-        types, given = [stablehlo.TokenType.get(), *types], [token, *given]
-    made = mlir.custom_call(
-        TARGET,
-        result_types=types,
-        operands=given,
-        backend_config=str(holder.number),
-        has_side_effect=has_side_effect,
-        api_version=2,
-    )
+    made = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token)
     # One with a token says its order itself, and a token has no sharding.
     if sharding is not None and token is None:
         mlir.set_sharding(ctx.module_context, made, sharding)

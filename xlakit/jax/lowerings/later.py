@@ -21,8 +21,20 @@ def _rule_for_processors(primitive: Any) -> Any:
     return mlir._platform_specific_lowerings["cpu"][primitive].rule
 
 
-# Names of primitives, and what makes the rule of each: checkify's checks, and systems of sparse matrices.
-_LATER: Final[dict[str, Callable[[Any], Any]]] = {"check": _rule_for_processors, "spsolve": solve_rule}
+def _buffer_rule(primitive: Any) -> Any:
+    # Its module takes a while to load, and few programs need it.
+    from xlakit.jax.lowerings.buffers import buffer_rule
+
+    return buffer_rule(primitive)
+
+
+# Names of primitives, and what makes the rule of each: checkify's checks, systems of sparse matrices, and functions
+# that write into buffers.
+_LATER: Final[dict[str, Callable[[Any], Any]]] = {
+    "check": _rule_for_processors,
+    "spsolve": solve_rule,
+    "buffer_callback": _buffer_rule,
+}
 
 
 class _Rules(dict[Any, Any]):

@@ -39,8 +39,3 @@ def emit_getters(module: Module) -> None:
             for name in args.results:
                 args.store(fn, given, name, record.load(fn, held, name))
             fn.ret(fn.null())
-
-
-def getter_slots() -> list[str]:
-    """The functions that are made here."""
-    return [slot for _, slots in GETTERS for slot in slots.split()]

@@ -6,7 +6,7 @@ and their casts from float to integer do not saturate; the rules that hold in XL
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -251,6 +251,20 @@ def lesser(a: Array, b: Array) -> Array:
     if kind is PrimitiveType.PRED:
         return np.logical_and(a, b)
     return _lesser_float(a, b) if kind.is_floating else _lesser_integer(a, b)
+
+
+# -- zero ----------------------------------------------------------------------------------------
+
+
+def zeros(sizes: Sequence[int], kind: PrimitiveType) -> Array:
+    """An array of zeros; of NaN in f8e8m0fnu, which has none."""
+    has_zero = kind is not PrimitiveType.F8E8M0FNU
+    return np.zeros(sizes, kind.dtype) if has_zero else np.zeros(sizes, np.float32).astype(kind.dtype)
+
+
+def that_can_be_zero(x: Array) -> Array:
+    """The array in a type that has a zero: f8e8m0fnu becomes f32."""
+    return x.astype(np.float32) if element_type(x) is PrimitiveType.F8E8M0FNU else x
 
 
 # -- order ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.kernels.sort_order import NanPlace, Part, SortKey, recognise_order
+from xlakit.passes.sort_order import NanPlace, Part, SortKey, recognise_order
 
 
 def order(comparator, *kinds):

@@ -19,7 +19,8 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.compare import Compare
-from xlakit.ops.data import Constant, Parameter
+from xlakit.ops.data import Constant, Iota, Parameter
+from xlakit.ops.movement import Broadcast
 
 
 class NanPlace(enum.Enum):
@@ -82,6 +83,15 @@ def recognise_order(comparator: Computation) -> KeyOrder | None:
         elif before.merges and replace(before, descending=key.descending) != key:
             return None
     return tuple(keys)
+
+
+def counts_along(operand: Instruction, dimension: int) -> bool:
+    """Whether an operand is known to hold each element's index in a dimension."""
+    op = operand.op
+    if isinstance(op, Broadcast):
+        dimensions = list(op.dimensions)
+        return dimension in dimensions and counts_along(operand.operands[0], dimensions.index(dimension))
+    return isinstance(op, Iota) and op.iota_dimension == dimension
 
 
 def _split(root: Instruction) -> tuple[SortKey, Instruction | None] | None:

@@ -1,0 +1,48 @@
+"""The functions of sorting that programs share: their names say all there is to know about them."""
+
+import pytest
+
+from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.sort_common import (
+    ChunkPlaces,
+    CountDigits,
+    MakeRecords,
+    MoveByDigit,
+    SortRecords,
+    TakeApart,
+)
+from xlakit.cpu.kernels.sort_plan import make_layout
+from xlakit.cpu.kernels.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.llvm import I32, I64
+from xlakit.data.primitive import PrimitiveType as P
+from xlakit.passes.sort_order import NanPlace, Part, SortKey
+
+KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanPlace.LOW, zeros_equal=True)
+RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        CountDigits.of(RECORD, KEY, exceptions=True, counter=I32),
+        MoveByDigit.of(RECORD, KEY, exceptions=False, counter=I64),
+        SortRecords.of(RECORD, KEY, exceptions=True, counter=I32),
+        MakeRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
+        TakeApart.of(RECORD, KEY, 0, exceptions=False, counter=I32),
+        ChunkPlaces(32),
+        KeepFirst(P.BF16, False, "bits", False, 64, 32, True),
+        JoinFirst(P.U8, True, "high", False, 64, 32, False),
+        CollectFirst(P.F8E4M3FN, True, "low", True, 64, 32, False),
+    ],
+    ids=lambda function: function.family,
+)
+def test_a_name_says_all(function):
+    symbol = common.symbol_of(function)
+    assert common.function_of(symbol) == function
+    assert f"define void @{symbol}(" in common.text(symbol)
+
+
+def test_a_key_is_the_one_of_its_record():
+    function = CountDigits.of(RECORD, KEY, exceptions=True, counter=I32)
+    assert (function.record, function.offset, function.kind) == (64, RECORD.field(1, Part.IMAG).offset, P.F32)
+    assert function.key == SortKey(0, P.F32, descending=True, nan=NanPlace.LOW, zeros_equal=True)

@@ -1,0 +1,130 @@
+"""``jax.experimental.buffer_callback``: Python functions that write their results where they are told to.
+
+The memory of the arguments is read where it is. Results are written into memory of their own, and go from there to
+where the program has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.ir.operation import Array
+from xlakit.jax.lowerings.callbacks import Callback, emit_call
+from xlakit.runtime.dlpack import CPU, exported
+
+
+class Buffer:
+    """An array as such a function gets it; that of an argument may not be used any more when the function is done."""
+
+    def __init__(self, array: Array, *, is_result: bool) -> None:
+        self._array = array.view()
+        self._array.setflags(write=is_result)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return self._array.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its elements."""
+        return self._array.dtype
+
+    @property
+    def writeable(self) -> bool:
+        """Whether it is a result."""
+        return self._array.flags.writeable
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._array, dtype, copy=copy)
+
+    def __dlpack__(
+        self,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> object:
+        if stream is not None:
+            raise BufferError("the processor has no streams; DLPack's stream is None for it")
+        return exported(self._array, self._array if self.writeable else None, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU
+
+
+class ExecutionContext:
+    """What such a function is told of how it is run."""
+
+    @property
+    def stage(self) -> Any:
+        """There is but one: the program runs."""
+        from jax.experimental.buffer_callback import ExecutionStage
+
+        return ExecutionStage.EXECUTE
+
+    @property
+    def stream(self) -> int:
+        """What a GPU would have. Raises JaxRuntimeError."""
+        import jax
+
+        raise jax.errors.JaxRuntimeError("XLA FFI GPU context is not available: this platform is the processor")
+
+
+_CONTEXT: Final = ExecutionContext()
+
+
+class BufferCallback(Callback):
+    """Such a function, with the numbers of the results that begin as arguments, and of these arguments."""
+
+    def __init__(self, function: Callable[..., Any], results: Sequence[Any], aliases: Mapping[int, int]) -> None:
+        super().__init__(function, results)
+        self._aliases = aliases
+
+    def __call__(self, *arguments: Array) -> tuple[Array, ...]:
+        """Call it with the memory of arguments and results."""
+        given = list(arguments)
+        results = [np.zeros(shape, dtype) for shape, dtype in self.results]
+        for number, argument in self._aliases.items():
+            # There is one memory for both.
+            results[number] = given[argument] = given[argument].copy()
+        self.function(
+            _CONTEXT,
+            [Buffer(result, is_result=True) for result in results],
+            [Buffer(argument, is_result=False) for argument in given],
+        )
+        return tuple(results)
+
+
+def buffer_rule(_: Any) -> Any:
+    """The rule of ``buffer_callback``."""
+    from jax import tree
+
+    def lower(
+        ctx: Any,
+        *operands: Any,
+        callback: Callable[..., Any],
+        in_tree: Any,
+        out_tree: Any,
+        has_side_effect: bool,
+        input_output_aliases: Sequence[tuple[int, int]],
+        **_: Any,
+    ) -> Any:
+        def call(context: ExecutionContext, results: list[Buffer], arguments: list[Buffer]) -> None:
+            positional, named = tree.unflatten(in_tree, arguments)
+            if callback(context, tree.unflatten(out_tree, results), *positional, **named) is not None:
+                raise ValueError("buffer_callback callback must not return any values.")
+
+        aliases = {result: argument for argument, result in input_output_aliases}
+        holder = BufferCallback(call, ctx.avals_out, aliases)
+        return emit_call(ctx, holder, operands, ctx.avals_out, has_side_effect=has_side_effect).results
+
+    return lower
