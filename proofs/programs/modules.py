@@ -272,6 +272,8 @@ def _while(body: Body) -> None:
     if body.prefix.count("w") > 1:
         return
     carried = [v for v in (body.pick(lambda v: v.kind != "pred") for _ in range(draft.integer(1, 3))) if v]
+    # One value may begin several elements.
+    carried += [draft.pick(carried) for _ in range(draft.integer(0, 2)) if carried]
     shapes = ["s32[]", *(f"{v.kind}[{join(v.dims)}]" for v in carried)]
     state = f"({', '.join(shapes)})"
     lines = [f"p = {state} parameter(0)"]
@@ -283,13 +285,13 @@ def _while(body: Body) -> None:
     results = []
     for i, v in enumerate(carried):
         same = [w for w in inner.values if w.kind == v.kind and w.dims == v.dims]
-        chosen = same[-1] if draft.chance(0.8) else Named(f"g{i + 1}", v.kind, v.dims)
+        chosen = draft.pick(same[-2:]) if draft.chance(0.7) else Named(f"g{i + 1}", v.kind, v.dims)
         results.append(chosen.name)
     one = inner.scalar("s32", 1)
     count = inner.add("s32", (), f"add(g0, {one.name})")
     lines.append(f"r = {state} tuple({', '.join([count.name, *results])})")
     loop = draft.computation(lines)
-    limit = draft.integer(0, 5)
+    limit = draft.pick([draft.integer(0, 5), draft.integer(6, 40)])
     test = draft.computation(
         [
             f"p = {state} parameter(0)",
@@ -302,7 +304,8 @@ def _while(body: Body) -> None:
     start = body.emit(state, f"tuple({', '.join([zero.name, *(v.name for v in carried)])})")
     end = body.emit(state, f"while({start}), condition={test}, body={loop}")
     for i, v in enumerate(carried):
-        body.add(v.kind, v.dims, f"get-tuple-element({end}), index={i + 1}")
+        if not i or draft.chance(0.7):
+            body.add(v.kind, v.dims, f"get-tuple-element({end}), index={i + 1}")
 
 
 def _conditional(body: Body) -> None:

@@ -54,3 +54,22 @@ def test_a_collective_in_a_loop_does_not_overwrite_what_is_read_later():
     first, second = executable.execute_replicated([[ints([1, 2])], [ints([10, 20])]])
     same(first, ints([661, 1322]))
     same(second, np.array([670, 1340], np.int32))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_value_that_begins_two_elements_stays_what_it_was_in_the_one(order):
+    def program(x):
+        def body(state):
+            count, *pair, total = (xla.get_tuple_element(state, i) for i in range(4))
+            changed, fixed = pair[order[0]], pair[order[1]]
+            made = {order[0]: changed * 2, order[1]: fixed}
+            return count + 1, made[0], made[1], total + fixed
+
+        first = kept(x * 3)
+        start = (xla.constant(x.builder, 0), first, first, x)
+        loop = xla.while_(lambda s: xla.get_tuple_element(s, 0) < 20, body, start)
+        return xla.get_tuple_element(loop, 1 + order[0]), xla.get_tuple_element(loop, 3)
+
+    x = ints([4, 2, 3, 1])
+    built = build(program, s32(4))
+    same(xla.compile(built, backend="cpu")(x), xla.compile(built, backend="interpreter")(x))

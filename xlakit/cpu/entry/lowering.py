@@ -246,14 +246,17 @@ class Lowering:
     def _while(self, instruction: Instruction, op: While, initial: Tree, uses: Uses, steps: list[Step]) -> Tree:
         carried = new_tree(instruction.shape, instruction.name)
         taken: set[Buffer] = set()
+        changed: set[Buffer] = set()
         unchanged = _unchanged(op.body)
         for path, own, first in _paired(carried, initial):
             free = self._may_write(first) and uses.ends_at((instruction.operands[0], path), instruction)
             if free and first.resolved() not in taken:
                 taken.add(first.resolved())
+                if path[:1] not in unchanged:
+                    changed.add(first.resolved())
                 self._reused.add(first.resolved())
                 own.merge_into(first)
-            elif path[:1] in unchanged:
+            elif path[:1] in unchanged and first.resolved() not in changed:
                 # It is read where it is; it has two names then, so that nobody can tell when it is free.
                 self._lent.add(first.resolved())
                 own.merge_into(first)
