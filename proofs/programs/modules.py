@@ -267,12 +267,19 @@ def _gather(body: Body) -> None:
         )
 
 
+def _only_for_it(body: Body, value: Named) -> Named:
+    """A value that no other instruction takes by chance."""
+    shape = f"{value.kind}[{join(value.dims)}]"
+    return Named(body.emit(shape, f"negate({value.name})"), value.kind, value.dims)
+
+
 def _while(body: Body) -> None:
     draft = body.draft
     if body.prefix.count("w") > 1:
         return
     carried = [v for v in (body.pick(lambda v: v.kind != "pred") for _ in range(draft.integer(1, 3))) if v]
-    # One value may begin several elements.
+    # Some begin with what nobody else reads; and one value may begin several elements.
+    carried = [_only_for_it(body, v) if draft.chance() else v for v in carried]
     carried += [draft.pick(carried) for _ in range(draft.integer(0, 2)) if carried]
     shapes = ["s32[]", *(f"{v.kind}[{join(v.dims)}]" for v in carried)]
     state = f"({', '.join(shapes)})"
@@ -286,12 +293,16 @@ def _while(body: Body) -> None:
     for i, v in enumerate(carried):
         same = [w for w in inner.values if w.kind == v.kind and w.dims == v.dims]
         chosen = draft.pick(same[-2:]) if draft.chance(0.7) else Named(f"g{i + 1}", v.kind, v.dims)
+        if chosen.name != f"g{i + 1}" and draft.chance():
+            # What the loop was given is read late, too.
+            others = [w for w in inner.values if w.name.startswith("g") and w.kind == v.kind and w.dims == v.dims]
+            chosen = inner.add(v.kind, v.dims, f"minimum({chosen.name}, {draft.pick(others).name})")
         results.append(chosen.name)
     one = inner.scalar("s32", 1)
     count = inner.add("s32", (), f"add(g0, {one.name})")
     lines.append(f"r = {state} tuple({', '.join([count.name, *results])})")
     loop = draft.computation(lines)
-    limit = draft.pick([draft.integer(0, 5), draft.integer(6, 40)])
+    limit = draft.pick([draft.integer(0, 5), *[draft.integer(9, 40)] * 2])
     test = draft.computation(
         [
             f"p = {state} parameter(0)",
@@ -344,7 +355,7 @@ def _into(lines: list[str], stem: str) -> Callable[[str, str], str]:
 _STEPS: tuple[Callable[[Body], None], ...] = (
     _unary, _unary, _binary, _binary, _binary, _binary, _select, _convert, _broadcast, _broadcast, _reshape,
     _transpose, _slice, _pad, _concatenate, _reverse, _iota, _reduce, _reduce, _reduce, _dot, _dynamic, _gather,
-    _while, _conditional,
+    _while, _while, _while, _conditional,
 )  # fmt: skip
 
 
