@@ -50,6 +50,13 @@ def test_headers_must_fit_the_entry(header):
         module("x = f32[2] parameter(0)\nROOT y = f32[2] add(x, x)", header).verify()
 
 
+def test_what_shares_memory_is_of_one_size():
+    header = "HloModule m, input_output_alias={ {}: (0, {}, must-alias) }"
+    with pytest.raises(xla.VerificationError, match="of 8 bytes cannot lie in parameter 0"):
+        module("x = f32[3] parameter(0)\nROOT y = f32[2] slice(x), slice={[0:2]}", header).verify()
+    module("x = f32[3] parameter(0)\nROOT y = s32[3] convert(x)", header).verify()
+
+
 def test_float_types_may_differ_in_precision_and_layouts_may_differ():
     module("x = bf16[2] parameter(0)\nROOT y = f32[2] add(x, x)").verify()
     module("x = f32[2,3]{1,0} parameter(0)\nROOT y = f32[2,3]{0,1} add(x, x)").verify()

@@ -174,8 +174,16 @@ def _verify_aliases(module: HloModule) -> None:
                 f"output {{{_join(entry.output_index)}}} is aliased twice", hint="give each output one parameter"
             )
         outputs.add(entry.output_index)
-        module.entry.root.shape.at(entry.output_index)
+        output = module.entry.root.shape.at(entry.output_index)
         _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
+        given = parameters[entry.parameter_number].at(entry.parameter_index)
+        if output.byte_size != given.byte_size:
+            raise VerificationError(
+                f"output {{{_join(entry.output_index)}}} of {output.byte_size} bytes cannot lie in parameter "
+                f"{entry.parameter_number}, {{{_join(entry.parameter_index)}}}, of {given.byte_size}",
+                shapes=[output, given],
+                hint="alias arrays of one size in bytes",
+            )
     for donor in module.buffer_donor:
         _verify_parameter_index(parameters, donor.parameter_number, donor.parameter_index, "buffer_donor")
 
