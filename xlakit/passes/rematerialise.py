@@ -200,7 +200,11 @@ class _Rebuilding:
         self._before: dict[int, list[_Value]] = {}
         self._reads: dict[int, list[_Value]] = {}
         self._dropped: dict[Instruction, set[int]] = {}
-        # The elements of fusions that give them no more.
+        # The elements of these fusions, and those of them that are given no more.
+        self._elements: dict[Instruction, list[Instruction]] = {v.made_by: [] for v in values}
+        for instruction in computation.instructions:
+            if isinstance(instruction.op, GetTupleElement) and instruction.operands[0] in self._elements:
+                self._elements[instruction.operands[0]].append(instruction)
         self._gone: set[Instruction] = set()
         for value in values:
             self._before.setdefault(min(value.late), []).append(value)
@@ -262,15 +266,14 @@ class _Rebuilding:
         self._lines.append(new)
         # Its elements have other numbers now.
         self._made[old] = new
-        for element in self._computation.instructions:
-            if not isinstance(element.op, GetTupleElement) or element.operands[0] is not old:
-                continue
-            if element.op.index not in kept:
+        for element in self._elements[old]:
+            number = element.op_as(GetTupleElement).index
+            if number not in kept:
                 self._gone.add(element)
             elif len(kept) == 1:
                 self._made[element] = new
             else:
-                op = GetTupleElement(index=kept.index(element.op.index))
+                op = GetTupleElement(index=kept.index(number))
                 self._put(element, element.replace(op=op, operands=(new,)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.passes.framework import Pass, PassContext, change_programs, with_computations
@@ -26,33 +27,31 @@ class Schedule(Pass):
 
         def ordered(computation: Computation) -> Computation:
             memory = Memory(computation, peaks)
-            peak, order = _best(memory)
-            if order is not None and context.spend("computation"):
-                instructions = tuple([computation.instructions[i] for i in order])
-                computation = Computation(
-                    computation.name, instructions, computation.root, computation.execution_thread
-                )
+            order = _better(memory)
+            if order is None or not context.spend("computation"):
+                order = range(len(computation.instructions))
             else:
-                peak = memory.peak(range(len(memory.steps)))
-            peaks[computation] = peak
+                instructions = tuple([computation.instructions[i] for i in order])
+                thread = computation.execution_thread
+                computation = Computation(computation.name, instructions, computation.root, thread)
+            peaks[computation] = memory.peak(order)
             return computation
 
         return with_computations(module, list(change_programs(module, ordered).values()))
 
 
-def _best(memory: Memory) -> tuple[int, list[int] | None]:
-    """The peak of the order to take, and that order; none where it is the one that is there."""
+def _better(memory: Memory) -> Sequence[int] | None:
+    """An order to take in the place of the one that is there, if that gains enough."""
     used = memory.in_use(range(len(memory.steps)))
     peak, best = max(used, default=0), None
     if peak < _SMALL_PEAK:
-        return peak, None
+        return None
     order = eager(memory)
     other = memory.in_use(order)
     if max(other) <= peak and sum(other) <= sum(used) * (1 - _LEAST_SAVED):
         peak, best = max(other), order
     order = greedy(memory)
-    least = memory.peak(order)
-    return (least, order) if least <= peak * (1 - _LEAST_SAVED) else (peak, best)
+    return order if memory.peak(order) <= peak * (1 - _LEAST_SAVED) else best
 
 
 def greedy(memory: Memory) -> list[int]:

@@ -233,8 +233,10 @@ def _rebuilt(
         source = old.operands[0] if isinstance(old.op, GetTupleElement) else None
         if old in found:
             _loop(remaking, *found[old], context)
-            continue
-        remaking.keep(old) if source not in found else _element(remaking, old, *found[source])
+        elif source in found:
+            _element(remaking, old, *found[source])
+        else:
+            remaking.keep(old)
     return remaking.finished()
 
 
@@ -261,7 +263,10 @@ def _loop(remaking: Remaking, loop: Loop, sums: Sequence[_Sum], context: PassCon
 def _condition(loop: Loop, shape: Shape, context: PassContext) -> Computation:
     remaking = Remaking(loop.condition, context)
     for old in loop.condition.instructions:
-        _parameter(remaking, old, shape) if isinstance(old.op, Parameter) else remaking.keep(old)
+        if isinstance(old.op, Parameter):
+            _parameter(remaking, old, shape)
+        else:
+            remaking.keep(old)
     return remaking.finished(name=context.computation_name(loop.condition.name))
 
 

@@ -325,11 +325,7 @@ class Function:
         self._access_group = outer
         self._jump(latch)
         self._start(latch)
-        following = self.emit(first.type, f"add nuw nsw {first.type.name} {index.text}, {step}")
-        if self.effort is Effort.CODE:
-            # LLVM does not see that this counts. What it would make of addresses that count is no better than what is
-            # written, and takes it longer than all else.
-            following = self.emit(first.type, f"freeze {first.type.name} {following.text}")
+        following = self._counted(index, step)
         again = following < last
         properties = list(hints)
         if group:
@@ -350,6 +346,15 @@ class Function:
             )
         else:
             made.results = made.following
+
+    def _counted(self, index: Value, step: int) -> Value:
+        """The next number of a loop."""
+        following = self.emit(index.type, f"add nuw nsw {index.type.name} {index.text}, {step}")
+        if self.effort is not Effort.CODE:
+            return following
+        # LLVM does not see that this counts. What it would make of addresses that count is no better than what is
+        # written, and takes it longer than all else.
+        return self.emit(index.type, f"freeze {index.type.name} {following.text}")
 
     @contextmanager
     def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:

@@ -121,7 +121,7 @@ def buffer_rule(_: Any) -> Any:
         def call(context: ExecutionContext, results: list[Buffer], arguments: list[Buffer]) -> None:
             positional, named = tree.unflatten(in_tree, arguments)
             if callback(context, tree.unflatten(out_tree, results), *positional, **named) is not None:
-                raise ValueError("buffer_callback callback must not return any values.")
+                raise ValueError("a function of buffer_callback writes its results, and gives nothing back")
 
         aliases = {result: argument for argument, result in input_output_aliases}
         holder = BufferCallback(call, ctx.avals_out, aliases)
