@@ -73,3 +73,24 @@ def test_a_value_that_begins_two_elements_stays_what_it_was_in_the_one(order):
     x = ints([4, 2, 3, 1])
     built = build(program, s32(4))
     same(xla.compile(built, backend="cpu")(x), xla.compile(built, backend="interpreter")(x))
+
+
+@pytest.mark.parametrize("kind", [xla.F32, xla.F64, xla.S8, xla.S64, xla.PRED, xla.BF16, xla.C64])
+def test_scalars_that_a_loop_selects_crosswise(kind):
+    def program(a, b):
+        def body(state):
+            count, left, right = (xla.get_tuple_element(state, i) for i in range(3))
+            stays = xla.eq(xla.rem(count, 3), 0)
+            return count + 1, xla.select(stays, left, right), xla.select(stays, right, left)
+
+        start = (xla.constant(a.builder, 0), a, b)
+        end = xla.while_(lambda s: xla.get_tuple_element(s, 0) < 10, body, start)
+        return xla.get_tuple_element(end, 1), xla.get_tuple_element(end, 2)
+
+    scalar = xla.make_shape(kind, ())
+    built = build(program, scalar, scalar)
+    values = [np.array(number, kind.dtype) for number in (3, 0)]
+    for got, expected in zip(
+        xla.compile(built)(*values), xla.compile(built, backend="interpreter")(*values), strict=True
+    ):
+        same(got, expected)

@@ -92,11 +92,11 @@ class EntryWriter:
         fn, own = self._fn, buffer.resolved()
         arguments, results, _ = fn.parameters
         if own.place == "argument":
-            return fn.load(PTR, fn.at(arguments, PTR, own.number), invariant=True)
+            return fn.load(PTR, fn.at(arguments, PTR, own.number))
         if own.place == "result":
-            return fn.load(PTR, fn.at(results, PTR, own.number), invariant=True)
+            return fn.load(PTR, fn.at(results, PTR, own.number))
         if own.place == "constant" and self._constants is not None:
-            return fn.load(PTR, fn.at(self._constants, PTR, own.number), invariant=True)
+            return fn.load(PTR, fn.at(self._constants, PTR, own.number))
         if own.offset < 0:
             found = self._small.get(own)
             if found is None:

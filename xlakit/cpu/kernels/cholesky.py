@@ -28,7 +28,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
     kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
     fn = module.function("cholesky", VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    factors = fn.load(PTR, fn.at(table, PTR, 1), invariant=True)
+    factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
     # Few large matrices are factored one after the other, each by all threads.
     is_shared = size >= LEAST_BLOCKED and count < _PROCESSORS

@@ -53,7 +53,7 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
     fn = module.function(name, VOID, [PTR, I64, I64])
     fn.effort = Effort.CODE
     table, begin, end = fn.parameters
-    arrays = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(3)]
+    arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]
     engine = lanes_engine(geometry)
     features = geometry.groups.size
     blocks = -(-features // engine.columns)

@@ -98,8 +98,8 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
     """A task function that writes a padded array; ``scratch`` is a place in the table."""
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    source = fn.load(PTR, fn.at(table, PTR, padded.array), invariant=True)
-    into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch), invariant=True), I8, padded.first)
+    source = fn.load(PTR, fn.at(table, PTR, padded.array))
+    into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
     each = padded.together
     last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:

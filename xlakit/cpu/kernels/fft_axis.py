@@ -16,7 +16,7 @@ class Place:
 
     def pointer(self, fn: Function, table: Value) -> Value:
         """Where it is."""
-        found = fn.load(PTR, fn.at(table, PTR, self.array), invariant=True)
+        found = fn.load(PTR, fn.at(table, PTR, self.array))
         return fn.at(found, I8, self.offset) if self.offset else found
 
 

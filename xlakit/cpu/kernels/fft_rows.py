@@ -207,7 +207,7 @@ class _Pipeline:
         return phases
 
     def _scratch(self, fn: Function, table: Value, offset: int) -> Value:
-        return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH), invariant=True), I8, offset)
+        return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH)), I8, offset)
 
     def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
         part, inner = self.axis.part, self.axis.inner

@@ -40,8 +40,8 @@ class Following:
     def call(self, fn: Function, rectangle: Rectangle) -> None:
         """Call what the table of ``fn`` says."""
         table = fn.parameters[0]
-        function = fn.load(PTR, fn.at(table, PTR, PLACE), invariant=True)
-        first = fn.load(PTR, fn.at(table, PTR, PLACE + 1), invariant=True)
+        function = fn.load(PTR, fn.at(table, PTR, PLACE))
+        first = fn.load(PTR, fn.at(table, PTR, PLACE + 1))
         fn.call_pointer(function, VOID, first, rectangle.base, rectangle.batch, *rectangle.rows, *rectangle.columns)
 
 

@@ -94,7 +94,7 @@ def emit_blas(
     units, splits = -(-rows // unit), -(-columns // split)
     kind = product.result
     routine = Routine(fn, kind)
-    arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in range(3)]
+    arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(3)]
     parts = 2 if kind.is_complex else 1
     rhs, lhs = (as_stored(m.across, m.along) for m in (product.rhs, product.lhs))
     result = as_stored(product.columns, product.rows)

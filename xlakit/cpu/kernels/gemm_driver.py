@@ -57,7 +57,7 @@ class GemmEmitter:
         self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
         self.rows, self.columns, _ = product.sizes
         self.following = following
-        self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in product.arrays]
+        self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
         self.epilogue = epilogue
         engine = self.engine
         self.several = cut.k_blocks > 1

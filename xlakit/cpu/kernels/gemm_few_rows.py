@@ -54,7 +54,7 @@ class _Emitter:
         """The loop over tasks: batches, and stretches of columns."""
         fn, engine, product = self.fn, self.engine, self.product
         table, begin, end = fn.parameters
-        tables = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in product.arrays]
+        tables = [fn.load(PTR, fn.at(table, PTR, n)) for n in product.arrays]
         factors_bytes = -(-self.rows * self.depth * engine.packed.bytes // 64) * 64
         scratch = acquire(fn, factors_bytes + self.rows * self.stretch * engine.acc.bytes)
         self.factors = scratch

@@ -39,7 +39,7 @@ def emit_matrix_vector(
     _, begin, end = fn.parameters
     rows, depth = matrix.across.size, matrix.along.size
     units = -(-rows // unit)
-    tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in (*arrays, 2)]
+    tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
     in_place = stored_as_packed(engine, vector_.kind) and (vector_.along.stride == 1 or depth == 1)
     scratch = fn.null() if in_place else acquire(fn, max(1, depth * engine.packed.bytes))
     with fn.loop(begin, end, hints=NO_UNROLL) as task:

@@ -141,7 +141,7 @@ class _Fusion:
         table, begin, end = fn.parameters
         own = fn.alloca(PTR, PLACE + 2, align=8)
         for place, entry in enumerate(entries):
-            value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry), invariant=True)
+            value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))
             fn.store(value, fn.at(own, PTR, place))
         if follows is not None:
             fn.store(fn.address(follows.name), fn.at(own, PTR, PLACE))
@@ -169,7 +169,7 @@ class _Fusion:
 
     def _emitter(self, fn: Function, rectangle: Value) -> Emitter:
         table = fn.parameters[0]
-        pointers = [fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(self.arrays)]
+        pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(self.arrays)]
         return Emitter(fn, [*pointers, rectangle])
 
     def _sources(self) -> dict[Instruction, Source]:
@@ -301,10 +301,10 @@ class _Fusion:
         other = next(o for o in link.product.operands if o is not weights)
         columns = cut.product.sizes[1]
         table = fn.parameters[0]
-        array = fn.load(PTR, fn.at(table, PTR, self._parameter(other)), invariant=True)
+        array = fn.load(PTR, fn.at(table, PTR, self._parameter(other)))
         right = fn.at(array, memory_type(whole.rhs.kind), whole.batches[1].offset(fn, bounds.batch))
         if direct:
-            pointer = fn.load(PTR, fn.at(table, PTR, self._array(link.value)), invariant=True)
+            pointer = fn.load(PTR, fn.at(table, PTR, self._array(link.value)))
             first = whole.batches[2].offset(fn, bounds.batch) + whole.rows.offset(fn, bounds.rows[0])
             memory = fn.at(pointer, memory_type(whole.result), first)
         else:

@@ -113,7 +113,7 @@ class _Writer:
         """The random bits."""
         fn = self.module.function("random_bits", VOID, [PTR, I64, I64])
         table, begin, end = fn.parameters
-        state, bits = (fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in (0, self.results))
+        state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
         words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
         if self.layout.is_flat:
             tasks = self._flat(fn, bits, words, begin, end)
@@ -129,7 +129,7 @@ class _Writer:
         """The state after use; words that the algorithm has no use for stay as they are."""
         fn = self.module.function("random_state", VOID, [PTR, I64, I64])
         table = fn.parameters[0]
-        before, after = (fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in (0, 1))
+        before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
         state = [fn.load(I64, fn.at(before, I64, n)) for n in range(self.words)]
         low = state[1]
         state[1] = low + self.layout.blocks

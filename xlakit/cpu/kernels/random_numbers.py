@@ -64,7 +64,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
     recipe = _recipe(distribution, kind)
     fn = module.function("random_numbers", VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in range(4))
+    *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
     given = [o.shape.element_type for o in instruction.operands]
     parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(given, pointers, strict=True)]
     make = _maker(fn, distribution, kind, given[0], parameters)

@@ -216,7 +216,7 @@ class _Arrays:
         self.fn = fn
         self.plan = plan
         count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
-        pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n), invariant=True) for n in range(count)]
+        pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(count)]
         self.given, self.results = pointers[: plan.arrays], pointers[plan.arrays :][: len(plan.columns)]
         self.scratch = pointers[-1]
 

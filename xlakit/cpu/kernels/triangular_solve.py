@@ -67,7 +67,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
     problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
     fn = module.function("triangular_solve", VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    a, x = (fn.load(PTR, fn.at(table, PTR, n), invariant=True) for n in (0, 2))
+    a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
     solve = _Loops(fn, problem) if size <= SMALL else _Blas(fn, problem)
     blocks = -(-sides // problem.block)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:

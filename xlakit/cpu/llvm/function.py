@@ -121,16 +121,17 @@ class Function:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def load(
-        self, type: Type, pointer: Value, *, align: int = 0, invariant: bool = False, alone: bool = False
-    ) -> Value:
-        """What ``pointer`` points at; ``invariant`` says that nobody writes there while the function runs.
+    def load(self, type: Type, pointer: Value, *, align: int = 0, alone: bool = False) -> Value:
+        """What ``pointer`` points at.
 
         alone: LLVM does not make one load of this and others.
+
+        No load carries ``!invariant.load``. It promises that the memory holds one value wherever the load may be
+        executed, which for a function includes everything it is inlined into: a table of pointers is written by the
+        entry that calls the kernel. Such pointers are read once, ahead of a kernel's loops, so the promise would gain
+        nothing.
         """
         tail = f", align {align or min(type.element.bytes, 16)}{self._access_group}"
-        if invariant:
-            tail += f", !invariant.load {self.module.empty_metadata}"
         return self.emit(type, f"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}")
 
     def store(self, value: Value, pointer: Value, *, align: int = 0, nontemporal: bool = False) -> None:

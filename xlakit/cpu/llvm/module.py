@@ -22,7 +22,7 @@ class Module:
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._globals: dict[str, str] = {}
-        self._metadata: list[str] = ["!{}", "!{i32 1}"]
+        self._metadata: list[str] = ["!{i32 1}"]
 
     def function(
         self,
@@ -80,14 +80,9 @@ class Module:
     # -- metadata --------------------------------------------------------------------------------
 
     @property
-    def empty_metadata(self) -> str:
-        """``!{}``."""
-        return "!0"
-
-    @property
     def one_metadata(self) -> str:
         """``!{i32 1}``."""
-        return "!1"
+        return "!0"
 
     def access_group(self) -> str:
         """A new group of memory accesses."""

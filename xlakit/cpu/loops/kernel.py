@@ -65,7 +65,7 @@ def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Fun
     """Begin a kernel's function; gives it with an emitter for its arrays and the range of tasks."""
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
-    pointers = [fn.load(PTR, fn.at(table, PTR, number), invariant=True) for number in range(arrays)]
+    pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
     yield fn, emitter, begin, end
     if emitter.streams:

@@ -118,7 +118,7 @@ def reduce_double(x: Value) -> Angle:
     exponent = bits_of(size) >> DOUBLE.fraction
     row = (where(exponent < least, least, exponent) - least) >> _STEP
     table = fn.address(fn.module.shared_data("math.two_over_pi", _table()))
-    parts = [fn.load(F64, fn.at(table, F64, (row << 2) + i), invariant=True) for i in range(4)]
+    parts = [fn.load(F64, fn.at(table, F64, (row << 2) + i)) for i in range(4)]
     scaled = where(size < 2.0**_FIRST, size, size * 2.0**-_SCALE)
     (p0, e0), (p1, e1), (p2, e2) = (exact_product(scaled, part) for part in parts[:3])
     s, t = exact_sum(_modulo_four(p0), _modulo_four(e0))
