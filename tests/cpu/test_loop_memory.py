@@ -94,3 +94,25 @@ def test_scalars_that_a_loop_selects_crosswise(kind):
         xla.compile(built)(*values), xla.compile(built, backend="interpreter")(*values), strict=True
     ):
         same(got, expected)
+
+
+def test_a_condition_that_updates_in_place_leaves_the_state_to_the_body():
+    def program(x):
+        def state_of(state):
+            return xla.get_tuple_element(state, 0), xla.get_tuple_element(state, 1)
+
+        def condition(state):
+            count, values = state_of(state)
+            updated = xla.dynamic_update_slice(values, kept(xla.broadcast(count, (1,)) + 7), [count])
+            return xla.and_(count < 5, xla.reduce(updated, 0, xla.add, dimensions=[0]) < 1000)
+
+        def body(state):
+            count, values = state_of(state)
+            return count + 1, values * 2
+
+        start = (xla.constant(x.builder, 0), kept(x))
+        return xla.get_tuple_element(xla.while_(condition, body, start), 1)
+
+    x = ints([4, 2, 3, 1, 5])
+    built = build(program, s32(5))
+    same(xla.compile(built, backend="cpu")(x), xla.compile(built, backend="interpreter")(x))

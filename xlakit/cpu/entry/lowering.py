@@ -265,7 +265,8 @@ class Lowering:
         self._homes.update(b.resolved() for b in leaves(carried))
         before, self._reused = self._reused, set()
         condition: list[Step] = []
-        predicate = leaves(self._computation(op.condition, [carried], condition))[0]
+        # The body needs the state as it was before the condition.
+        predicate = leaves(self._called(op.condition, [carried], condition))[0]
         body: list[Step] = []
         result = self._computation(op.body, [carried], body)
         self._carry(op.body, carried, result, body)
