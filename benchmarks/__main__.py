@@ -24,7 +24,9 @@ _QUICK_PEERS = "xla,jax,torch,numpy"
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time xlakit against its peers.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m benchmarks", description="Time xlakit against its peers."
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes; compare results and time nothing")
     parser.add_argument("--only", metavar="PATTERN", help="workloads whose name matches, such as 'conv_*' or 'sum'")
     parser.add_argument("--group", help="workloads of one group")

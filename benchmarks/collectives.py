@@ -150,7 +150,7 @@ def _size(count: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 1 where a result was wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.collectives", description=(__doc__ or "").split("\n\n")[0]
+        allow_abbrev=False, prog="python -m benchmarks.collectives", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("--devices", type=int, default=4, help="how many (4)")
     parser.add_argument("--rounds", type=int, default=30, help="samples of each peer (30)")

@@ -122,7 +122,9 @@ def _losses(caches: str, trainings: Mapping[str, Training]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 if the losses agree, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.jax_training", description="Train on both platforms.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m benchmarks.jax_training", description="Train on both platforms."
+    )
     parser.add_argument("--steps", type=int, default=200, help="how many (default 200)")
     parser.add_argument("--blocks", type=int, default=2, help="of the transformer (default 2)")
     parser.add_argument("--batch", type=int, default=16, help="texts in a step (default 16)")

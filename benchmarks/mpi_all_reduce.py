@@ -155,7 +155,9 @@ def report(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="mpiexec -n P python -m benchmarks.mpi_all_reduce", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="mpiexec -n P python -m benchmarks.mpi_all_reduce", description=__doc__
+    )
     parser.add_argument("--reduction", default="ordered", choices=("ordered", "any"), help="of xlakit's program")
     parser.add_argument("--largest", type=int, default=_SIZES[-1], help="bytes of the largest message")
     parser.add_argument("--seconds", type=float, default=0.3, help="about so long for each number")

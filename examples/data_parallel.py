@@ -15,7 +15,7 @@ import numpy as np
 import xlakit as xla
 from xlakit import distributed
 
-parser = argparse.ArgumentParser()
+parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--devices", type=int, default=4, help="in all processes together")
 parser.add_argument("--steps", type=int, default=60)
 options = parser.parse_args()

@@ -42,7 +42,7 @@ def hlo_text(name: str, program: Program) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Export the example programs as HLO text.")
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Export the example programs as HLO text.")
     known = ", ".join(sorted(PROGRAMS))
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; known: {known}")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is not up to date")

@@ -54,7 +54,7 @@ def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     summary = (__doc__ or "").split("\n\n", 1)[0]
-    parser = argparse.ArgumentParser(prog="python -m proofs.collectives", description=summary)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m proofs.collectives", description=summary)
     parser.add_argument("--count", type=int, default=500, help="how many programs (500)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--number", type=int, help="one program, by its number, with its text")

@@ -42,7 +42,9 @@ def _run(module: HloModule, backend: str, replicas: int, program: Program) -> li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.compiled", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.compiled", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")

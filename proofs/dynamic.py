@@ -46,7 +46,9 @@ def judge(program: DynamicProgram) -> tuple[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.dynamic", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.dynamic", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=1000, help="how many programs (1000)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--number", type=int, help="one program, by its number, with its text")

@@ -97,7 +97,9 @@ def table(outcomes: Sequence[Outcome], width: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.faults", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.faults", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--backend", choices=_BACKENDS, action="append", help="where to inject them (both)")
     parser.add_argument("--timeout", type=float, default=1.0, help="after how many seconds worlds give up (1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="the faults whose names have this text")

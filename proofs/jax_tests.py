@@ -185,7 +185,9 @@ def report(file: str, results: Mapping[str, Results]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the files on both platforms."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.jax_tests", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.jax_tests", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("files", nargs="*", default=FILES, help="names in tests/ without _test.py")
     parser.add_argument("--jax", required=True, type=Path, help="a checkout of JAX's repository")
     parser.add_argument("--seconds", type=float, default=600, help="for each file on each platform")

@@ -207,7 +207,9 @@ def _operands_at(program: Program, where: tuple[int, ...]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.jaxlib", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.jaxlib", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")

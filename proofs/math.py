@@ -240,7 +240,7 @@ def _pairs(name: str, kind: Type, points: int, rng: np.random.Generator) -> Sequ
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; gives 1 where an error is beyond its bound."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.math", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m proofs.math", description=__doc__)
     parser.add_argument("names", nargs="*", default=list(FUNCTION_NAMES), help="functions; all if none is given")
     parser.add_argument("--points", type=int, default=1 << 21, help="points for each function and type")
     parser.add_argument("--checked", type=int, default=100, help="points of each region that mpmath looks at")

@@ -178,7 +178,7 @@ def bits(fit: Fit, polynomial: Sequence[float], steps: int = 1000) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print for each polynomial how good it is, and how good a new one would be; with --write also the new one."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.minimax", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m proofs.minimax", description=__doc__)
     parser.add_argument("names", nargs="*", help="polynomials; all if none is given")
     parser.add_argument("--write", action="store_true", help="print the coefficients")
     options = parser.parse_args(arguments)

@@ -106,7 +106,9 @@ def judge(program: Program) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.modules", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.modules", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=5000, help="how many modules (5000)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--number", type=int, help="one module, by its number, with its text")

@@ -178,7 +178,9 @@ def _too_slow(signum: int, frame: FrameType | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.mutations", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.mutations", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=20000, help="how many mutants (20000)")
     parser.add_argument("--seed", type=int, default=0, help="what the mutants are made from (0)")
     parser.add_argument("--number", type=int, help="one mutant, by its number, and show it")

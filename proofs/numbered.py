@@ -19,7 +19,9 @@ class Entry:
 
 def parser(proof: str, document: str, count: int) -> argparse.ArgumentParser:
     """The options that every such command has."""
-    made = argparse.ArgumentParser(prog=f"python -m {proof}", description=document.split("\n\n", 1)[0])
+    made = argparse.ArgumentParser(
+        allow_abbrev=False, prog=f"python -m {proof}", description=document.split("\n\n", 1)[0]
+    )
     made.add_argument("--count", type=int, default=count, help=f"how many programs ({count})")
     made.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     made.add_argument("--number", type=int, help="one program, by its number, with its text")

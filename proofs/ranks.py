@@ -37,7 +37,9 @@ def judge(program: Spread, module: HloModule, cluster: distributed.Cluster, back
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     summary = (__doc__ or "").split("\n\n", 1)[0]
-    parser = argparse.ArgumentParser(prog="mpiexec -n P python -m proofs.ranks", description=summary)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="mpiexec -n P python -m proofs.ranks", description=summary
+    )
     parser.add_argument("--count", type=int, default=100, help="how many programs (100)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--devices", type=int, default=4, help="how many devices the programs have, from 2 to 8 (4)")

@@ -64,7 +64,9 @@ def judge(program: Program, number: int, backend: str = "interpreter") -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.sharded", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.sharded", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=2000, help="how many modules (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--number", type=int, help="one module, by its number, with its text")

@@ -27,7 +27,9 @@ DEFAULT = Path(__file__).parents[1] / "examples" / "transformer_grad_4_layers.hl
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table for each file."""
-    parser = argparse.ArgumentParser(description="Time parse, verify, print and run, against jaxlib.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description="Time parse, verify, print and run, against jaxlib."
+    )
     parser.add_argument("files", nargs="*", metavar="FILE", help="HLO text (default: the transformer's gradient)")
     parser.add_argument("--repeat", type=int, default=7, help="how often; medians are printed")
     options = parser.parse_args(arguments)

@@ -211,7 +211,9 @@ def table(report: Report) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.stress", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.stress", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     defaults = Options()
     parser.add_argument("--replicas", type=int, default=defaults.replicas, help="of each program (8)")
     parser.add_argument("--collectives", type=int, default=defaults.collectives, help="at least (10000)")

@@ -112,7 +112,7 @@ def train(steps, report=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
     begin = time.perf_counter()

@@ -1,5 +1,6 @@
 """The command line, as a person meets it: in a process of its own."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -197,6 +198,22 @@ def test_usage_errors_exit_with_2(capsys):
         cli.main(["run"])
     assert exit.value.code == 2
     assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["check", "FILE", "--trace"], ["run", "FILE", "--see", "1"], ["--vers"]])
+def test_options_are_written_out(add_file, capsys, command):
+    with pytest.raises(SystemExit) as exit:
+        cli.main([add_file if word == "FILE" else word for word in command])
+    assert exit.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_no_command_of_the_project_takes_abbreviations():
+    root = Path(__file__).parents[2]
+    for path in (p for folder in ("xlakit", "proofs", "benchmarks", "examples") for p in (root / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("ArgumentParser", ".add_parser")):
+                assert "allow_abbrev" in [k.arg for k in node.keywords], f"{path}:{node.lineno}"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ _BACKENDS = ("cpu", "interpreter")
 class _Commands(Protocol):
     """What add_subparsers gives, of which argparse names the type only privately."""
 
-    def add_parser(self, name: str, *, help: str, description: str) -> argparse.ArgumentParser: ...
+    def add_parser(self, name: str, *, help: str, description: str, allow_abbrev: bool) -> argparse.ArgumentParser: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,6 +65,7 @@ def _open(stream: TextIO | None, name: str) -> TextIO:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="xlakit",
         description="XLA programs (HLO) on the command line: run, check, convert, improve.",
         epilog=_EPILOG,
@@ -83,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _common(commands: _Commands, name: str, summary: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    description = summary[0].upper() + summary[1:] + "."
+    # An abbreviation would mean another option as soon as one is added.
+    command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
     command.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     return command
 
