@@ -28,9 +28,11 @@ _MULTIPLY = OPERATIONS["multiply"]()
 _EXACT = ("parameter", "constant", "iota", "get-tuple-element")
 
 
-def spread(module: HloModule, arguments: Sequence[Any], seed: int = 0) -> dict[str, Any]:
+def spread(
+    module: HloModule, arguments: Sequence[Any], seed: int = 0, *, backend: str = "interpreter"
+) -> dict[str, Any]:
     """For each float or complex result, how far it goes, element by element, when roundings go either way."""
-    results = [flatten(compile_program(m, backend="interpreter")(*arguments)) for m in _variants(module, seed)]
+    results = [flatten(compile_program(m, backend=backend)(*arguments)) for m in _variants(module, seed)]
     found: dict[str, Any] = {}
     for name, given in results[0].items():
         with np.errstate(all="ignore"):

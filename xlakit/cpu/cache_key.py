@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import llvmlite
 import numpy as np
 
+from xlakit import options
 from xlakit.cpu.llvm import engine
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def program_key(
     if compiler is None:
         return None
     digest = hashlib.sha256(compiler)
-    options = (
+    asked = (
         num_replicas,
         num_partitions,
         meets,
@@ -63,7 +64,7 @@ def program_key(
     except (KeyError, AttributeError, TypeError):
         # An operand from elsewhere, or an attribute of a wrong type: verification tells what is wrong.
         return None
-    digest.update(repr(options).encode())
+    digest.update(repr(asked).encode())
     for part in parts:
         digest.update(part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape"))
         digest.update(b"\n")
@@ -92,7 +93,7 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
 
 
 def _environment() -> list[str]:
-    return [os.environ.get(name, "") for name in _VARIABLES]
+    return [*(os.environ.get(name, "") for name in _VARIABLES), options.current().text]
 
 
 def compiler_has_changed() -> bool:

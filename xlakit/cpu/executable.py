@@ -6,10 +6,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit import options
 from xlakit.arguments import converting
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
@@ -52,6 +54,37 @@ def compile_module(
     cache: bool = True,
 ) -> CpuExecutable:
     """An executable of a module in machine code; see :func:`xlakit.compile`."""
+    compiled = partial(
+        _executable,
+        module,
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        seed=seed,
+        custom_calls=custom_calls,
+        world=world,
+        cache=cache,
+    )
+    made, verify = compiled(), options.current().verify
+    if not verify:
+        return made
+    from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
+
+    if not can_be_repeated(module):
+        return made
+    with options.compiling(plain=verify):
+        return VerifiedExecutable(made, compiled())
+
+
+def _executable(
+    module: HloModule,
+    *,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    seed: int,
+    custom_calls: Mapping[str, object] | None,
+    world: World | None,
+    cache: bool,
+) -> CpuExecutable:
     c_functions = c_functions_of(module, custom_calls)
     grid = Grid(
         module.replica_count if num_replicas is None else num_replicas,
@@ -144,6 +177,7 @@ class CpuExecutable:
         self._program = program
         self._target = target
         self._code = code
+        self._options = options.current()
         self._key = key
         self._linked = Linked(program, target.c_functions)
         self._host_key = 0
@@ -209,7 +243,8 @@ class CpuExecutable:
     def _generated_code(self) -> Code:
         """The program before it was machine code; made again where it came from the compile cache."""
         if self._code is None:
-            self._code = _generated(self.module, self._target)
+            with options.compiling(self._options):
+                self._code = _generated(self.module, self._target)
         return self._code
 
     def as_text(self) -> str:
@@ -220,13 +255,15 @@ class CpuExecutable:
         """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""
         from xlakit.cpu.insight import llvm_ir
 
-        return llvm_ir(self._generated_code, optimized=optimized)
+        with options.compiling(self._options):
+            return llvm_ir(self._generated_code, optimized=optimized)
 
     def assembly(self) -> str:
         """The program in the assembly of this machine."""
         from xlakit.cpu.insight import assembly
 
-        return assembly(self._generated_code)
+        with options.compiling(self._options):
+            return assembly(self._generated_code)
 
     def cost_analysis(self) -> dict[str, float]:
         """What one call costs: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.

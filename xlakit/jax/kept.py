@@ -15,6 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from xlakit import options
 from xlakit.cpu import cache
 from xlakit.cpu.cache_key import compiler_has_changed, source_key
 from xlakit.cpu.linked import Linked
@@ -40,8 +41,8 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     """
     import jaxlib.version
 
-    # Who wants to see the passes wants them to run.
-    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG"):
+    # Who wants to see the passes wants them to run; and what is to be compared is compiled twice.
+    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or options.current().verify:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])
 

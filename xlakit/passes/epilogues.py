@@ -39,6 +39,7 @@ class Epilogues(Pass):
     """Make one fusion of a product and of what is computed from its elements or rows, and of attention."""
 
     name = "epilogues"
+    left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in all computations that run as programs."""

@@ -44,6 +44,7 @@ class Expand(ComputationPass):
     """Write scans as loops and halves of operations as whole ones, and leave out hints that change nothing."""
 
     name = "expand"
+    left_out_by = ""
 
     @property
     def parts(self) -> dict[str, str]:

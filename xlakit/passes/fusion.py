@@ -36,6 +36,7 @@ class Fuse(Pass):
     """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs."""
 
     name = "fusion"
+    left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in the entry, in loops and in branches, but not in what reductions and sorts call for each element."""

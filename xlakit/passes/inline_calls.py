@@ -25,6 +25,7 @@ class InlineCalls(ComputationPass):
     """Put the instructions of called computations in the place of calls, fusions, and maps of plain operations."""
 
     name = "inline-calls"
+    left_out_by = "inline"
 
     def __init__(self) -> None:
         self._room = 0

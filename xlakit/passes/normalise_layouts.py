@@ -34,6 +34,7 @@ class NormaliseLayouts(Pass):
     """
 
     name = "normalise-layouts"
+    left_out_by = ""
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """All computations at once: layouts go together or not at all."""

@@ -34,6 +34,7 @@ class NormalisePrecision(ComputationPass):
     """Write the conversions that programs mean in which floats of different precisions meet."""
 
     name = "normalise-precision"
+    left_out_by = ""
     is_needed = True
 
     def change(self, computation: Computation, context: PassContext) -> Computation:

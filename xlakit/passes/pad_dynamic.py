@@ -54,6 +54,7 @@ class PadDynamic(Pass):
     """
 
     name = "pad-dynamic"
+    left_out_by = ""
     is_needed = True
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:

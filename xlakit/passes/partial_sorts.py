@@ -98,6 +98,7 @@ class PartialSorts(Pass):
     """
 
     name = "partial-sorts"
+    left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in all computations that run as programs."""

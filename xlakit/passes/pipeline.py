@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
+from xlakit.options import current
 from xlakit.passes.arithmetic import ARITHMETIC
 from xlakit.passes.common_subexpressions import CommonSubexpressions
 from xlakit.passes.conditional_elements import ConditionalElements
@@ -124,7 +125,8 @@ def run_pipeline(
     """A better module that gives the same results; arrays of dynamic dimensions it takes and gives as padded ones.
 
     module: what to improve; it must be well formed.
-    passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``.
+    passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``, without
+        what the options leave out (:mod:`xlakit.options`).
     disabled: names of passes, tables of rules or rules to leave out, beside those in ``XLAKIT_DISABLE_PASSES``.
     until: the last pass to run: its name, or its number where it runs more than once.
     fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never. Passes that machine code needs take none.
@@ -138,7 +140,7 @@ def run_pipeline(
     if context is None:
         names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
         context = PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check=debug)
-    chosen = _until([_found(p) for p in (PIPELINE if passes is None else passes)], until)
+    chosen = _until(_of_options() if passes is None else [_found(p) for p in passes], until)
     for number, step in enumerate(chosen, 1):
         if step.name in context.disabled or (context.fuel == 0 and not step.is_needed):
             continue
@@ -158,6 +160,12 @@ def run_pipeline(
 def rules_of(passes: Iterable[Pass]) -> list[Rule]:
     """The rules that these passes apply, each once."""
     return list(dict.fromkeys(r for p in passes if isinstance(p, RulePass) for r in p.rules.rules))
+
+
+def _of_options() -> Sequence[Pass]:
+    """The pipeline, without what the options leave out."""
+    plain = current().plain
+    return [step for step in PIPELINE if step.left_out_by not in plain]
 
 
 def _found(step: str | Pass) -> Pass:

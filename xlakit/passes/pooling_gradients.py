@@ -77,6 +77,7 @@ class PoolingGradients(Pass):
     """
 
     name = "pooling-gradients"
+    left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Fuse in all computations that run as programs."""

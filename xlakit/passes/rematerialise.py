@@ -39,6 +39,7 @@ class Rematerialise(Pass):
     """Make cheap values again for their late readers, where that lowers the most memory that is in use at once."""
 
     name = "rematerialise"
+    left_out_by = "memory"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Callees first: what they need counts where they are called."""

@@ -18,6 +18,7 @@ class Schedule(Pass):
     """Order instructions so that less memory is in use at once, where the program does not say their order."""
 
     name = "schedule"
+    left_out_by = "memory"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Callees first: what they need counts where they are called."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from xlakit.data.shape import Shape
+from xlakit.options import is_plain
 
 ALIGNMENT = 64
 
@@ -75,13 +76,14 @@ def new_tree(shape: Shape, name: str) -> Tree:
 def assign_offsets(buffers: Iterable[Buffer]) -> int:
     """Give each buffer a place in one arena, so that those that live at the same time do not overlap.
 
-    Buffers are placed in the order in which they come to life, each in the smallest hole that fits it. Gives the size
-    of the arena in bytes.
+    Buffers are placed in the order in which they come to life, each in the smallest hole that fits it; in plain memory
+    each has a place that no other one ever has. Gives the size of the arena in bytes.
     """
+    reuses = not is_plain("memory")
     alive: list[tuple[int, int, int]] = []
     free = _Holes()
     for buffer in sorted(buffers, key=lambda b: (b.first, -b.bytes)):
-        while alive and alive[0][0] < buffer.first:
+        while reuses and alive and alive[0][0] < buffer.first:
             _, offset, size = heapq.heappop(alive)
             free.give(offset, size)
         size = -(-max(1, buffer.bytes) // ALIGNMENT) * ALIGNMENT

@@ -21,6 +21,7 @@ from xlakit.cpu.entry.steps import (
 from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.runtime.context import CONTEXT
+from xlakit.options import is_plain
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
@@ -67,7 +68,7 @@ class EntryWriter:
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
-        self._inlines = _count(steps) <= _MOST_INLINED
+        self._inlines = _count(steps) <= _MOST_INLINED and not is_plain("inline")
         self._steps(steps)
         fn.ret(fn.i64(0))
         # Next to kernels that take longer than a call, its own time is nothing.
@@ -292,7 +293,7 @@ def place_buffers(buffers: Sequence[Buffer]) -> tuple[list[Buffer], list[Buffer]
     """Temporaries that are variables of the entry, and those that need a place in the arena."""
     temporaries = [b for b in buffers if b.place == "temporary" and b.first >= 0]
     small = [b for b in temporaries if b.bytes <= SMALL_BYTES]
-    if len(small) > _MOST_SMALL:
+    if len(small) > _MOST_SMALL or is_plain("memory"):
         small = []
     chosen = set(small)
     return small, [b for b in temporaries if b not in chosen]

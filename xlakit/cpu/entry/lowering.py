@@ -18,6 +18,7 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement
 from xlakit.ops.data import Parameter as ParameterOp
 from xlakit.ops.random import Rng, RngGetAndUpdateState
+from xlakit.options import is_plain
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class Lowering:
         self._may_share: dict[Buffer, set[Buffer]] = {}
         # Where in a computation buffers are first written; a later value may lie in the same one.
         self._begun: dict[Computation, dict[Buffer, int]] = {}
+        # Whether values may lie in one buffer; otherwise each is copied to where it is wanted.
+        self._shares = not is_plain("memory")
 
     def lower(self) -> Lowered:
         """The steps of the entry computation."""
@@ -71,7 +74,7 @@ class Lowering:
         results: list[Buffer] = []
         for number, leaf in enumerate(leaves(root)):
             own = leaf.resolved()
-            if own.place == "temporary":
+            if own.place == "temporary" and self._shares:
                 own.place, own.number = "result", number
                 results.append(own)
             else:
@@ -111,7 +114,7 @@ class Lowering:
 
     def _may_write(self, buffer: Buffer) -> bool:
         own = buffer.resolved()
-        return own.place == "temporary" and own not in self._lent
+        return self._shares and own.place == "temporary" and own not in self._lent
 
     def _instruction(
         self,
@@ -256,7 +259,7 @@ class Lowering:
                     changed.add(first.resolved())
                 self._reused.add(first.resolved())
                 own.merge_into(first)
-            elif path[:1] in unchanged and first.resolved() not in changed:
+            elif self._shares and path[:1] in unchanged and first.resolved() not in changed:
                 # It is read where it is; it has two names then, so that nobody can tell when it is free.
                 self._lent.add(first.resolved())
                 own.merge_into(first)
@@ -289,7 +292,7 @@ class Lowering:
                 continue
             last_read = uses.last_use((parameter, path))
             maker = self._begun[body].get(given, -1)
-            fresh = given.place == "temporary" and given not in homes and given_count[given] == 1
+            fresh = self._shares and given.place == "temporary" and given not in homes and given_count[given] == 1
             # Where something else was computed in this state's place, it may be needed until the end.
             fresh = fresh and own not in self._reused and own not in given_count
             last = own in self._may_share.get(given, ())
@@ -326,7 +329,8 @@ class Lowering:
         outside = {b.resolved() for b in leaves(argument)} | self._homes
         for _, target, source in _paired(results, given):
             own = source.resolved()
-            if own.place == "temporary" and own not in outside and own is not target.resolved():
+            is_its_own = own.place == "temporary" and own not in outside and own is not target.resolved()
+            if self._shares and is_its_own:
                 outside.add(target)
                 own.merge_into(target)
             else:

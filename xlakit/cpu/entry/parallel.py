@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.loops.kernel import Phase
+from xlakit.options import is_plain
 
 # What costs less than this is done by the calling thread alone.
 _PARALLEL_NANOSECONDS = 30_000.0
@@ -11,7 +12,7 @@ _GRAIN_NANOSECONDS = 10_000.0
 
 def is_parallel(phase: Phase) -> bool:
     """Whether it pays to have several threads at it."""
-    return phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS
+    return phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS and not is_plain("llvm")
 
 
 def grain_of(phase: Phase) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Protocol
 
+from xlakit import options
 from xlakit.cpu.kernels.common_code import PREFIX, is_there, keep, resolve
 from xlakit.cpu.kernels.gemm_engine import Engine
 from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Function, Module, Type, Value
@@ -41,16 +42,19 @@ def declared(module: Module, function: Any) -> str:
 
 
 def symbol_of(function: Any) -> str:
-    """The name by which programs import a common function."""
+    """The name by which programs import a common function: it has the tag of the options that it is made with."""
     values = [_written(getattr(function, f.name)) for f in fields(function)]
-    return PREFIX + ".".join([function.family, *values])
+    return PREFIX + ".".join([f"{function.family}${options.current().tag}", *values])
 
 
 def function_of(symbol: str) -> Any:
     """The common function that has this name."""
     from xlakit.cpu.kernels.common_families import FAMILIES
 
-    family, *values = symbol.removeprefix(PREFIX).split(".")
+    head, *values = symbol.removeprefix(PREFIX).split(".")
+    family, _, tag = head.partition("$")
+    if tag != options.current().tag:
+        raise InternalError(f"the common function {symbol} is to be made with other options than its program")
     return FAMILIES[family](*map(_read, values))
 
 

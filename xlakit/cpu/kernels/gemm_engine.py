@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
-from xlakit.cpu.llvm.engine import host_features, vector_bytes
+from xlakit.cpu.llvm.engine import has_feature, vector_bytes
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
-
-
-@cache
-def has_feature(name: str) -> bool:
-    """Whether this machine's processor has a feature, by LLVM's name of it."""
-    return f"+{name}" in host_features()[1].split(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +48,14 @@ class Engine:
         return self.packed.bytes * self.parts
 
 
-@cache
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
     """The engine for operands and a result of these types."""
-    many = vector_bytes() == 64
-    kinds = (lhs, rhs)
+    return _engine((lhs, rhs), result, vector_bytes())
+
+
+@cache
+def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, width: int) -> Engine:
+    many = width == 64
     if result.is_complex:
         wide = PrimitiveType.C128 in (*kinds, result) or any(_needs_double(k) for k in kinds)
         part = F64 if wide else F32

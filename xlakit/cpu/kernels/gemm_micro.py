@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, has_feature, vectors_of
+from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, vectors_of
 from xlakit.cpu.llvm import I16, I32, Function, Type, Value, vector
+from xlakit.cpu.llvm.engine import has_feature
 
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]

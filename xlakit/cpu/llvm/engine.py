@@ -6,14 +6,16 @@ import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from xlakit import options
 from xlakit.cpu.llvm.function import Effort
-from xlakit.errors import InternalError
+from xlakit.errors import ArgumentError, InternalError
 
 # What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
 _lock = threading.Lock()
@@ -34,18 +36,57 @@ def host_features() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-@cache
 def vector_bytes() -> int:
-    """How many bytes a vector register of this machine holds."""
+    """How many bytes a vector register holds of the machine that code is made for.
+
+    That is this one, or as much of it as the options want; raises ArgumentError where they want more.
+    """
+    own = _own_vector_bytes()
+    wanted = options.current().vector_bytes
+    if wanted > own:
+        raise ArgumentError(
+            f"this machine has no vectors of {wanted} bytes", hint=f"XLAKIT_VECTOR_BYTES may be {own} at most"
+        )
+    return wanted or own
+
+
+@cache
+def _own_vector_bytes() -> int:
     features = host_features()[1].split(",")
     if "+avx512f" in features:
         return 64
     return 32 if "+avx2" in features else 16
 
 
-def _target_machine(level: int) -> Any:
-    """The machine that code is made for: this one."""
-    cpu, features = host_features()
+def has_feature(name: str) -> bool:
+    """Whether the machine that code is made for has a feature, by LLVM's name of it."""
+    return f"+{name}" in _features(vector_bytes()).split(",")
+
+
+@cache
+def _features(width: int) -> str:
+    """The features of this machine without those that need wider vectors."""
+    features = host_features()[1]
+    if width == _own_vector_bytes():
+        return features
+    kept = [f for f in features.split(",") if not _is_wider(f[1:], width)]
+    # What implies a feature that is taken away goes with it.
+    return ",".join([*kept, "-avx512f" if width == 32 else "-avx2"])
+
+
+def _is_wider(feature: str, width: int) -> bool:
+    if width == 32:
+        return feature.startswith(("avx512", "avx10", "evex512", "amx"))
+    return (feature.startswith(("avx", "evex512", "amx")) and feature != "avx") or feature in _WITH_AVX2
+
+
+# Features of x86 beside AVX2's own that only machines with it have.
+_WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
+
+
+def _target_machine(level: int, width: int) -> Any:
+    """The machine that code is made for: this one, with vectors of a width."""
+    cpu, features = host_features()[0], _features(width)
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=False
@@ -53,16 +94,17 @@ def _target_machine(level: int) -> Any:
 
 
 # Machines change while they are used, so each is lent to one compilation at a time.
-_machines: dict[int, list[Any]] = {}
+_machines: dict[tuple[int, int], list[Any]] = {}
 
 
 @contextmanager
 def _machine(level: int) -> Generator[Any]:
-    free = _machines.setdefault(level, [])
+    key = level, vector_bytes()
+    free = _machines.setdefault(key, [])
     try:
         machine = free.pop()
     except IndexError:
-        machine = _target_machine(level)
+        machine = _target_machine(*key)
     yield machine
     free.append(machine)
 
@@ -99,7 +141,7 @@ _LEVELS = {Effort.ALL: (1, 3), Effort.TIDY: (0, 3), Effort.CODE: (0, 3), Effort.
 
 def compiled(text: str, effort: Effort) -> bytes:
     """The object file of an IR text."""
-    return emit_object(_improved(text, effort), _LEVELS[effort][1])
+    return emit_object(_improved(text, effort), _levels(effort)[1])
 
 
 def optimized(text: str, effort: Effort) -> str:
@@ -109,11 +151,15 @@ def optimized(text: str, effort: Effort) -> str:
 
 def assembly(text: str, effort: Effort) -> str:
     """The assembly text of an IR text."""
-    return emit_assembly(_improved(text, effort), _LEVELS[effort][1])
+    return emit_assembly(_improved(text, effort), _levels(effort)[1])
+
+
+def _levels(effort: Effort) -> tuple[int, int]:
+    return _LEVELS[Effort.LITTLE if options.is_plain("llvm") else effort]
 
 
 def _improved(text: str, effort: Effort) -> Any:
-    return optimize(text, _LEVELS[effort][0], tidies=effort is Effort.TIDY)
+    return optimize(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
 
 
 def optimize(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Any:
@@ -128,13 +174,13 @@ def optimize(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = F
             raise InternalError(f"the compiler wrote faulty LLVM IR: {error}") from None
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        options = llvm.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = True
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = True
         # Loops that gain from more say so themselves; for all of them it would double the time to compile.
-        options.slp_vectorization = False
-        options.loop_interleaving = False
-        options.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, options)
+        tuning.slp_vectorization = False
+        tuning.loop_interleaving = False
+        tuning.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, tuning)
         passes = _tidying() if tidies else builder.getModulePassManager()
         _native().run_passes(passes, module, builder)
         return module
@@ -199,7 +245,8 @@ def _started(work: Callable[[], None]) -> threading.Thread:
     """A thread with as much room as LLVM may take, which some systems give to the first thread only."""
     before = threading.stack_size(_STACK_BYTES)
     try:
-        thread = threading.Thread(target=work, name="xlakit-compile", daemon=True)
+        # It compiles with the options of the thread that it helps.
+        thread = threading.Thread(target=copy_context().run, args=(work,), name="xlakit-compile", daemon=True)
         thread.start()
         return thread
     finally:
@@ -259,4 +306,4 @@ class Library:
 
 @cache
 def _jit() -> Any:
-    return llvm.create_lljit_compiler(_target_machine(3), use_jit_link=True)
+    return llvm.create_lljit_compiler(_target_machine(3, _own_vector_bytes()), use_jit_link=True)

@@ -19,6 +19,7 @@ from xlakit.cpu.loops.tracer import GuardedFold
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import is_plain
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.kernel import Level, Output
@@ -40,6 +41,8 @@ _WITH_TABLES = frozenset({"sine", "cosine", "tan"})
 
 def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], foldings: Sequence[Folding] = ()) -> int:
     """How many lanes the vectors of a loop should have that computes nodes and stores outputs; 1 where it has none."""
+    if is_plain("llvm"):
+        return 1
     lane = group.variables[-1]
     every = list(walk(nodes))
     spread = [n for n in every if lane in n.variables]

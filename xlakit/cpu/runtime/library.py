@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit import options
 from xlakit.cpu import cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Module, engine
@@ -178,8 +179,9 @@ def runtime_symbols() -> dict[str, int]:
     return dict(runtime().symbols)
 
 
+@options.compiling(options.DEFAULT)
 def _machine_code() -> bytes:
-    """The runtime's object file, from the compile cache where it is there."""
+    """The runtime's object file, from the compile cache where it is there; whatever the options of programs are."""
     variant = "" if api_symbols() is None else "python"
     key = runtime_key(variant) if cache.is_enabled() else None
     if key is None:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from xlakit import options
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, PTR, VOID, Module, engine
@@ -84,6 +85,7 @@ class Native:
         return made
 
 
+@options.compiling(options.DEFAULT)
 def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
     key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
     entry = None if key is None else compile_cache.load(key)

@@ -1,0 +1,138 @@
+"""``python -m proofs.plain``: programs compiled as usual and plainly must give the same.
+
+Plain code shares, reuses, fuses, inlines and reorders nothing (:mod:`xlakit.options`); it needs no interpreter, so that
+programs may be large. There are generated ones, small (``--of modules``) and large (``--of large``), and files of HLO
+with made up arguments::
+
+    python -m proofs.plain --seed 7 --seconds 60
+    python -m proofs.plain --of large --count 100
+    python -m proofs.plain step.hlo.txt --what memory
+
+Results must be equal to the bit, but for those that sums of floats go into, which :mod:`xlakit.passes.roundings`
+finds. Where one of these differs by more than the order of a sum makes of it, the plain program is run again with each
+rounding going a bit further (:mod:`proofs.sensitivity`): what hangs on roundings as much as that says nothing. With
+``--what memory`` no rounding differs, and all results must be equal. The exit status is 1 where a result differs.
+
+:func:`fault_of` judges any module; :func:`judge` a generated program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proofs.large import plan as large_plan
+from proofs.programs.draft import Program
+from proofs.programs.large import large_program
+from proofs.programs.modules import module as small_program
+from proofs.sensitivity import spread
+from xlakit import compile as compile_program
+from xlakit.cpu.verified import difference
+from xlakit.formats.detect import load
+from xlakit.ir.instruction import HloModule
+from xlakit.options import PLAIN, compiling
+from xlakit.passes.roundings import inexact_results, largest_epsilon
+from xlakit.tools.inputs import flatten, make_inputs
+
+# Sums round many times where each instruction is nudged once.
+_SPREADS = 32.0
+# What leaves every rounding as it is.
+_EXACT = frozenset({"memory", "inline"})
+
+
+def judge(program: Program, what: str = "all") -> str:
+    """What is wrong with a generated program's code, next to that without ``what``; empty where nothing is."""
+    return fault_of(HloModule.from_text(program.text), program.arguments[0], what)
+
+
+def fault_of(module: HloModule, arguments: Sequence[Any], what: str = "all") -> str:
+    """What is wrong with a module's code, next to that without ``what``; empty where nothing is."""
+    try:
+        actual = flatten(compile_program(module, backend="cpu", cache=False)(*arguments))
+        with compiling(plain=what):
+            expected = flatten(compile_program(module, backend="cpu", cache=False)(*arguments))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    inexact = [False] * len(expected) if set(what.split(",")) <= _EXACT else inexact_results(module)
+    epsilon = largest_epsilon(module)
+    suspects: list[str] = []
+    for (name, other), rounded in zip(expected.items(), inexact, strict=True):
+        fault = difference(np.asarray(actual[name]), np.asarray(other), epsilon if rounded else None)
+        if fault and not rounded:
+            return f"result {name}: {fault}, where no rounding may differ"
+        if fault:
+            suspects.append(name)
+    if not suspects:
+        return ""
+    with compiling(plain=what):
+        spreads = spread(module, arguments, backend="cpu")
+    faults = ((name, _beyond(actual[name], expected[name], spreads[name])) for name in suspects)
+    return next((f"result {name}: {fault}, more than roundings make of it" for name, fault in faults if fault), "")
+
+
+def _beyond(actual: Any, expected: Any, spread: Any) -> str:
+    a, b = (np.asarray(x).astype(np.complex128) for x in (actual, expected))
+    with np.errstate(all="ignore"):
+        off = np.abs(a - b)
+        wrong = ~((a == b) | (np.isnan(a) & np.isnan(b)) | (off <= _SPREADS * spread) | ~np.isfinite(spread))
+    return f"{np.count_nonzero(wrong)} of {wrong.size} elements, by up to {off[wrong].max()}" if wrong.any() else ""
+
+
+def _programs(options: argparse.Namespace) -> Iterator[tuple[str, HloModule, Sequence[Any]]]:
+    """The programs: what names one, its module, and arguments."""
+    for path in options.files:
+        module = load(Path(path).read_bytes(), path)
+        yield path, module, make_inputs(module.entry.program_shape, options.seed)
+    if options.files:
+        return
+    if options.of == "large":
+        chosen = [(options.only, options.seed, options.number)]
+        if options.number is None:
+            chosen = large_plan(options.count, options.seed, options.only)
+            random.Random(options.seed).shuffle(chosen)
+        made = ((f"--of large --only {k} --seed {s} --number {n}", large_program(k, s, n)) for k, s, n in chosen)
+    else:
+        numbers = range(options.count) if options.number is None else [options.number]
+        made = ((f"--seed {options.seed} --number {n}", small_program(options.seed, n)) for n in numbers)
+    for name, program in made:
+        if options.number is not None:
+            print(program.text)
+        yield name, HloModule.from_text(program.text), program.arguments[0]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m proofs.plain", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("files", nargs="*", help="programs, in place of generated ones")
+    parser.add_argument("--of", choices=["modules", "large"], default="modules", help="which generated programs")
+    parser.add_argument("--what", default="all", help=f"what plain code leaves out: {', '.join(PLAIN)}, or all of it")
+    parser.add_argument("--count", type=int, default=1000, help="how many programs at most (1000)")
+    parser.add_argument("--seconds", type=float, default=0.0, help="begin no more programs after this time")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
+    parser.add_argument("--only", default="", metavar="KIND", help="large programs of one kind")
+    options = parser.parse_args(arguments)
+    failures, done, start = 0, 0, time.monotonic()
+    for name, module, given in _programs(options):
+        if options.seconds and time.monotonic() - start > options.seconds:
+            break
+        done += 1
+        fault = fault_of(module, given, options.what)
+        if fault:
+            failures += 1
+            print(f"FAILED python -m proofs.plain --what {options.what} {name}: {fault}", flush=True)
+        if done % 100 == 0:
+            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} programs, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Plain code, vectors of other widths, and programs that are compared with their plain selves."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import xlakit
+from proofs.plain import fault_of, judge
+from proofs.programs.modules import module as generated
+from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.entry.uses import Uses
+from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.llvm import engine
+from xlakit.errors import InternalError
+from xlakit.options import PLAIN, compiling, current
+
+CHAIN = """
+HloModule chain
+
+e {
+  x = f32[64] parameter(0)
+  y = f32[64] tanh(x)
+  z = f32[64] multiply(y, y)
+  w = f32[64] add(z, x)
+  ROOT s = (f32[64], f32[64]) sort(w, y), dimensions={0}, to_apply={
+    a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    c = f32[] parameter(2)
+    d = f32[] parameter(3)
+    ROOT r = pred[] compare(a, b), direction=LT
+  }
+}
+"""
+
+# The second update must not take the memory of x, which the result reads.
+UPDATES = """
+HloModule updates
+
+e {
+  p = f32[8] parameter(0)
+  i = s32[] parameter(1)
+  x = f32[8] sort(p), dimensions={0}, to_apply={
+    a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT r = pred[] compare(a, b), direction=LT
+  }
+  one = f32[1] constant({1})
+  y = f32[8] dynamic-update-slice(x, one, i)
+  z = f32[8] sort(y), dimensions={0}, to_apply={
+    a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT r = pred[] compare(a, b), direction=LT
+  }
+  ROOT t = (f32[8], f32[8]) tuple(z, x)
+}
+"""
+
+
+def module_of(text: str) -> xlakit.HloModule:
+    return xlakit.HloModule.from_text(text)
+
+
+def compiled(text: str, **options: object) -> CpuExecutable:
+    with compiling(**options):  # pyright: ignore[reportArgumentType]
+        made = xlakit.compile(module_of(text), backend="cpu", cache=False)
+    assert isinstance(made, CpuExecutable)
+    return made
+
+
+@pytest.mark.parametrize("what", [*PLAIN, "all"])
+def test_generated_modules_are_the_same_plainly(what: str):
+    assert [judge(generated(11, number), what) for number in range(4)] == [""] * 4
+
+
+def test_what_plain_code_leaves_out():
+    usual = compiled(CHAIN)
+    assert "fusion(" in usual.as_text()
+    assert "fusion(" not in compiled(CHAIN, plain="fusion").as_text()
+    vectors = re.compile(r"<\d+ x float>")
+    text = "HloModule m\ne { p = f32[64] parameter(0)  ROOT r = f32[64] sqrt(p) }"
+    assert vectors.search(compiled(text).llvm_ir(optimized=False))
+    assert not vectors.search(compiled(text, plain="llvm").llvm_ir(optimized=False))
+    small = "HloModule m\ne { p = f32[2] parameter(0)  ROOT r = f32[2] sqrt(p) }"
+    assert "call void @r" not in compiled(small).llvm_ir()
+    assert "call void @r" in compiled(small, plain="inline").llvm_ir()
+
+
+def test_plain_memory_is_used_once():
+    compare = "a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction="
+    sorts = [
+        f"r{i + 1} = f32[64] sort(r{i}), dimensions={{0}}, to_apply={{ {compare}{'GT' if i % 2 else 'LT'} }}"
+        for i in range(6)
+    ]
+    chain = "\n".join(["HloModule m\ne { r0 = f32[64] parameter(0)", *sorts, "ROOT n = f32[64] negate(r6) }"])
+    usual, plain = (compiled(chain, plain=what).memory_analysis() for what in ("", "memory"))
+    assert plain.temp_size_in_bytes >= 6 * 256
+    assert usual.temp_size_in_bytes < plain.temp_size_in_bytes
+
+
+def test_options_are_part_of_the_key():
+    module = module_of(CHAIN)
+    keys = [program_key(module, 1, 1)]
+    for what in PLAIN:
+        with compiling(plain=what):
+            keys.append(program_key(module, 1, 1))
+    with compiling(vector_bytes=16):
+        keys.append(program_key(module, 1, 1))
+    if keys[0] is not None:  # sources that were edited while the tests run have no key
+        assert len(set(keys)) == len(keys)
+
+
+def test_the_environment_says_options(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLAKIT_PLAIN", "memory, llvm")
+    monkeypatch.setenv("XLAKIT_VERIFY", "plain")
+    assert current().plain == {"memory", "llvm"}
+    assert current().verify == set(PLAIN)
+    monkeypatch.setenv("XLAKIT_PLAIN", "loops")
+    with pytest.raises(xlakit.ArgumentError, match="XLAKIT_PLAIN names 'loops'"):
+        current()
+    monkeypatch.setenv("XLAKIT_PLAIN", "")
+    monkeypatch.setenv("XLAKIT_VECTOR_BYTES", "24")
+    with pytest.raises(xlakit.ArgumentError, match="XLAKIT_VECTOR_BYTES is '24'"):
+        current()
+
+
+def widths() -> list[int]:
+    return [width for width in (16, 32, 64) if width <= engine.vector_bytes()]
+
+
+@pytest.mark.parametrize("width", widths())
+def test_vectors_of_every_width(width: int):
+    text = "HloModule m\ne { p = f32[640] parameter(0)  ROOT r = f32[640] sqrt(p) }"
+    ir = compiled(text, vector_bytes=width).llvm_ir(optimized=False)
+    assert {int(n) for n in re.findall(r"<(\d+) x float>", ir)} == {width // 4}
+    with compiling(vector_bytes=width):
+        assert [judge(generated(12, number)) for number in range(4)] == [""] * 4
+
+
+def test_wider_vectors_than_the_machine_has(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "_own_vector_bytes", lambda: 32)
+    with pytest.raises(xlakit.ArgumentError, match="no vectors of 64 bytes"):
+        compiled(CHAIN, vector_bytes=64)
+
+
+def test_a_wrong_decision_about_memory_is_found(monkeypatch: pytest.MonkeyPatch):
+    values = np.arange(8, 0, -1, dtype=np.float32)
+    verified = compiled(UPDATES, verify="memory")
+    np.testing.assert_array_equal(verified(values, 7)[1], np.sort(values))
+    assert verified.direct_call is None
+    monkeypatch.setattr(Uses, "ends_at", lambda *_: True)
+    with pytest.raises(InternalError, match=r"gives another result 1 than the plain program.*no rounding"):
+        compiled(UPDATES, verify="memory")(values, 7)
+    assert "no rounding may differ" in fault_of(module_of(UPDATES), [values, np.int32(7)], "memory")
+
+
+def test_programs_with_effects_run_once():
+    text = """
+HloModule m
+e {
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  ROOT r = f32[4] rng(low, high), distribution=rng_uniform
+}
+"""
+    assert compiled(text, verify="all")().shape == (4,)

@@ -1,0 +1,125 @@
+"""Programs compiled twice: with ``XLAKIT_VERIFY`` each run is done again by plain code, and the results compared.
+
+``XLAKIT_VERIFY=plain`` compiles every program as usual, and once more with all of :data:`xlakit.options.PLAIN` left
+out; a list of some of these names leaves out those. So JAX's tests, or any program, say where optimised code is wrong::
+
+    XLAKIT_VERIFY=plain JAX_PLATFORMS=xlakit python program.py
+
+A difference is an InternalError. Results must be equal to the bit, but for those that sums of floats go into
+(:mod:`xlakit.passes.roundings`), which may differ by what their order makes of them. ``XLAKIT_VERIFY=memory`` needs no
+such exception: then both programs have the same kernels.
+
+What acts on the world outside, draws random numbers from the device's state, or has its devices run one by one, runs
+once: it is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from xlakit.cpu.executable import CpuExecutable
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.roundings import inexact_results, largest_epsilon
+
+if TYPE_CHECKING:
+    from xlakit.cpu.runtime import Context
+    from xlakit.interpreter.device import Device
+    from xlakit.ir.operation import Array
+
+_STATEFUL = frozenset({"rng", "rng-get-and-update-state"})
+# How many units of epsilon, times the largest number of a result, sums in another order may make of it.
+_UNITS = 4096.0
+
+
+def can_be_repeated(module: HloModule) -> bool:
+    """Whether a program gives the same when it runs again."""
+    computations = module.computations
+    draws = any(i.opcode in _STATEFUL for c in computations for i in c.instructions)
+    return not draws and not module.entry.has_side_effect
+
+
+class VerifiedExecutable(CpuExecutable):
+    """A program each run of which is compared with one of a plain program."""
+
+    def __init__(self, own: CpuExecutable, plain: CpuExecutable) -> None:
+        """``own`` and ``plain`` are the same program compiled in two ways."""
+        super().__init__(own._reference, own._program, own._target, own._code, key=own._key)
+        self._plain = plain
+        self._inexact = inexact_results(self.module)
+        self._epsilon = largest_epsilon(self.module)
+        # Native code would call one of them alone.
+        self._call = self._slow_call
+
+    def _run_in(
+        self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]
+    ) -> list[Array]:
+        if self.num_devices > 1:
+            return super()._run_in(context, device, arrays, in_place)
+        # What is donated is overwritten.
+        given = [np.array(array) for array in arrays]
+        made = super()._run_in(context, device, arrays, in_place)
+        self._compare(made, self._plain._run_in(self._plain._context, device, given, ()))
+        return made
+
+    def _compare(self, made: Sequence[Array], expected: Sequence[Array]) -> None:
+        for number, (own, other) in enumerate(zip(made, expected, strict=True)):
+            # Behind the results are the sizes of dynamic dimensions.
+            inexact = number < len(self._inexact) and self._inexact[number]
+            fault = difference(own, other, self._epsilon if inexact else None)
+            if fault:
+                why = "roundings of sums are allowed for" if inexact else "no rounding may differ here"
+                raise InternalError(
+                    f"'{self.module.name}' gives another result {number} than the plain program: {fault} ({why})",
+                    hint="XLAKIT_VERIFY=memory, then fusion, rewrites, inline or llvm, tells what is wrong about it",
+                )
+
+
+def difference(actual: Array, expected: Array, epsilon: float | None = None) -> str:
+    """How two arrays differ, in words; empty where they do not.
+
+    epsilon: of the narrowest floats that they are made of, where they may differ by roundings; integers, which say then
+    how floats compare, are not looked at. Otherwise they must be the same to the bit; NaN is like any other.
+    """
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    kind: Any = actual.dtype
+    is_real = kind.kind == "f" or (kind.kind == "V" and "float" in kind.name)
+    if kind.kind == "c":
+        parts = ((np.real(actual), np.real(expected)), (np.imag(actual), np.imag(expected)))
+        if epsilon is None:
+            return next((found for found in (difference(*pair) for pair in parts) if found), "")
+    if epsilon is None:
+        wrong = _bits(actual) != _bits(expected)
+        if is_real:
+            wrong &= ~(np.isnan(actual) & np.isnan(expected))
+    elif is_real or kind.kind == "c":
+        wrong = _beyond(actual, expected, epsilon)
+    else:
+        return ""
+    if not wrong.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    count = f"{np.count_nonzero(wrong)} of {wrong.size} elements"
+    return f"{count}, the first at {list(where)}: {actual[where]!r} instead of {expected[where]!r}"
+
+
+def _beyond(actual: Array, expected: Array, epsilon: float) -> Array:
+    wide = np.complex128 if actual.dtype.kind == "c" else np.float64
+    a, b = actual.astype(wide), expected.astype(wide)
+    own = np.real(actual).dtype
+    unit = max(epsilon, float(ml_dtypes.finfo(own).eps))
+    with np.errstate(all="ignore"):
+        size = np.abs(b[np.isfinite(b)])
+        allowed = _UNITS * unit * max(1.0, float(size.max(initial=0.0)))
+        # What has overflowed in one order may be NaN in another.
+        special = ~np.isfinite(a) & ~np.isfinite(b)
+        return np.asarray(~((a == b) | special | (np.abs(a - b) <= allowed)))
+
+
+def _bits(array: Array) -> Array:
+    return np.array(array, order="C").reshape(-1).view(f"u{array.dtype.itemsize}").reshape(array.shape)

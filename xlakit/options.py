@@ -1,0 +1,131 @@
+"""Options: how programs are compiled, beside what they say.
+
+What is here changes machine code and never a result, but for roundings of sums that are added in another order. So it
+is part of the keys of the compile cache, and two settings are the same program twice: that is what proofs compare.
+
+    XLAKIT_PLAIN=memory,fusion,rewrites,inline,llvm     (or ``all``) what is left out; :data:`PLAIN` says what each is
+    XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
+    XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
+                                                        of what that leaves out (:mod:`xlakit.cpu.verified`)
+
+The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
+
+    normal = xlakit.compile(module)
+    with compiling(plain="all"):
+        plain = xlakit.compile(module)
+
+The options in force are those of the thread's context: threads that help to compile are started with a copy of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from xlakit.errors import ArgumentError
+
+# What can be left out, and what that means.
+PLAIN = {
+    "memory": "every value has a buffer of its own: nothing in place, no place used twice, no donation, no new order",
+    "fusion": "no pass puts instructions together: every instruction is a kernel of its own",
+    "rewrites": "no pass but those that machine code needs",
+    "inline": "kernels stay functions, which the entry calls",
+    "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
+}
+_WIDTHS = (16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How programs are compiled.
+
+    plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
+    leaves out that runs are compared with; empty where they are not.
+    """
+
+    plain: frozenset[str] = frozenset()
+    vector_bytes: int = 0
+    verify: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """All of them, as keys of the compile cache have them."""
+        return f"{','.join(sorted(self.plain))} {self.vector_bytes}"
+
+    @property
+    def tag(self) -> str:
+        """What tells code of functions that programs share from that of the default options; empty for those."""
+        return (f"w{self.vector_bytes}" if self.vector_bytes else "") + "o" * ("llvm" in self.plain)
+
+
+DEFAULT = Options()
+_chosen: ContextVar[Options | None] = ContextVar("xlakit_options", default=None)
+
+
+def current() -> Options:
+    """The options in force. Raises ArgumentError where an environment variable is wrong."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    return _of_environment(*(os.environ.get(f"XLAKIT_{name}", "") for name in ("PLAIN", "VECTOR_BYTES", "VERIFY")))
+
+
+def is_plain(what: str) -> bool:
+    """Whether something of :data:`PLAIN` is left out."""
+    return what in current().plain
+
+
+@contextmanager
+def compiling(
+    options: Options | None = None,
+    *,
+    plain: str | Iterable[str] | None = None,
+    vector_bytes: int | None = None,
+    verify: str | Iterable[str] | None = None,
+) -> Generator[Options]:
+    """Compile with these options what is compiled inside of the block; by default with those in force.
+
+    options: all of them. plain, verify: names of :data:`PLAIN` or ``"all"``, as a text with commas or one by one.
+    Raises ArgumentError for names and widths that there are not.
+    """
+    made = current() if options is None else options
+    if plain is not None:
+        made = replace(made, plain=_names(plain, "plain"))
+    if vector_bytes is not None:
+        made = replace(made, vector_bytes=_width(str(vector_bytes or ""), "vector_bytes"))
+    if verify is not None:
+        made = replace(made, verify=_names(verify, "verify"))
+    token = _chosen.set(made)
+    try:
+        yield made
+    finally:
+        _chosen.reset(token)
+
+
+@lru_cache(maxsize=64)
+def _of_environment(plain: str, width: str, verify: str) -> Options:
+    verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
+    return Options(_names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES"), verified)
+
+
+def _names(given: str | Iterable[str], source: str) -> frozenset[str]:
+    """The names of :data:`PLAIN` in a text with commas, ``all`` being each of them; ``source`` is where it stands."""
+    parts = given.split(",") if isinstance(given, str) else given
+    names = {part.strip() for part in parts} - {""}
+    wrong = sorted(names - PLAIN.keys() - {"all"})
+    if wrong:
+        known = ", ".join([*PLAIN, "all"])
+        raise ArgumentError(
+            f"{source} names {wrong[0]!r}, which is nothing that can be left out", hint=f"known: {known}"
+        )
+    return frozenset(PLAIN if "all" in names else names)
+
+
+def _width(text: str, source: str) -> int:
+    if text and text not in map(str, _WIDTHS):
+        raise ArgumentError(f"{source} is {text!r}", hint="set it to 16, 32 or 64")
+    return int(text or 0)
