@@ -116,3 +116,38 @@ def test_a_condition_that_updates_in_place_leaves_the_state_to_the_body():
     x = ints([4, 2, 3, 1, 5])
     built = build(program, s32(5))
     same(xla.compile(built, backend="cpu")(x), xla.compile(built, backend="interpreter")(x))
+
+
+def test_an_element_under_another_name_is_read_before_the_next_state_overwrites_it():
+    """A branch that gives its arguments back stays a call: its results are the loop's state under other names."""
+
+    def program(a, b):
+        def body(state):
+            count, left, right = (xla.get_tuple_element(state, i) for i in range(3))
+            given = (left, right, count)
+
+            def exchanged(s):
+                x, y = (xla.get_tuple_element(s, i) for i in range(2))
+                stays = xla.broadcast(xla.gt(xla.rem(xla.get_tuple_element(s, 2), 3), 0), (9,))
+                return xla.tuple_(xla.select(stays, x, y), xla.select(stays, y, x))
+
+            def as_it_was(s):
+                # Rules see only later that both give the same.
+                x, y = (xla.get_tuple_element(s, i) for i in range(2))
+                test = xla.gt(xla.rem(xla.get_tuple_element(s, 2), 4), 1)
+                same = xla.conditional(test, (x, y), lambda t: t, (x, y), lambda t: t)
+                return xla.tuple_(*(xla.get_tuple_element(same, i) for i in range(2)))
+
+            made = xla.conditional(xla.gt(count, 0), given, exchanged, given, as_it_was)
+            return count + 1, xla.get_tuple_element(made, 0), xla.get_tuple_element(made, 1)
+
+        start = (xla.constant(a.builder, 0), a, b)
+        end = xla.while_(lambda s: xla.get_tuple_element(s, 0) < 7, body, start)
+        return xla.get_tuple_element(end, 1), xla.get_tuple_element(end, 2)
+
+    built = build(program, s32(9), s32(9))
+    values = ints(range(9)), ints(range(20, 29))
+    for got, expected in zip(
+        xla.compile(built)(*values), xla.compile(built, backend="interpreter")(*values), strict=True
+    ):
+        same(got, expected)

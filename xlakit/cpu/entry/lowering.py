@@ -9,7 +9,7 @@ from xlakit.cpu.entry.buffers import Buffer, Tree, byte_size, leaves, new_tree
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, RandomStep, Step, WhileStep
-from xlakit.cpu.entry.uses import Uses
+from xlakit.cpu.entry.uses import Uses, renames
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -51,6 +51,8 @@ class Lowering:
         self._may_share: dict[Buffer, set[Buffer]] = {}
         # Where in a computation buffers are first written; a later value may lie in the same one.
         self._begun: dict[Computation, dict[Buffer, int]] = {}
+        # Where they are last read, under any name: a call or a loop may give an argument back as it came.
+        self._read: dict[Computation, dict[Buffer, int]] = {}
         # Whether values may lie in one buffer; otherwise each is copied to where it is wanted.
         self._shares = not is_plain("memory")
 
@@ -87,6 +89,7 @@ class Lowering:
     def _computation(self, computation: Computation, arguments: Sequence[Tree], steps: list[Step]) -> Tree:
         values: dict[Instruction, Tree] = {}
         begun = self._begun[computation] = {}
+        read = self._read[computation] = {}
         uses = Uses(computation)
         for instruction in computation.instructions:
             if not uses.is_live(instruction):
@@ -99,6 +102,8 @@ class Lowering:
                     shapes=[o.shape for o in instruction.operands],
                     location=self._module.location_of(instruction),
                 ) from error.__cause__
+            for operand in () if renames(instruction) else instruction.operands:
+                read.update((leaf.resolved(), uses.position(instruction)) for leaf in leaves(values[operand]))
             for leaf in leaves(values[instruction]):
                 begun.setdefault(leaf.resolved(), uses.position(instruction))
         return values[computation.root]
@@ -290,7 +295,7 @@ class Lowering:
         for path, own, given in pairs:
             if own is given:
                 continue
-            last_read = uses.last_use((parameter, path))
+            last_read = max(uses.last_use((parameter, path)), self._read[body].get(own, -1))
             maker = self._begun[body].get(given, -1)
             fresh = self._shares and given.place == "temporary" and given not in homes and given_count[given] == 1
             # Where something else was computed in this state's place, it may be needed until the end.

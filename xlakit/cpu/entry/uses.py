@@ -23,7 +23,7 @@ class Uses:
         self._second_halves = {start: done for done, start in self._first_halves.items()}
         end = len(self._order)
         for instruction in computation.instructions:
-            if instruction in self._live and not _renames(instruction):
+            if instruction in self._live and not renames(instruction):
                 for operand in instruction.operands:
                     self._note(operand, self._order[instruction])
                 # Until the second half, others may read what the first one was given.
@@ -72,7 +72,8 @@ class Uses:
         return self.last_use(place) <= self._order[instruction]
 
 
-def _renames(instruction: Instruction) -> bool:
+def renames(instruction: Instruction) -> bool:
+    """Whether an instruction gives arrays other names, and reads none."""
     return instruction.opcode in _RENAMING or instruction.opcode in ("tuple", "get-tuple-element")
 
 
