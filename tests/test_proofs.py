@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import xlakit
+from proofs import attributes, mutations
 from proofs import jaxlib as jaxlib_proof
-from proofs import mutations
 from proofs.differences import CANNOT_RUN
 from proofs.mutators import mutate_bytes, mutate_text
 from proofs.programs.draft import FAMILIES
@@ -26,6 +26,13 @@ def test_the_same_seed_makes_the_same_programs():
     for a, b in zip(first.arguments[0], second.arguments[0], strict=True):
         assert a.tobytes() == b.tobytes()
     assert Entry("gather", 4, 5).make().text != first.text
+
+
+def test_attributes_that_are_nearly_right_are_refused_or_mean_the_same_on_both_backends():
+    outcomes, failures = attributes.run(seed=1, count=60)
+    assert not failures
+    assert outcomes["refused"] > 5
+    assert outcomes["agreed"] > 5
 
 
 def test_a_plan_has_every_operation_and_enough_programs():

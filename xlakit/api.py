@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
 from xlakit.ir.instruction import HloModule
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | N
     from xlakit.passes.partition import is_to_be_split, split_over
 
     count = module.num_partitions if partitions is None else partitions
-    return split_over(module, count, replicas) if is_to_be_split(module, count) else module
+    with internal_errors(f"splitting {module.name} over {count} partitions"):
+        return split_over(module, count, replicas) if is_to_be_split(module, count) else module
 
 
 def _has_dynamic_dimensions(module: HloModule) -> bool:

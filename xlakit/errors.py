@@ -7,7 +7,8 @@ An error says what broke (``rule``), where (``operation``, ``shapes``, ``locatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 # More than an error of many operands has, and less than a screen.
@@ -119,6 +120,28 @@ class DeletedBufferError(XlakitError, RuntimeError):
 
 class InternalError(XlakitError, RuntimeError):
     """The compiler broke a rule of its own: a fault of xlakit, not of the program."""
+
+
+@contextmanager
+def internal_errors(doing: str) -> Generator[None]:
+    """Around what a person's program goes through: an exception that no rule raises is a fault of xlakit, and says so.
+
+    doing: what is done, as in "compiling module m".
+    """
+    try:
+        yield
+    except InternalError as error:
+        raise error.at(hint=_GOING_ON) from error.__cause__
+    except (XlakitError, MemoryError):
+        raise
+    except Exception as error:
+        raise InternalError(f"{doing} ended in {type(error).__name__}: {error}", hint=_GOING_ON) from error
+
+
+_GOING_ON = (
+    "this is a fault of xlakit, not of the program: please report it with the program's text; until it is mended, "
+    "backend='interpreter' (on the command line --backend interpreter) runs the program without the compiler"
+)
 
 
 class FormatError(XlakitError, ValueError):

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from evaluating import evaluate, infer, refused, same, shape
+from evaluating import compiled, evaluate, infer, refused, same, shape
 
 import xlakit as xla
 from xlakit.ops.gather import GatherDimensionNumbers
@@ -118,11 +118,72 @@ ROWS = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0],
             "names index_vector_dim",
             {"operand_batching_dims": [0], "start_indices_batching_dims": [1], "collapsed_slice_dims": []},
         ),
-        ("repeats", {"operand_batching_dims": [0], "start_indices_batching_dims": [0], "offset_dims": []}),
+        (
+            "repeats",
+            {
+                "operand_batching_dims": [0],
+                "start_indices_batching_dims": [0],
+                "start_index_map": [1],
+                "offset_dims": [],
+            },
+        ),
     ],
 )
 def test_rules(words, change):
-    refused(words, lambda o, i: xla.gather(o, i, **{**ROWS, **change}), shape(xla.F32, 4, 5), shape(xla.S32, 7, 1))
+    refused(words, lambda o, i: xla.gather(o, i, **{**ROWS, **change}), shape(xla.F32, 7, 5), shape(xla.S32, 7, 1))
+
+
+BATCHES = {
+    "offset_dims": [1],
+    "operand_batching_dims": [0],
+    "start_indices_batching_dims": [0],
+    "start_index_map": [1],
+    "slice_sizes": [1, 2],
+}
+
+
+def test_batching_dimensions_have_the_same_size():
+    words = (
+        "operand_batching_dims names dimension 0 of size 4, start_indices_batching_dims for it dimension 0 of size 7"
+    )
+    refused(words, lambda o, i: xla.gather(o, i, **BATCHES), shape(xla.F32, 4, 5), shape(xla.S32, 7, 1))
+
+
+def test_the_place_in_a_dimension_comes_from_one_source():
+    words = r"start_index_map \[0\] and operand_batching_dims \[0\] both name dimension 0"
+    numbers = {**BATCHES, "start_index_map": [0]}
+    refused(words, lambda o, i: xla.gather(o, i, **numbers), shape(xla.F32, 4, 5), shape(xla.S32, 4, 1))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize(
+    "indices",
+    [
+        "  i = s32[{count},1] copy(p1)",
+        "  i = s32[{count},1] iota(), iota_dimension=0",
+        "  i = s32[{count},1] constant({values})",
+    ],
+)
+@pytest.mark.parametrize(
+    "operand",
+    ["  o = f32[{rows},5] copy(p0)", "  s = f32[] constant(7)\n  o = f32[{rows},5] broadcast(s), dimensions={{}}"],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_slices_without_elements_of_a_collapsed_dimension_give_zeros(rows, indices, operand, count):
+    values = "{" + ",".join("{1}" for _ in range(count)) + "}"
+    lines = [line.format(rows=rows, count=count, values=values) for line in (operand, indices)]
+    text = "\n".join(
+        [
+            "HloModule m\nENTRY e {",
+            f"  p0 = f32[{rows},5] parameter(0)",
+            f"  p1 = s32[{count},1] parameter(1)",
+            *lines,
+            f"  ROOT g = f32[{count},5] gather(o, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
+            "start_index_map={0}, index_vector_dim=1, slice_sizes={0,5}\n}",
+        ]
+    )
+    given = [np.full((rows, 5), 7, np.float32), np.ones((count, 1), np.int32)]
+    same(compiled(xla.HloModule.from_text(text))(*given), np.zeros((count, 5), np.float32))
 
 
 def test_indices_are_integers():

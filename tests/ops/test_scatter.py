@@ -207,6 +207,24 @@ def test_rules(words, change):
     refused(words, scatter(xla.add, **{**ROWS, **change}), *SHAPES)
 
 
+def test_batching_dimensions_have_the_same_size_and_no_index():
+    numbers = {
+        "update_window_dims": [1],
+        "input_batching_dims": [0],
+        "scatter_indices_batching_dims": [0],
+        "scatter_dims_to_operand_dims": [1],
+        "index_vector_dim": 1,
+    }
+    words = (
+        "input_batching_dims names dimension 0 of size 4, scatter_indices_batching_dims for it dimension 0 of size 7"
+    )
+    refused(words, scatter(xla.add, **numbers), *SHAPES)
+    equal = shape(np.float32, 7, 5), *SHAPES[1:]
+    assert infer(scatter(xla.add, **numbers), *equal) == "f32[7,5]"
+    numbers["scatter_dims_to_operand_dims"] = [0]
+    refused("both name dimension 0", scatter(xla.add, **numbers), *equal)
+
+
 def test_rules_of_shapes_and_types():
     refused("scatter_indices has 7", scatter(xla.add, **ROWS), *SHAPES[:2], shape(np.float32, 8, 5))
     refused("integers", scatter(xla.add, **ROWS), SHAPES[0], shape(np.float32, 7, 1), SHAPES[2])

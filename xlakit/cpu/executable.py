@@ -26,7 +26,7 @@ from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, re
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.meeting import WAIT
-from xlakit.errors import FormatError, UnsupportedError, XlakitError
+from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
 from xlakit.interpreter.custom_calls import c_functions_of
 from xlakit.interpreter.device import Device, Stopped
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
@@ -144,7 +144,8 @@ def _compiled(module: HloModule, target: Target) -> Code:
     from xlakit.cpu.compile import make_objects
 
     code = _generated(module, target)
-    make_objects(code)
+    with internal_errors(f"making machine code of {module.name}"):
+        make_objects(code)
     return code
 
 
@@ -158,7 +159,8 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
-    return generate(run_pipeline(module), target)
+    with internal_errors(f"compiling {module.name}"):
+        return generate(run_pipeline(module), target)
 
 
 class CpuExecutable:

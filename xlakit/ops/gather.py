@@ -76,24 +76,42 @@ def check_index_map(name: str, index_map: Sequence[int], operand: Shape, indices
 def check_batching(
     operand_name: str,
     operand_dims: Sequence[int],
-    rank: int,
+    operand: Shape,
     indices_name: str,
     indices_dims: Sequence[int],
-    indices_rank: int,
+    indices: Shape,
     index_vector_dim: int,
 ) -> None:
-    """Raise ShapeError unless batching dimensions of the operand and of the indices pair up."""
+    """Raise ShapeError unless batching dimensions of the operand and of the indices pair up, in number and size."""
     if len(operand_dims) != len(indices_dims):
         raise ShapeError(
             f"{operand_name} has {len(operand_dims)} elements, {indices_name} {len(indices_dims)}; they must pair up",
             hint="give as many dimensions of the indices as of the operand",
         )
-    check_dimension_set(operand_name, operand_dims, rank)
-    check_dimension_set(indices_name, indices_dims, indices_rank, ascending=False)
+    check_dimension_set(operand_name, operand_dims, operand.rank)
+    check_dimension_set(indices_name, indices_dims, indices.rank, ascending=False)
     if index_vector_dim in indices_dims:
         raise ShapeError(
             f"{indices_name} {list(indices_dims)} names index_vector_dim {index_vector_dim}",
             hint=f"take {index_vector_dim} out of it; the index vectors lie along that dimension",
+        )
+    for own, other in zip(operand_dims, indices_dims, strict=True):
+        size, wanted = operand.dimensions[own], indices.dimensions[other]
+        if UNBOUNDED not in (size, wanted) and size != wanted:
+            raise ShapeError(
+                f"{operand_name} names dimension {own} of size {size}, {indices_name} for it dimension {other} of size "
+                f"{wanted}; they must be equal",
+                hint="batching dimensions run along together; slice or pad the longer one",
+            )
+
+
+def check_indexed_once(name: str, index_map: Sequence[int], batching_name: str, batching: Sequence[int]) -> None:
+    """Raise ShapeError where a dimension of the operand has its place from an index vector and from batching."""
+    twice = [dimension for dimension in index_map if dimension in batching]
+    if twice:
+        raise ShapeError(
+            f"{name} {list(index_map)} and {batching_name} {list(batching)} both name dimension {twice[0]}",
+            hint=f"take {twice[0]} out of one of them; the place in a dimension comes from one source",
         )
 
 
@@ -155,12 +173,13 @@ class Gather(Op):
         check_batching(
             "operand_batching_dims",
             self.operand_batching_dims,
-            operand.rank,
+            operand,
             "start_indices_batching_dims",
             self.start_indices_batching_dims,
-            indices.rank,
+            indices,
             self.index_vector_dim,
         )
+        check_indexed_once("start_index_map", self.start_index_map, "operand_batching_dims", self.operand_batching_dims)
         self._check_slices(operand)
         return self._arrange(operand, indices)
 

@@ -24,6 +24,7 @@ from xlakit.ops.gather import (
     check_batching,
     check_dimension_set,
     check_index_map,
+    check_indexed_once,
     expanded_indices,
     last_dimension,
     one_form,
@@ -113,11 +114,17 @@ class Scatter(Op):
         check_batching(
             "input_batching_dims",
             self.input_batching_dims,
-            operand.rank,
+            operand,
             "scatter_indices_batching_dims",
             self.scatter_indices_batching_dims,
-            indices.rank,
+            indices,
             self.index_vector_dim,
+        )
+        check_indexed_once(
+            "scatter_dims_to_operand_dims",
+            self.scatter_dims_to_operand_dims,
+            "input_batching_dims",
+            self.input_batching_dims,
         )
         covered = (*self.inserted_window_dims, *self.input_batching_dims)
         check_dimension_set("inserted_window_dims and input_batching_dims", covered, operand.rank, ascending=False)

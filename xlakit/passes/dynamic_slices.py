@@ -7,6 +7,7 @@ from typing import Any
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Concatenate
 from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.matching import literal, same_value, scalar_source
@@ -122,11 +123,14 @@ def update_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("gather")
 def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """gather(x, i) -> reshape(dynamic-slice(x, i)), of one index: both clamp it so that the slice lies inside."""
+    """gather(x, i) -> reshape(dynamic-slice(x, i)), of one index: both clamp it so that the slice lies inside.
+
+    A slice without elements has no such reshape: what the result has of it is zeros.
+    """
     operand, indices = x.operands
     op: Any = x.op
     mapped: tuple[int, ...] = op.start_index_map
-    if op.operand_batching_dims or not mapped or indices.shape.num_elements != len(mapped):
+    if op.operand_batching_dims or not mapped or indices.shape.num_elements != len(mapped) or 0 in op.slice_sizes:
         return None
     flat = make.reshape(indices, (len(mapped),))
     zero = make.scalar(0, indices.shape.element_type)
@@ -148,6 +152,11 @@ def scatter_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("gather")
 def gather_from_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
-    """gather(broadcast(v), i) -> broadcast(v) of a scalar v: an index out of bounds is clamped, so all are inside."""
+    """gather(broadcast(v), i) -> broadcast(v) of a scalar v: an index out of bounds is clamped, so all are inside.
+
+    Not where slices have no element in a dimension that the result leaves out, which then has zeros.
+    """
+    if 0 in x.op_as(Gather).slice_sizes:
+        return None
     scalar = scalar_source(x.operands[0])
     return make.spread(scalar, x.shape) if scalar is not None and x.operands[0].shape.dimensions else None

@@ -103,7 +103,7 @@ def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
     if op.operand_batching_dims or len(op.start_index_map) != 1 or op.collapsed_slice_dims != op.start_index_map:
         return None
     (row,) = op.start_index_map
-    if any(n != sizes[d] for d, n in enumerate(op.slice_sizes) if d != row):
+    if any(n != (1 if d == row else sizes[d]) for d, n in enumerate(op.slice_sizes)):
         return None
     counted = _counted(indices)
     if counted is None or counted.limit > sizes[row]:

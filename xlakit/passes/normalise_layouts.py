@@ -18,7 +18,8 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_sha
 from xlakit.ir.operation import Op
 from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Constant
+from xlakit.ops.data import Constant, Parameter
+from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.passes.framework import Names, Pass, PassContext, change_computations, inherited
 from xlakit.passes.matching import permutation_inverse
@@ -30,7 +31,8 @@ _GIVEN_MEMORY = frozenset({"custom-call", "infeed"})
 class NormaliseLayouts(Pass):
     """Drop all layouts but the entry's, and make of bitcasts what they do to arrays that lie major to minor.
 
-    Raises UnsupportedError for bitcasts of padded or tiled arrays, and between complex and real numbers.
+    Bitcasts of padded or tiled arrays, and others whose memory is not one element after the other, become calls of
+    ``xlakit.AtSizes``, in whose computation layouts stay: Python does them. Raises UnsupportedError for dynamic arrays.
     """
 
     name = "normalise-layouts"
@@ -144,7 +146,8 @@ class _Normalised:
         operand = self._made[old.operands[0]]
         if source.without_layout() == result.without_layout() and _said(source) == _said(result):
             return operand
-        _check(source, result)
+        if not _is_plain(source, result):
+            return self._by_python(old, operand)
         from_memory = source.layout_or_default.minor_to_major[::-1]
         to_memory = result.layout_or_default.minor_to_major[::-1]
         sizes = tuple(result.dimensions[d] for d in to_memory)
@@ -158,6 +161,15 @@ class _Normalised:
         named = value.replace(name=old.name, annotations=inherited(old.annotations))
         self._order[-1] = named
         return named
+
+    def _by_python(self, old: Instruction, operand: Instruction) -> Instruction:
+        """A call of a computation that is the bitcast alone, on an array that is said to lie as it did."""
+        parameter = Instruction(Parameter(number=0), (), old.operands[0].shape, "p0")
+        root = old.replace(operands=(parameter,), control_predecessors=())
+        call = CustomCall(custom_call_target=AT_SIZES, computations=(Computation(old.name, (parameter, root), root),))
+        predecessors = tuple(self._made[p] for p in old.control_predecessors)
+        shape = old.shape.without_layout()
+        return self._add(old.replace(op=call, operands=(operand,), shape=shape, control_predecessors=predecessors))
 
     def _beginning(self, old: Instruction, value: Instruction, count: int) -> Instruction:
         """The first elements in memory: a bitcast may leave some out."""
@@ -190,33 +202,23 @@ class _Normalised:
         return self._add(Instruction(op, (operand,), inferred, self._names.new(op.opcode), annotations=annotations))
 
 
-def _check(source: Shape, result: Shape) -> None:
-    """Raise UnsupportedError for a bitcast whose memory is not just one element after the other."""
+def _is_plain(source: Shape, result: Shape) -> bool:
+    """Whether the memory of both is one element after the other, so that reshapes say what a bitcast does.
+
+    Raises UnsupportedError for dynamic arrays, which have no fixed layout.
+    """
     for shape in (source, result):
-        layout = shape.layout_or_default
-        if layout.padded_dimensions or layout.tiles:
-            raise UnsupportedError(f"a bitcast of the padded or tiled array {shape}", operation="bitcast")
         if shape.is_dynamic:
             raise UnsupportedError(f"a bitcast of the dynamic array {shape}", operation="bitcast")
-    kinds = (source.element_type, result.element_type)
-    if _bits(result) > _bits(source) or _bits(result) % kinds[0].bit_width:
-        raise UnsupportedError(
-            f"{result} takes {_bits(result) // 8} bytes of memory, {source} has {_bits(source) // 8}",
-            hint="what lies beyond an array's memory is known to the backend alone; give shapes of as many bytes",
-            operation="bitcast",
-        )
-    if kinds[0] is kinds[1]:
-        return
-    if kinds[0].is_complex != kinds[1].is_complex:
-        raise UnsupportedError(
-            f"a bitcast between complex and real numbers, {kinds[0].hlo_name} and {kinds[1].hlo_name}",
-            operation="bitcast",
-        )
-    if kinds[0].bit_width != kinds[1].bit_width and min(k.bit_width for k in kinds) < 8:
-        raise UnsupportedError(
-            f"a bitcast between {kinds[0].hlo_name} and {kinds[1].hlo_name}, of which one is narrower than a byte",
-            operation="bitcast",
-        )
+        layout = shape.layout_or_default
+        if layout.padded_dimensions or layout.tiles:
+            return False
+    a, b = source.element_type, result.element_type
+    if _bits(result) > _bits(source) or _bits(result) % a.bit_width:
+        return False
+    return a is b or (
+        a.is_complex == b.is_complex and (a.bit_width == b.bit_width or min(a.bit_width, b.bit_width) > 7)
+    )
 
 
 def _bits(shape: Shape) -> int:

@@ -157,6 +157,9 @@ class _Looking:
         fusion = value.made_by
         calls = fusion.op_as(Fusion).calls
         roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+        if value.number >= len(roots):
+            # One operation gives several results, such as a reduction of several arrays.
+            return False
         parts = self._elements.get(fusion, {})
         outside = {root: parts[n] for n, root in enumerate(roots) if n in parts and parts[n] is not value.instruction}
         outside.update(zip(calls.parameters, fusion.operands, strict=True))

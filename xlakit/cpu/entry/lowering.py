@@ -11,6 +11,7 @@ from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelStep, RandomStep, Step, WhileStep
 from xlakit.cpu.entry.uses import Uses, renames
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
+from xlakit.data.literal import Literal
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array
@@ -40,7 +41,7 @@ class Lowering:
         self._kernels = kernels
         self._collectives = collectives
         self._constants: list[Array] = []
-        self._constant_buffers: dict[Instruction, Buffer] = {}
+        self._constant_buffers: dict[Instruction, Tree] = {}
         self._host = collectives.host_instructions
         # The state of the loops that are being lowered, and for results the operands that they could lie in.
         self._homes: set[Buffer] = set()
@@ -172,15 +173,17 @@ class Lowering:
     def _constant(self, instruction: Instruction) -> Tree:
         found = self._constant_buffers.get(instruction)
         if found is None:
-            literal = instruction.op_as(Constant).literal
-            if literal.shape.is_tuple:
-                raise UnsupportedError("a constant tuple", hint="make it of constants with tuple")
-            if not literal.shape.is_array:
-                return None
-            found = Buffer(byte_size(literal.shape), "constant", len(self._constants), instruction.name)
-            self._constants.append(literal.array)
+            found = self._constant_tree(instruction.op_as(Constant).literal, instruction.name)
             self._constant_buffers[instruction] = found
         return found
+
+    def _constant_tree(self, literal: Literal, name: str) -> Tree:
+        if literal.shape.is_tuple:
+            return tuple(self._constant_tree(part, f"{name}.{i}") for i, part in enumerate(literal.elements))
+        if not literal.shape.is_array:
+            return None
+        self._constants.append(literal.array)
+        return Buffer(byte_size(literal.shape), "constant", len(self._constants) - 1, name)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from xlakit.cpu.loops.regions import emit_nest
 from xlakit.cpu.loops.space import Space, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.passes.stacking import pieces_of
 
@@ -42,10 +43,21 @@ def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
     return [(root, 0, root.shape)]
 
 
+def _check_arrays(parameters: Sequence[Instruction], roots: Sequence[Root]) -> None:
+    """Raise UnsupportedError for what fusions made here never have, and those of another compiler may.
+
+    A kernel's table has one array for each parameter and for each root.
+    """
+    for shape in (*(p.shape for p in parameters), *(shape for _, _, shape in roots)):
+        if not shape.is_array:
+            raise UnsupportedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
+
+
 def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
     """A kernel whose table has the parameters' arrays, then those of the results."""
     parameters = computation.parameters
     roots = roots_of(computation)
+    _check_arrays(parameters, roots)
     sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
     if len(roots) == 1 and roots[0][0].opcode == "dynamic-update-slice":
         update = _emit_update(module, name, sources, roots[0][0])
@@ -87,6 +99,8 @@ def _elements(
     """The variables of the roots' common dimensions, and what is stored at each place: of each piece an element."""
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
+    if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
+        raise UnsupportedError("no loop is made for results of different numbers of elements")
     axes: list[list[Affine]] = []
     for d, size in enumerate(dimensions):
         count = pieces.get(d, 1)

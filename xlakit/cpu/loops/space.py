@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from xlakit.cpu.loops.index import ZERO, Affine, SplitVariable, Variable, of
+from xlakit.errors import UnsupportedError
 
 _T = TypeVar("_T")
 # Where a variable stands: the number of its axis, and its number there.
 Place = tuple[int, int]
-# How often a nest is made again with a variable split, before reshapes are computed as the program runs.
+# How often a nest is made again with a variable split, before its operations get kernels of their own.
 _MAX_SPLITS = 24
 
 
@@ -85,7 +86,7 @@ def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None
             return make(space)
         except SplitVariable as request:
             space.split(request)
-    raise RecursionError("the loop variables of a kernel would be split without end")
+    raise UnsupportedError(f"no loop is made for reshapes that split its variables more than {_MAX_SPLITS} times")
 
 
 class Group:

@@ -27,7 +27,7 @@ from xlakit.cpu.loops.space import Space
 from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import InternalError, UnsupportedError
+from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.convert import Convert
@@ -86,7 +86,10 @@ class Tracer:
         literal = instruction.op_as(ConstantOp).literal
         array = literal.array
         if array.size != 1 and not _all_same(array):
-            raise InternalError(f"the constant {instruction.name} stands inside a kernel")
+            # Fusions made here take them as operands; in one of another compiler's they may stand inside.
+            raise UnsupportedError(
+                f"no loop is made for a fusion that holds the array of the constant {instruction.name}"
+            )
         return Constant(instruction.shape.element_type, array.reshape(-1)[0])
 
     def iota(self, instruction: Instruction, index: Index, part: int) -> Node:
@@ -243,6 +246,10 @@ class Tracer:
         """The slice that starts at the index vector of the batch part of the index."""
         operand, indices = instruction.operands
         op = instruction.op_as(Gather)
+        if 0 in op.slice_sizes:
+            # Of a collapsed dimension the slice has no element; the operand may have none at all.
+            kind = instruction.shape.element_type
+            return Constant(kind, np.zeros((), kind.dtype))
         batch = [i for d, i in enumerate(index) if d not in op.offset_dims]
         offsets = [index[d] for d in op.offset_dims]
         inner: list[Affine] = []
