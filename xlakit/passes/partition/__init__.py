@@ -21,6 +21,7 @@ from xlakit.passes.partition import edges
 from xlakit.passes.partition.annotations import Annotations, as_sharding, of_leaves
 from xlakit.passes.partition.emit import Channels
 from xlakit.passes.partition.manual import BOUNDARIES
+from xlakit.passes.partition.propagate import propagated
 from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import Tiling
 from xlakit.passes.partition.values import mapped
@@ -94,7 +95,8 @@ def split_over(
     module = _without_hints_on_elements(NormaliseLayouts().run(module, context))
     context.computation_names = {c.name for c in module.computations}
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
-    walk = Walk(Program(module, Annotations(module, partitions), channels, context), Scope.of_all(partitions))
+    said = Annotations(module, partitions)
+    walk = Walk(Program(module, said, channels, context), Scope.of_all(partitions), propagated(module, said))
     entry = module.entry
     arguments = [edges.argument(walk, p) for p in entry.parameters]
     value = walk.through(entry, [v for v, _ in arguments])

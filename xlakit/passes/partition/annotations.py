@@ -21,6 +21,13 @@ OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
 MESHES: Final = "xla.sdy.meshes"
 
+# Custom calls that say how their operands are to be split.
+OF_RESULT: Final = "xla.sdy.FuncResultSharding"
+CONSTRAINTS: Final = frozenset({"Sharding", OF_RESULT})
+BARRIER: Final = "xla.sdy.PropagationBarrier"
+# They say something about their operand, and give it as it is.
+HINTS: Final = frozenset({"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", BARRIER})
+
 _MESH: Final = re.compile(r"#?(?:sdy\.)?mesh<\[([^\]]*)\](?:, *device_ids=\[([^\]]*)\])?>")
 _NAMED_MESH: Final = re.compile(r'(?:"([^"]*)"|([\w.$-]+)) *= *(#sdy\.mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)')
 _VALUE: Final = re.compile(

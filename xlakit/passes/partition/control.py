@@ -25,13 +25,13 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     scope = smallest(walk.scope, operands)
     tilings = _own(init, scope)
     for _ in range(_MOST_TRIALS):
-        body, found = walk.region(op.body, scope, [tilings])
+        body, found = walk.region(op.body, scope, [tilings], of=old)
         if found == tilings:
             break
         tilings = found
     else:
-        body, _ = walk.region(op.body, scope, [tilings], tilings)
-    condition, _ = walk.region(op.condition, scope, [tilings], [()])
+        body, _ = walk.region(op.body, scope, [tilings], tilings, of=old)
+    condition, _ = walk.region(op.condition, scope, [tilings], [()], of=old)
     given = walk.pieces.bundle(init, iter(tilings), scope)
     made = walk.pieces.make.like(old, While(condition=condition, body=body), (given,), given.shape)
     return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
@@ -42,10 +42,10 @@ def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     op, (_, *arguments) = old.op_as(Conditional), operands
     scope = smallest(walk.scope, operands)
     given = [_own(argument, scope) for argument in arguments]
-    trials = [walk.region(c, scope, [t]) for c, t in zip(op.branch_computations, given, strict=True)]
+    trials = [walk.region(c, scope, [t], of=old) for c, t in zip(op.branch_computations, given, strict=True)]
     agreed = [_agreed(leaf) for leaf in zip(*(found for _, found in trials), strict=True)]
     branches = [
-        computation if found == agreed else walk.region(old_branch, scope, [tilings], agreed)[0]
+        computation if found == agreed else walk.region(old_branch, scope, [tilings], agreed, of=old)[0]
         for (computation, found), old_branch, tilings in zip(trials, op.branch_computations, given, strict=True)
     ]
     taken = [walk.pieces.bundle(value, iter(t), scope) for value, t in zip(operands, [[()], *given], strict=True)]

@@ -15,14 +15,14 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Pad, Slice
 from xlakit.passes.partition.annotations import MESHES, of_leaves
 from xlakit.passes.partition.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
-from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, rebuilt
+from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
 from xlakit.passes.partition.walk import Walk, is_result_sharding, local_shape
 
 
 def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
     """A parameter as its value, and how it is split."""
     shapes, said = leaf_shapes(parameter.shape), of_leaves(parameter)
-    with walk.placing(parameter):
+    with placing(walk.program.module, parameter):
         tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
     found = [t or whole(shape.rank if shape.is_array else 0) for t, shape in zip(tilings, shapes, strict=True)]
     made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, found))
@@ -64,8 +64,10 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
 def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     """The result as it is said to be split, or as it is."""
     root = walk.program.module.entry.root
-    with walk.placing(root):
-        made = [_result(walk, p, sharding) for p, sharding in zip(leaves(value), _said_of_result(walk), strict=True)]
+    hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
+    with placing(walk.program.module, root):
+        given = zip(leaves(value), _said_of_result(walk), hints, strict=True)
+        made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
     return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
 
 
@@ -82,11 +84,13 @@ def _said_of_result(walk: Walk) -> list[Sharding | None]:
     return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
 
 
-def _result(walk: Walk, piece: Piece, sharding: Sharding | None) -> Piece:
+def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -> Piece:
     wanted = _tiling(walk, sharding, piece.shape)
     own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
     if wanted is not None:
         own = _padded(walk, own, wanted)
+    elif any(hint):
+        own = walk.pieces.retiled(own, hint, walk.scope)
     numbers = walk.program.annotations.unreduced(sharding)
     if numbers is None or not own.shape.is_array:
         return own

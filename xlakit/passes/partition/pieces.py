@@ -40,6 +40,14 @@ from xlakit.passes.partition.values import Piece, Value, leaf_shapes, leaves, wh
 _MOST_STEPS_BACK = 48
 
 
+@dataclasses.dataclass(frozen=True)
+class Hint:
+    """How a result had better be split; ``comes_first`` says whether that counts more than how operands are."""
+
+    tiling: Tiling
+    comes_first: bool
+
+
 class Pieces:
     """The values of a computation, and what is made of them."""
 
@@ -161,7 +169,12 @@ class Pieces:
         return self.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
 
     def apply(
-        self, old: Instruction, operands: Sequence[Value], scope: Scope, wanted: Sequence[Split | None] | None = None
+        self,
+        old: Instruction,
+        operands: Sequence[Value],
+        scope: Scope,
+        wanted: Sequence[Split | None] | None = None,
+        hint: Hint | None = None,
     ) -> Value:
         """The operation on parts where it has a rule for that, else on the whole."""
         factors = factors_of(old)
@@ -169,9 +182,15 @@ class Pieces:
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
         choice = _Choice(old, factors)
+        # What is whole stays so: it is made in parts where these are wanted, and gathered for nobody.
+        hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
+        if hint is not None and hint.comes_first:
+            choice.offer(factors.results[0], hint.tiling)
         self._offer_tilings(choice, factors, given, scope)
         if wanted is not None:
             choice.offer(factors.results[0], wanted)
+        if hint is not None:
+            choice.offer(factors.results[0], hint.tiling)
         value = self._in_parts(old, given, scope, factors, choice.splits)
         if isinstance(value, Piece) and value.is_whole and not choice.splits:
             value.source = (old, tuple(operands))

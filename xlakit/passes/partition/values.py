@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.ir.instruction import Instruction
+from xlakit.errors import XlakitError
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import Split, Tiling, is_whole, whole
 
@@ -59,6 +61,15 @@ def mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
     if shape.is_tuple:
         return make_tuple_shape([mapped(s, change) for s in shape.tuple_shapes])
     return change(shape)
+
+
+@contextmanager
+def placing(module: HloModule, old: Instruction) -> Generator[None]:
+    """Errors say which instruction they are about."""
+    try:
+        yield
+    except XlakitError as error:
+        raise error.at(operation=f"{old.opcode} '{old.name}'", location=module.location_of(old)) from None
 
 
 def leaf_shapes(shape: Shape) -> list[Shape]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from xlakit.data.shape import Shape
-from xlakit.errors import ShapeError, UnsupportedError, XlakitError
+from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
@@ -16,19 +15,14 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter
 from xlakit.passes.framework import PassContext
 from xlakit.passes.partition import control, effects, manual
-from xlakit.passes.partition.annotations import Annotations, is_open, of_leaves
+from xlakit.passes.partition.annotations import CONSTRAINTS, HINTS, OF_RESULT, Annotations, is_open, of_leaves
 from xlakit.passes.partition.emit import Channels
-from xlakit.passes.partition.pieces import Pieces, smallest
+from xlakit.passes.partition.pieces import Hint, Pieces, smallest
+from xlakit.passes.partition.propagate import Frame, keeps_elements
 from xlakit.passes.partition.scopes import Scope
 from xlakit.passes.partition.tilings import Split, Tiling, is_proper, local_sizes, refines
-from xlakit.passes.partition.values import Piece, Value, leaves, mapped, rebuilt
+from xlakit.passes.partition.values import Piece, Value, leaves, mapped, placing, rebuilt
 
-_OF_RESULT: Final = "xla.sdy.FuncResultSharding"
-_CONSTRAINTS: Final = frozenset({"Sharding", _OF_RESULT})
-# They say something about their operand, and give it as it is.
-_HINTS: Final = frozenset(
-    {"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", "xla.sdy.PropagationBarrier"}
-)
 _FEEDS: Final = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done"})
 _COLLECTIVES: Final = frozenset(
     {"all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
@@ -48,10 +42,12 @@ class Program:
 class Walk:
     """A walk that makes one computation; calls are put in their place."""
 
-    def __init__(self, program: Program, scope: Scope) -> None:
+    def __init__(self, program: Program, scope: Scope, frame: Frame | None = None) -> None:
+        """``frame`` has the hints for the computation; manual computations have none."""
         self.program = program
         self.pieces = Pieces(program.context, program.channels)
         self.scope = scope
+        self.frame = frame
 
     def through(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """What a computation gives for arguments."""
@@ -59,18 +55,9 @@ class Walk:
         ends = manual.ends_of_calls(computation)
         for old in computation.instructions:
             operands = tuple(values[o] for o in old.operands)
-            with self.placing(old):
+            with placing(self.program.module, old):
                 values[old] = self._step(old, operands, arguments, ends.get(old))
         return values[computation.root]
-
-    @contextmanager
-    def placing(self, old: Instruction) -> Generator[None]:
-        """Errors say which instruction they are about."""
-        try:
-            yield
-        except XlakitError as error:
-            place = self.program.module.location_of(old)
-            raise error.at(operation=f"{old.opcode} '{old.name}'", location=place) from None
 
     def _step(
         self, old: Instruction, operands: tuple[Value, ...], arguments: Sequence[Value], end: Instruction | None
@@ -87,35 +74,43 @@ class Walk:
         if special is not None:
             return special(self, old, operands)
         if isinstance(old.op, Call) and end is not None and not operands:
-            return self._inside(manual.scope_of(self, end), old.op.to_apply, operands)
+            return self._inside(manual.scope_of(self, end), old.op.to_apply, operands, None)
         if isinstance(old.op, (Call, Fusion)):
             callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
-            return self._inside(smallest(self.scope, operands), callee, operands)
+            return self._inside(smallest(self.scope, operands), callee, operands, self._inner(old, callee))
         if isinstance(old.op, CustomCall):
             return self._custom_call(old, old.op.custom_call_target, operands)
         return self._plain(old, operands)
 
-    def _inside(self, scope: Scope, computation: Computation, operands: Sequence[Value]) -> Value:
-        outer, self.scope = self.scope, scope
+    def _inside(self, scope: Scope, computation: Computation, operands: Sequence[Value], frame: Frame | None) -> Value:
+        outer, self.scope, self.frame = (self.scope, self.frame), scope, frame
         try:
             return self.through(computation, operands)
         finally:
-            self.scope = outer
+            self.scope, self.frame = outer
+
+    def _inner(self, old: Instruction, computation: Computation) -> Frame | None:
+        """The frame of a computation that an instruction calls."""
+        return None if self.frame is None else self.frame.inner.get((old, computation))
 
     def _plain(self, old: Instruction, operands: Sequence[Value]) -> Value:
         scope = smallest(self.scope, operands)
         wanted = self._said(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
-        value = self.pieces.apply(old, operands, scope, wanted)
+        value = self.pieces.apply(old, operands, scope, wanted, self._hint(old, scope))
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value
 
+    def _hint(self, old: Instruction, scope: Scope) -> Hint | None:
+        hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
+        return Hint(hints[0], comes_first=keeps_elements(old)) if hints and any(hints[0]) else None
+
     # -- what is said ------------------------------------------------------------------------------
 
     def _custom_call(self, old: Instruction, target: str, operands: tuple[Value, ...]) -> Value:
-        if target in _CONSTRAINTS:
+        if target in CONSTRAINTS:
             return self.constrained(old, operands)
-        if target in _HINTS and len(operands) == 1:
+        if target in HINTS and len(operands) == 1:
             return operands[0]
         boundary = manual.BOUNDARIES.get(target)
         if boundary is not None:
@@ -155,18 +150,34 @@ class Walk:
         scope: Scope,
         tilings: Sequence[Sequence[Tiling]],
         wanted: Sequence[Tiling] | None = None,
+        *,
+        of: Instruction,
     ) -> tuple[Computation, list[Tiling]]:
-        """A computation for arguments in these tilings, and the tilings of its result: the wanted ones, or its own."""
-        inner = Walk(self.program, scope)
+        """A computation for arguments in these tilings, and the tilings of its result: the wanted ones, or its own.
+
+        of: the instruction that calls it.
+        """
+        inner = Walk(self.program, scope, self._inner(of, computation))
         arguments: list[Value] = []
         for parameter, own in zip(computation.parameters, tilings, strict=True):
             made = inner.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, own))
             arguments.append(inner.pieces.unbundle(made, parameter.shape, iter(own), scope))
         result = inner.through(computation, arguments)
-        found = list(wanted) if wanted is not None else [p.tiling for p in leaves(result)]
+        found = list(wanted) if wanted is not None else inner.found(computation, result)
         root = inner.pieces.bundle(result, iter(found), scope)
         name = self.program.context.computation_name(computation.name)
         return inner.pieces.make.done(name, root), found
+
+    def found(self, computation: Computation, result: Value) -> list[Tiling]:
+        """The tilings of a result: where a value is whole, but its parts are there as they should be, these."""
+        tilings = [p.tiling for p in leaves(result)]
+        hints = None if self.frame is None else self.frame.hints(computation.root)
+        if hints is None:
+            return tilings
+        return [
+            hint if p.is_whole and p.scope == self.scope and hint in p.parts else own
+            for p, own, hint in zip(leaves(result), tilings, hints, strict=True)
+        ]
 
 
 def local_shape(shape: Shape, tilings: Sequence[Tiling]) -> Shape:
@@ -182,7 +193,7 @@ def local_shape(shape: Shape, tilings: Sequence[Tiling]) -> Shape:
 
 def is_result_sharding(instruction: Instruction) -> bool:
     """Whether an instruction says how a result of the program is to be split."""
-    return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == _OF_RESULT
+    return isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == OF_RESULT
 
 
 def _barrier(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:

@@ -1,0 +1,123 @@
+"""What is combined with split values is split, too, in any order of a program; what is whole is not gathered."""
+
+import numpy as np
+import pytest
+from split_programs import BOTH, COLUMNS, ROWS, check, collectives, module_of, run_split
+
+from xlakit.passes.partition import split_over
+
+# A moment of gradients that are sums over the rows of a split batch, and the parameter that it updates.
+STEP = """
+  p = f32[8,8] parameter(0), sharding={p}
+  m = f32[8,8] parameter(1), sharding={m}
+  x = f32[4,8] parameter(2), sharding={{devices=[2,1,2]<=[4] last_tile_dim_replicate}}
+  g = f32[8,8] dot(x, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  n = f32[8,8] add(m, g)
+  q = f32[8,8] subtract(p, n)
+  ROOT r = (f32[8,8], f32[8,8]) tuple(q, n)
+"""
+BY_TWO = "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}"
+
+
+@pytest.mark.parametrize("moment", ["{replicated}", BY_TWO, "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}"])
+def test_a_moment_is_split_as_the_parameter_that_it_updates(moment):
+    split = split_over(module_of(STEP.format(p=BY_TWO, m=moment)), 4)
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(4, 8), (4, 8)]
+    assert "all-gather" not in collectives(split)
+    check(STEP.format(p=BY_TWO, m=moment), collectives(split))
+
+
+def test_a_moment_in_a_loop():
+    body = """body {
+      s = (s32[], f32[8,8], f32[8,8]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      p = f32[8,8] get-tuple-element(s), index=1
+      m = f32[8,8] get-tuple-element(s), index=2
+      one = s32[] constant(1)
+      j = s32[] add(i, one)
+      n = f32[8,8] add(m, m)
+      q = f32[8,8] subtract(p, n)
+      ROOT r = (s32[], f32[8,8], f32[8,8]) tuple(j, q, n)
+    }"""
+    condition = """condition {
+      s = (s32[], f32[8,8], f32[8,8]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      three = s32[] constant(3)
+      ROOT r = pred[] compare(i, three), direction=LT
+    }"""
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      m = f32[8,8] parameter(1)
+      zero = s32[] constant(0)
+      s = (s32[], f32[8,8], f32[8,8]) tuple(zero, p, m)
+      ROOT w = (s32[], f32[8,8], f32[8,8]) while(s), condition=condition, body=body
+    """
+    split = check(main, {}, body, condition)
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(), (2, 8), (2, 8)]
+
+
+def test_a_computation_that_is_called_for_two_parameters_is_split_in_two_ways():
+    keep = """keep {
+      ok = pred[] parameter(0)
+      a = f32[8,8] parameter(1)
+      b = f32[8,8] parameter(2)
+      all = pred[8,8] broadcast(ok), dimensions={}
+      ROOT r = f32[8,8] select(all, a, b)
+    }"""
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      q = f32[8,8] parameter(1), sharding={COLUMNS}
+      m = f32[8,8] parameter(2)
+      n = f32[8,8] parameter(3)
+      ok = pred[] parameter(4)
+      a = f32[8,8] call(ok, m, n), to_apply=keep
+      b = f32[8,8] call(ok, n, m), to_apply=keep
+      c = f32[8,8] subtract(p, a)
+      d = f32[8,8] subtract(q, b)
+      ROOT r = (f32[8,8], f32[8,8], f32[8,8], f32[8,8]) tuple(a, b, c, d)
+    """
+    split = check(main, {}, keep)
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 2), (2, 8), (8, 2)]
+
+
+def test_values_that_begin_with_the_same_zeros_have_nothing_else_in_common():
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      x = f32[8,8] parameter(1)
+      zero = f32[] constant(0)
+      zeros = f32[8,8] broadcast(zero), dimensions={{}}
+      a = f32[8,8] add(p, zeros)
+      b = f32[8,8] add(x, zeros)
+      ROOT r = (f32[8,8], f32[8,8]) tuple(a, b)
+    """
+    split = check(main, {})
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 8)]
+
+
+def test_what_is_whole_is_not_gathered_for_what_wants_it_whole():
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={BOTH}
+      x = f32[8,8] parameter(1)
+      y = f32[8,8] add(x, x)
+      c = f32[8,8] subtract(p, y)
+      s = f32[8,8] dot(y, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      ROOT r = (f32[8,8], f32[8,8]) tuple(c, s)
+    """
+    split = check(main, {})
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(4, 4), (8, 8)]
+
+
+def test_a_result_that_is_said_to_be_whole_is_whole():
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      m = f32[8,8] parameter(1)
+      n = f32[8,8] add(m, m)
+      q = f32[8,8] subtract(p, n)
+      ROOT r = (f32[8,8], f32[8,8]) tuple(q, n), sharding={{{ROWS}, {{replicated}}}}
+    """
+    module = module_of(main)
+    values = [np.full((8, 8), n, np.float32) for n in (5, 1)]
+    (q, n), split = run_split(module, *values)
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 8)]
+    assert collectives(split) == {}
+    np.testing.assert_array_equal([q, n], [values[0] - 2, values[1] * 2])
