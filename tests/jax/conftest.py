@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 
 import pytest
-from jax_process import start
+from jax_process import start, start_as_cpu
 
 SECONDS = 120
 
@@ -13,6 +13,16 @@ SECONDS = 120
 @pytest.fixture(scope="package")
 def on_xlakit():
     """Call a function of a module in a process where JAX runs on two devices of xlakit; gives what it gives."""
+    yield from _process(start)
+
+
+@pytest.fixture(scope="package")
+def as_cpu():
+    """The same in a process where xlakit is JAX's platform cpu."""
+    yield from _process(start_as_cpu)
+
+
+def _process(initializer):
     if find_spec("jax") is None or find_spec("jaxlib") is None:
         pytest.skip("JAX is not installed")
     from xlakit.jax.plugin import VERSIONS
@@ -21,5 +31,5 @@ def on_xlakit():
     if jax.__version__ not in VERSIONS:
         pytest.skip(f"JAX is {jax.__version__}; xlakit runs programs of {', '.join(VERSIONS)}")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=start) as executor:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=initializer) as executor:
         yield lambda function, *arguments: executor.submit(function, *arguments).result(SECONDS)

@@ -6,6 +6,16 @@ import os
 def start():
     os.environ["JAX_PLATFORMS"] = "xlakit"
     os.environ["XLAKIT_DEVICES"] = "2"
+    _initialize()
+
+
+def start_as_cpu():
+    os.environ["XLAKIT_AS"] = "cpu"
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    _initialize()
+
+
+def _initialize():
     # Also where the package's entry points are not installed.
     from xlakit.jax import initialize
 

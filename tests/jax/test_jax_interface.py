@@ -89,21 +89,56 @@ def test_errors_keep_their_text(native):
     assert message(native, native.make_error(13, "it went wrong: ä")) == (13, "it went wrong: ä")
 
 
-def test_versions_that_were_not_tested_are_refused(monkeypatch):
+def test_one_process_is_a_whole_program(native):
+    memory, _ = structure("Client_Destroy")
+    assert call(native, "Client_UpdateGlobalProcessInfo", memory) is None
+
+
+@pytest.fixture
+def factories(monkeypatch):
+    """What JAX is to make its clients with."""
     pytest.importorskip("jaxlib")
     from jax._src import xla_bridge
 
+    from xlakit.jax import plugin
+
+    made = {}
+    monkeypatch.setattr(plugin, "_registered", {})
+    monkeypatch.setattr(xla_bridge, "register_backend_factory", lambda name, factory, **_: made.update({name: factory}))
+    return made
+
+
+def test_versions_that_were_not_tested_are_refused(factories, monkeypatch):
     from xlakit.errors import UnsupportedError
     from xlakit.jax import plugin
 
-    factories = {}
-
-    def keep(name, factory, **_):
-        factories[name] = factory
-
     monkeypatch.setattr(plugin, "VERSIONS", ("0.0.1",))
-    monkeypatch.setattr(plugin, "_registered", [])
-    monkeypatch.setattr(xla_bridge, "register_backend_factory", keep)
-    plugin.register(is_default=True)
-    with pytest.raises(UnsupportedError, match=r"runs programs of jax 0\.0\.1; this is jax"):
-        factories["xlakit"]()
+    for platform in ("xlakit", "cpu"):
+        plugin.register(platform, is_default=True)
+        with pytest.raises(UnsupportedError, match=r"runs programs of jax 0\.0\.1; this is jax"):
+            factories[platform]()
+    with pytest.raises(UnsupportedError, match="this is jax"):
+        plugin.take_over("cpu")
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"XLAKIT_AS": "gpu"}, "XLAKIT_AS is 'gpu'"),
+        ({"XLAKIT_AS": "cpu", "JAX_PLATFORMS": "xlakit"}, "JAX_PLATFORMS asks for the platform xlakit"),
+        ({"XLAKIT_AS": "cpu", "XLAKIT_CACHE": "/some/folder"}, "XLAKIT_CACHE is '/some/folder'"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_said_when_the_client_is_made(factories, monkeypatch, variables, sentence):
+    import jax
+
+    from xlakit.errors import ArgumentError
+    from xlakit.jax import initialize
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    platforms = variables.get("JAX_PLATFORMS", "cpu")
+    monkeypatch.setattr(type(jax.config), "jax_platforms", property(lambda _: platforms), raising=False)
+    initialize()
+    with pytest.raises(ArgumentError, match=sentence):
+        factories[platforms]()

@@ -1,8 +1,9 @@
-"""JAX on xlakit: ``JAX_PLATFORMS=xlakit python train.py`` runs a JAX program on this compiler.
+"""JAX on xlakit: ``XLAKIT_AS=cpu python train.py`` runs a JAX program on this compiler.
 
 JAX finds :func:`initialize` through the entry point ``jax_plugins``, and calls it before it makes the first array. It
 hands JAX a table of functions (PJRT's C interface), which jaxlib then drives like any accelerator.
 
+identity.py    which of JAX's platforms xlakit is, and with how many devices
 api/           the interface: functions and their arguments
 native/        the functions in machine code
 slots.py       those in Python
@@ -25,18 +26,40 @@ from typing import Any
 
 
 def initialize() -> None:
-    """Have JAX know the platform ``xlakit``, where JAX_PLATFORMS (or ``jax_platforms``) asks for it.
+    """Have JAX know xlakit, as the platform that XLAKIT_AS and JAX_PLATFORMS (or ``jax_platforms``) ask for.
 
     Otherwise nothing happens: JAX would make a client of every platform that it knows.
     """
     import jax
 
-    config: Any = jax.config
-    asked = (config.jax_platforms or "").split(",")
-    if "xlakit" in asked:
-        from xlakit.jax.plugin import register
+    from xlakit.jax import identity
 
-        register(is_default=asked[0] == "xlakit")
-        if "cpu" not in asked:
-            # JAX's callbacks put their arguments on a device of this platform.
-            config.update("jax_platforms", ",".join([*asked, "cpu"]))
+    config: Any = jax.config
+    listed = (config.jax_platforms or "").split(",")
+    if identity.OWN not in listed and not identity.is_asked_for():
+        return
+    from xlakit.errors import XlakitError
+    from xlakit.jax.plugin import refuse, register
+
+    try:
+        platform = identity.asked_for(listed)
+    except XlakitError as error:
+        for name in (identity.OWN, identity.CPU):
+            refuse(name, error)
+        return
+    register(platform, is_default=listed[0] == platform)
+    if platform == identity.OWN and identity.CPU not in listed:
+        # JAX's callbacks put their arguments on a device of this platform.
+        config.update("jax_platforms", ",".join([*listed, identity.CPU]))
+
+
+def take_over() -> None:
+    """Be JAX's platform ``cpu`` in this process, as with XLAKIT_AS=cpu; jaxlib's own is then not there.
+
+    To be called before JAX makes its first array or is asked for its devices; a second call changes nothing. Raises
+    ExecutionError where it is too late, and UnsupportedError for a version of JAX that is not tested.
+    """
+    from xlakit.jax import identity
+    from xlakit.jax.plugin import take_over as take
+
+    take(identity.CPU)

@@ -6,14 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import xlakit
+from xlakit.jax.identity import CPU, device_count
 from xlakit.jax.native.records import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
 from xlakit.jax.records import Words
-from xlakit.runtime.device_count import default_devices
 
 if TYPE_CHECKING:
     from xlakit.runtime.client import Client
 
-PLATFORM: Final = "xlakit"
 # JAX has names for places of memory; there is only the one where arrays are.
 MEMORY_KIND: Final = "device"
 _KIND_ID: Final = 1
@@ -22,8 +21,9 @@ _KIND_ID: Final = 1
 class Place:
     """A device with its description and its memory."""
 
-    def __init__(self, number: int) -> None:
-        self.description = Words(DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"XlakitDevice(id={number})")
+    def __init__(self, number: int, platform: str) -> None:
+        name = "CpuDevice" if platform == CPU else "XlakitDevice"
+        self.description = Words(DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"{name}(id={number})")
         self.device = Words(
             DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number, num_memories=1
         )
@@ -37,15 +37,16 @@ class Place:
 class Devices:
     """What the interface's functions about the client hand out, and the client of ours that compiles."""
 
-    def __init__(self) -> None:
-        self.places = [Place(number) for number in range(default_devices())]
+    def __init__(self, platform: str) -> None:
+        self.places = [Place(number, platform) for number in range(device_count(platform))]
+        # Where JAX calls it by another name, this is what tells that it is xlakit.
         version = f"xlakit {xlakit.__version__}"
         self.topology = Words(
-            TOPOLOGY, platform_name=PLATFORM, platform_version=version,
+            TOPOLOGY, platform_name=platform, platform_version=version,
             descriptions=[place.description.address for place in self.places], num_descriptions=len(self.places),
         )  # fmt: skip
         self.record = Words(
-            CLIENT, platform_name=PLATFORM, platform_version=version, topology=self.topology.address,
+            CLIENT, platform_name=platform, platform_version=version, topology=self.topology.address,
             devices=[place.device.address for place in self.places], num_devices=len(self.places),
             memories=[place.memory.address for place in self.places], num_memories=len(self.places),
         )  # fmt: skip

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
-from xlakit.errors import UnsupportedError
+from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.jax.api import slots as interface
-from xlakit.jax.devices import PLATFORM
+from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.replaced import replace
@@ -17,37 +17,69 @@ from xlakit.jax.slots import State, callbacks, failure_callback
 # The versions of jax and jaxlib that are tested. JAX's inside changes with each.
 VERSIONS: Final = ("0.10.2",)
 _CAPSULE_NAME: Final = b"pjrt_c_api"
+# JAX takes the platform of the highest priority where nobody says which. As ``cpu`` it is jaxlib's own, below all
+# accelerators; a plugin's is above.
+_PRIORITIES: Final = {CPU: 0}
+_PLUGIN_PRIORITY: Final = 400
 
-_registered: list[Any] = []
+# The platform that is registered in this process, with what must stay.
+_registered: dict[str, Any] = {}
 
 
-def register(*, is_default: bool) -> None:
-    """Register the platform, once. With a jax or jaxlib of a version that is not tested it says so, and does no more.
+def register(platform: str, *, is_default: bool) -> None:
+    """Register the platform, once. What goes wrong is raised when JAX makes a client of it.
 
     is_default: whether JAX puts on it what nobody puts elsewhere.
     """
     if _registered:
         return
+    try:
+        _register(platform, is_default=is_default)
+    except Exception as error:
+        # JAX writes down what a plugin raises here, and goes on to fail with less, or to run on something else.
+        refuse(platform, error)
+
+
+def refuse(platform: str, error: Exception) -> None:
+    """Have JAX raise an error where it would make the client of a platform."""
     from jax._src import xla_bridge
 
-    try:
-        _check_versions()
-    except UnsupportedError as error:
-        # JAX writes down what is raised here, and goes on to fail with less; what is raised there ends the program.
-        xla_bridge.register_backend_factory(PLATFORM, _refusing(error), fail_quietly=False)
-        return
+    xla_bridge.register_backend_factory(platform, _refusing(error), fail_quietly=False)
 
-    state = State()
+
+def take_over(platform: str) -> None:
+    """Register the platform in the place of JAX's own of that name; see :func:`xlakit.jax.take_over`."""
+    from jax._src import xla_bridge
+
+    if platform in _registered:
+        return
+    if _registered:
+        raise ExecutionError(
+            f"xlakit is JAX's platform {', '.join(_registered)} in this process",
+            hint=f"unset JAX_PLATFORMS, or set it to {platform}",
+        )
+    if xla_bridge.backends_are_initialized():
+        raise ExecutionError(
+            "JAX has made its devices already, and arrays may be on them",
+            hint="call xlakit.jax.take_over() right after import jax, or set XLAKIT_AS=cpu",
+        )
+    _register(platform, is_default=True)
+
+
+def _register(platform: str, *, is_default: bool) -> None:
+    from jax._src import xla_bridge
+
+    _check_versions()
+    state = State(platform)
     capsule = _capsule(_table(state))
-    _registered.append((state, capsule))
-    nonexperimental = getattr(xla_bridge, "_nonexperimental_plugins", None)
-    if nonexperimental is not None:
-        nonexperimental.add(PLATFORM)
-    xla_bridge.register_plugin(PLATFORM, c_api=capsule)
+    bridge: Any = xla_bridge
+    bridge._nonexperimental_plugins.add(platform)
+    bridge.register_plugin(platform, priority=_PRIORITIES.get(platform, _PLUGIN_PRIORITY), c_api=capsule)
+    _registered[platform] = state, capsule
     from xlakit.jax.lowerings import register_lowerings
 
-    register_lowerings()
-    replace(state.text_of, is_default=is_default)
+    register_lowerings(platform)
+    replace(state.text_of, platform, is_default=is_default)
 
 
 def _check_versions() -> None:
@@ -62,7 +94,7 @@ def _check_versions() -> None:
             )
 
 
-def _refusing(error: UnsupportedError) -> Callable[[], Any]:
+def _refusing(error: Exception) -> Callable[[], Any]:
     def make_client() -> Any:
         raise error
 

@@ -1,10 +1,13 @@
 """What of JAX's own Python asks for more of a platform than its interface lets it say, and what stands there instead.
 
-DLPack: jaxlib's own function knows the memory of its platforms by their names, and no other. A device of ours is the
-processor, so its arrays are what NumPy makes of them.
 Text: an executable's text is read back from a proto. Ours has the fusions and calls of our passes, which that reader
 does not know all of.
-Costs: what a program costs that is not compiled, jaxlib counts on its own platforms alone.
+Costs: what a program costs that is not compiled, jaxlib counts for clients of its own alone.
+
+The rest goes by the platform's name, and is as it should be where that is ``cpu``:
+
+DLPack: jaxlib's own function knows the memory of its platforms by their names, and no other. A device of ours is the
+processor, so its arrays are what NumPy makes of them.
 NumPy's arrays: ``jnp.asarray(a, copy=False)`` is for platforms that JAX knows to share NumPy's memory.
 """
 
@@ -18,24 +21,26 @@ from typing import Any
 import numpy as np
 
 from xlakit.ir.operation import Array
-from xlakit.jax.devices import PLATFORM
+from xlakit.jax.identity import CPU as CPU_PLATFORM
 from xlakit.runtime.dlpack import CPU, exported, imported
 
 Text = Callable[[str], str | None]
 
 
-def replace(text_of: Text, *, is_default: bool) -> None:
+def replace(text_of: Text, platform: str, *, is_default: bool) -> None:
     """Put ours in their place, where arrays and executables are of our platform.
 
     text_of: the text of the program of a fingerprint, if it is ours. is_default: whether what nobody puts elsewhere is
     on our platform; then what other libraries have in the processor's memory comes to it, too.
     """
     _replace_text(text_of)
-    _replace_cost_analysis()
-    _replace_export()
-    _replace_platform()
+    _replace_cost_analysis(platform)
+    if platform == CPU_PLATFORM:
+        return
+    _replace_export(platform)
+    _replace_platform(platform)
     if is_default:
-        _replace_import()
+        _replace_import(platform)
 
 
 def _replace_text(text_of: Text) -> None:
@@ -54,7 +59,7 @@ def _replace_text(text_of: Text) -> None:
     executable.as_text = as_text
 
 
-def _replace_cost_analysis() -> None:
+def _replace_cost_analysis(platform: str) -> None:
     from jax._src.interpreters import pxla
 
     computation: Any = pxla.MeshComputation
@@ -62,7 +67,7 @@ def _replace_cost_analysis() -> None:
 
     def cost_analysis(self: Any) -> dict[str, float]:
         """What a call costs before the compiler's passes, counted as they count behind them."""
-        if self.compile_args["backend"].platform != PLATFORM:
+        if self.compile_args["backend"].platform != platform:
             return theirs(self)
         # Few programs ask, and JAX begins sooner without.
         from xlakit.formats.hlo_proto import read_module
@@ -73,7 +78,7 @@ def _replace_cost_analysis() -> None:
     computation.cost_analysis = cost_analysis
 
 
-def _replace_export() -> None:
+def _replace_export(ours: str) -> None:
     from jax._src import array, dlpack
 
     module: Any = dlpack
@@ -83,8 +88,8 @@ def _replace_export() -> None:
 
     def to_dlpack(x: Any, stream: Any = None, src_device: Any = None, dl_device: Any = None, **options: Any) -> object:
         platform = x.platform() if isinstance(x, implementation) else None
-        if platform != PLATFORM:
-            is_there = dl_device is not None and dl_device[0] == CPU[0] and platform == "cpu"
+        if platform != ours:
+            is_there = dl_device is not None and dl_device[0] == CPU[0] and platform == CPU_PLATFORM
             return their_export(x, stream, src_device, None if is_there else dl_device, **options)
         if stream is not None:
             raise BufferError("the processor has no streams; DLPack's stream is None for it")
@@ -93,13 +98,13 @@ def _replace_export() -> None:
         return exported(view, _shared(view), options.get("max_version"), place, options.get("copy"))
 
     def __dlpack_device__(self: Any) -> tuple[Any, int]:  # noqa: N807
-        return CPU if self.platform() == PLATFORM else their_device(self)
+        return CPU if self.platform() == ours else their_device(self)
 
     module.to_dlpack = to_dlpack
     implementation.__dlpack_device__ = __dlpack_device__
 
 
-def _replace_platform() -> None:
+def _replace_platform(ours: str) -> None:
     """What makes arrays of other objects asks for a platform in one place alone: where no copy is allowed."""
     from jax._src.numpy import array_constructors
 
@@ -108,19 +113,19 @@ def _replace_platform() -> None:
 
     def platform_of(place: Any) -> str:
         platform: str = theirs(place)
-        return "cpu" if platform == PLATFORM else platform
+        return CPU_PLATFORM if platform == ours else platform
 
     module._get_platform = platform_of
 
 
-def _replace_import() -> None:
+def _replace_import(ours: str) -> None:
     """What lies major to minor, JAX's own function reads where it is; the rest comes as a copy."""
     import jax.dlpack
     from jax._src import dlpack
 
     module: Any = dlpack
     theirs: Any = module.from_dlpack
-    module._DL_DEVICE_TO_PLATFORM[module.DLDeviceType.kDLCPU] = PLATFORM
+    module._DL_DEVICE_TO_PLATFORM[module.DLDeviceType.kDLCPU] = ours
 
     def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
         if hasattr(external_array, "__dlpack_device__") and tuple(external_array.__dlpack_device__()) == CPU:

@@ -12,8 +12,10 @@ from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.compiling import compile_program
 from xlakit.jax.devices import Devices
+from xlakit.jax.identity import device_count
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
+from xlakit.jax.records import keep_for_ever
 from xlakit.jax.serialized import deserialize, serialize
 from xlakit.jax.sources import DESCRIBED
 
@@ -26,7 +28,8 @@ Slot = Callable[["State", Given], None]
 class State:
     """What the functions work on: the client, once there is one, and the programs that have a name somewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
         self.native: Native | None = None
         self.devices: Devices | None = None
         self.programs: dict[int, Program] = {}
@@ -73,9 +76,26 @@ def describe(error: BaseException) -> str:
 
 
 def _create_client(state: State, given: Given) -> None:
-    if state.devices is None:
-        state.devices = Devices()
-    given["client"] = state.devices.record.address
+    _check_alone()
+    devices = state.devices
+    if devices is None or len(devices.places) != device_count(state.platform):
+        # JAX gives its clients up at times (``clear_backends``) and makes others, for which settings may be new.
+        devices = state.devices = Devices(state.platform)
+        # What is left of the last client still shows its devices.
+        keep_for_ever(devices)
+    given["client"] = devices.record.address
+
+
+def _check_alone() -> None:
+    """Raise UnsupportedError where JAX runs one program in several processes."""
+    from jax._src import distributed
+
+    state: Any = distributed.global_state
+    if state.client is not None and state.num_processes > 1:
+        raise UnsupportedError(
+            f"xlakit under JAX runs in one process, jax.distributed has {state.num_processes}",
+            hint="several devices of one process, and xlakit.distributed without JAX, are supported",
+        )
 
 
 def _compile(state: State, given: Given) -> None:

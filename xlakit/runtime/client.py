@@ -286,8 +286,11 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     # Native code must not run on while Python goes away.
     for client in list(_clients):
-        # Other processes may wait for what this one has been asked to do.
-        client.close(wait=client.process_count() > 1)
+        if client.process_count() > 1:
+            # Other processes wait for what this one has been asked to do, and for nothing after it.
+            client.close()
+        else:
+            client.schedule.exit()
 
 
 if hasattr(os, "register_at_fork"):

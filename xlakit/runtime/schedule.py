@@ -21,8 +21,9 @@ from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.execution import Execution, Part, Queue
 from xlakit.runtime.worker import Worker
 
-# How long closing waits for threads that are in somebody's Python function.
+# How long closing, and the end of the process, wait for threads that are in somebody's Python function.
 _JOIN_SECONDS = 5.0
+_POLL_SECONDS = 0.001
 
 
 class Schedule:
@@ -33,6 +34,8 @@ class Schedule:
         self.world = make_world()
         self.queues = [Queue(number) for number in range(devices)]
         self.is_closed = False
+        # Whether Python has begun to end: nothing may run on behind a call any more.
+        self._is_exiting = False
         # Held while queues and executions change. Where the world's lock is taken too, this one is first.
         self._lock = threading.Lock()
         self._open: set[Execution] = set()
@@ -54,6 +57,8 @@ class Schedule:
                 part.queue.parts.append(part)
             self._open.add(execution)
             self._begin([part for part in execution.parts if part.queue.parts[0] is part])
+        if self._is_exiting:
+            self.wait(execution)
 
     def run_now(self, execution: Execution) -> bool:
         """Do an execution of one part on this thread, if its arguments are there and its device has nothing to do."""
@@ -190,11 +195,24 @@ class Schedule:
                 self.stop(ExecutionError("the client was closed before the program had ended"))
             stop_workers(self.queues, join=True)
 
+    def exit(self) -> None:
+        """Stop what runs, since Python ends. Handlers of ``atexit`` that run later may still submit, and wait then.
+
+        The threads stay: they wait for work, which does no harm, and Python makes no new ones by now.
+        """
+        self._is_exiting = True
+        if self._open:
+            self.stop(ExecutionError("the process ended before the program had"))
+        deadline = time.monotonic() + _JOIN_SECONDS
+        while self._open and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
     def after_fork(self) -> None:
         """In a child process: there are no threads here, and what they were at does not go on."""
         self._lock = threading.Lock()
         # Somebody may have held the lock of the old one, and waits there for threads that are not here.
         self.world = self._make_world()
+        self._is_exiting = False
         for queue in self.queues:
             queue.parts.clear()
             queue.worker = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from xlakit.jax.identity import CPU
+
 # Of these JAX has rules for processors that end in calls of LAPACK; see interpreter/lapack.py. What is not here ends in
 # HLO.
 _FROM_CPU: Final = (
@@ -20,28 +22,35 @@ _FROM_CPU: Final = (
     "tridiagonal_p",
 )
 
+# JAX's rules for its own ``cpu`` that are made for what XLA's compiler has not, or does slowly there. Its rules for all
+# platforms end in HLO, or in fewer operations.
+_COMMON: Final = frozenset(
+    {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
+)
 
-def register_lowerings() -> None:
+
+def register_lowerings(platform: str) -> None:
     """Tell JAX, once the platform is registered."""
     from jax._src.interpreters import mlir as interpreter
     from jax._src.lax import linalg
 
-    from xlakit.jax.devices import PLATFORM
     from xlakit.jax.lowerings.callbacks import register_callbacks
-    from xlakit.jax.lowerings.later import register_later
+    from xlakit.jax.lowerings.later import OURS, WITHOUT_JAX, register_rules
     from xlakit.jax.lowerings.platforms import register_platforms
     from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve
 
     mlir: Any = interpreter
-    if PLATFORM not in mlir._platforms_with_donation:
-        mlir._platforms_with_donation.append(PLATFORM)
-    for name in _FROM_CPU:
-        primitive: Any = getattr(linalg, name)
-        entry = mlir._platform_specific_lowerings["cpu"][primitive]
-        mlir.register_lowering(primitive, entry.rule, platform=PLATFORM, inline=entry.inline)
+    if platform == CPU:
+        register_rules(platform, OURS, _COMMON)
+    else:
+        mlir._platforms_with_donation.append(platform)
+        for name in _FROM_CPU:
+            primitive: Any = getattr(linalg, name)
+            entry = mlir._platform_specific_lowerings[CPU][primitive]
+            mlir.register_lowering(primitive, entry.rule, platform=platform, inline=entry.inline)
+        register_platforms()
+        register_rules(platform, {**OURS, **WITHOUT_JAX}, frozenset())
     # JAX's own rule for all platforms takes the pivots as they come.
     solve = mlir.lower_fun(tridiagonal_solve, multiple_results=False)
-    mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=PLATFORM)
-    register_callbacks()
-    register_platforms()
-    register_later()
+    mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=platform)
+    register_callbacks(platform)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from xlakit.errors import ExecutionError
-from xlakit.jax.devices import PLATFORM
 
 if TYPE_CHECKING:
     from xlakit.ir.operation import Array, Evaluation
@@ -130,18 +129,21 @@ def _emit(
     return results, token, holder
 
 
-def register_callbacks() -> None:
-    """Have JAX's callbacks become calls of ours on this platform."""
+def register_callbacks(platform: str) -> None:
+    """Have JAX's callbacks become calls of ours on a platform."""
+    import jax.interpreters.mlir as public
     from jax._src import callback, debugging
     from jax._src.interpreters import mlir
 
     theirs: Any = callback.emit_python_callback
 
     def emit_python_callback(ctx: Any, *arguments: Any, **options: Any) -> Any:
-        emit = _emit if tuple(ctx.module_context.platforms) == (PLATFORM,) else theirs
+        emit = _emit if tuple(ctx.module_context.platforms) == (platform,) else theirs
         return emit(ctx, *arguments, **options)
 
     # JAX's rules look it up when they are used; they bring the order of effects and the shardings.
-    callback.emit_python_callback = emit_python_callback
-    mlir.register_lowering(debugging.debug_callback_p, debugging.debug_callback_lowering, platform=PLATFORM)
-    mlir.register_lowering(debugging.debug_print_p, debugging.debug_print_lowering_rule, platform=PLATFORM)
+    modules: list[Any] = [callback, public]
+    for module in modules:
+        module.emit_python_callback = emit_python_callback
+    mlir.register_lowering(debugging.debug_callback_p, debugging.debug_callback_lowering, platform=platform)
+    mlir.register_lowering(debugging.debug_print_p, debugging.debug_print_lowering_rule, platform=platform)

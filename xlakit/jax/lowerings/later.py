@@ -1,16 +1,20 @@
 """Rules for operations of modules of JAX that a program may import after JAX has begun, or never.
 
 Their primitives are known by name alone before. JAX looks a rule up in the table of its platform, so the table makes
-these rules when it is first asked for them.
+these rules when it is first asked for them. Of rules that JAX's modules register for the platform meanwhile, it keeps
+neither those in whose place there are such rules, nor those that are to be left to JAX's rules for all platforms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from xlakit.jax.devices import PLATFORM
+from xlakit.jax.identity import CPU
 from xlakit.jax.lowerings.sparse import solve_rule
+
+Makers = Mapping[str, Callable[[Any], Any]]
 
 
 def _rule_for_processors(primitive: Any) -> Any:
@@ -18,7 +22,7 @@ def _rule_for_processors(primitive: Any) -> Any:
     from jax._src.interpreters import mlir as interpreter
 
     mlir: Any = interpreter
-    return mlir._platform_specific_lowerings["cpu"][primitive].rule
+    return mlir._platform_specific_lowerings[CPU][primitive].rule
 
 
 def _buffer_rule(primitive: Any) -> Any:
@@ -28,35 +32,49 @@ def _buffer_rule(primitive: Any) -> Any:
     return buffer_rule(primitive)
 
 
-# Names of primitives, and what makes the rule of each: checkify's checks, systems of sparse matrices, and functions
-# that write into buffers.
-_LATER: Final[dict[str, Callable[[Any], Any]]] = {
-    "check": _rule_for_processors,
-    "spsolve": solve_rule,
-    "buffer_callback": _buffer_rule,
-}
+# Names of primitives, and what makes the rule of each: functions that write into buffers; and, where JAX has no rules
+# for the platform, checkify's checks and systems of sparse matrices.
+OURS: Final[Makers] = {"buffer_callback": _buffer_rule}
+WITHOUT_JAX: Final[Makers] = {"check": _rule_for_processors, "spsolve": solve_rule}
 
 
 class _Rules(dict[Any, Any]):
     """The table of the rules of a platform."""
 
+    def __init__(self, rules: Mapping[Any, Any], makers: Makers, common: AbstractSet[str]) -> None:
+        super().__init__()
+        self._makers, self._common = makers, common
+        for primitive, rule in rules.items():
+            self[primitive] = rule
+
     def __contains__(self, primitive: object) -> bool:
         if super().__contains__(primitive):
             return True
-        make = _LATER.get(getattr(primitive, "name", ""))
+        make = self._makers.get(_name(primitive))
         if make is None:
             return False
         from jax._src.interpreters import mlir as interpreter
 
         mlir: Any = interpreter
-        mlir.register_lowering(primitive, make(primitive), platform=PLATFORM)
+        super().__setitem__(primitive, mlir.LoweringRuleEntry(make(primitive), inline=True))
         return True
 
+    def __setitem__(self, primitive: Any, rule: Any) -> None:
+        if _name(primitive) not in self._common and _name(primitive) not in self._makers:
+            super().__setitem__(primitive, rule)
 
-def register_later() -> None:
-    """Put the table in the place of JAX's."""
+
+def _name(primitive: object) -> str:
+    return getattr(primitive, "name", "")
+
+
+def register_rules(platform: str, makers: Makers, common: AbstractSet[str]) -> None:
+    """Put the table in the place of JAX's.
+
+    makers: the rules that it makes. common: primitives that are left to JAX's rules for all platforms.
+    """
     from jax._src.interpreters import mlir as interpreter
 
     mlir: Any = interpreter
     tables = mlir._platform_specific_lowerings
-    tables[PLATFORM] = _Rules(tables[PLATFORM])
+    tables[platform] = _Rules(tables[platform], makers, common)

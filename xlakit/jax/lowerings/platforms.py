@@ -6,11 +6,9 @@ Whoever writes a branch for processors means the machine that this compiler make
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from xlakit.jax.devices import PLATFORM
-
-_STANDS_FOR: Final = "cpu"
+from xlakit.jax.identity import CPU, OWN
 
 # For each branch the platforms that it is for; None for the default.
 Platforms = tuple[tuple[str, ...] | None, ...]
@@ -18,11 +16,9 @@ Platforms = tuple[tuple[str, ...] | None, ...]
 
 def with_ours(platforms: Platforms) -> Platforms:
     """The same branches, with one of them for this platform where there is one for processors."""
-    if any(branch is not None and PLATFORM in branch for branch in platforms):
+    if any(branch is not None and OWN in branch for branch in platforms):
         return platforms
-    return tuple(
-        (*branch, PLATFORM) if branch is not None and _STANDS_FOR in branch else branch for branch in platforms
-    )
+    return tuple((*branch, OWN) if branch is not None and CPU in branch else branch for branch in platforms)
 
 
 def register_platforms() -> None:
@@ -33,7 +29,7 @@ def register_platforms() -> None:
     mlir: Any = interpreter
     for primitive, name in ((conditionals.platform_index_p, "platforms"), (conditionals.cond_p, "branches_platforms")):
         rule = mlir._lowerings[primitive].rule
-        mlir.register_lowering(primitive, _changing(rule, name), platform=PLATFORM)
+        mlir.register_lowering(primitive, _changing(rule, name), platform=OWN)
 
 
 def _changing(rule: Callable[..., Any], name: str) -> Callable[..., Any]:

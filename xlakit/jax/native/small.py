@@ -19,6 +19,9 @@ _NOTHING_TO_DO: Final = (
     "CopyToDeviceStream_Destroy",
     "AsyncHostToDeviceTransferManager_Destroy",
     "Plugin_Initialize",
+    # Tells which processes take part; there is this one. jaxlib ends the process where this gives an error, which of
+    # the others it does for those alone that need something first that is refused.
+    "Client_UpdateGlobalProcessInfo",
 )
 
 

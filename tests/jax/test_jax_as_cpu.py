@@ -1,0 +1,313 @@
+"""xlakit as JAX's platform ``cpu``: what programs and libraries do with that platform, by its name."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+
+
+def check_the_platform():
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    assert jax.default_backend() == "cpu"
+    assert jax.devices() == jax.devices("cpu") == jax.local_devices(backend="cpu")
+    # As many as XLA's flag says.
+    assert [repr(device) for device in jax.devices()] == ["CpuDevice(id=0)", "CpuDevice(id=1)"]
+    assert [device.device_kind for device in jax.devices()] == ["cpu", "cpu"]
+    assert "xlakit" in jax.devices()[0].client.platform_version
+    assert float(lax.platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)) == pytest.approx(np.sin(1))
+    with jax.default_device(jax.devices("cpu")[1]):
+        assert jnp.ones(3).devices() == {jax.devices()[1]}
+
+
+def check_linear_algebra():
+    import jax
+    import jax.numpy as jnp
+
+    a = np.random.default_rng(0).normal(size=(3, 5, 5)).astype(np.float32)
+    positive = a @ a.swapaxes(1, 2) + 5 * np.eye(5, dtype=np.float32)
+    lower = jnp.linalg.cholesky(positive)
+    np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), positive, rtol=1e-5)
+    np.testing.assert_allclose(jnp.linalg.solve(positive, a) @ np.eye(5), np.linalg.solve(positive, a), rtol=1e-3)
+    np.testing.assert_allclose(jnp.linalg.svd(a)[1], np.linalg.svd(a)[1], rtol=1e-4)
+    # Neither is left to LAPACK where the compiler does it itself.
+    text = jax.jit(jnp.linalg.cholesky).lower(positive).as_text()
+    assert "stablehlo.cholesky" in text
+    assert "lapack" not in text
+
+
+def check_callbacks():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import io_callback
+
+    x = jnp.arange(4.0)
+    seen = []
+
+    @jax.jit
+    def program(x):
+        io_callback(seen.append, None, x[0], ordered=True)
+        jax.debug.callback(seen.append, x[1])
+        io_callback(seen.append, None, x[2], ordered=True)
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    np.testing.assert_allclose(program(x), np.sin(x), rtol=1e-6)
+    jax.effects_barrier()
+    assert [float(value) for value in seen if value != 1] == [0, 2]
+    assert sorted(map(float, seen)) == [0, 1, 2]
+
+
+def check_functions_that_write_into_buffers():
+    import jax
+    from jax.experimental import buffer_callback as module
+
+    def double(context, result, argument):
+        np.asarray(result)[...] = np.asarray(argument) * 2
+
+    x = np.float32([1, 2, 3])
+    call = module.buffer_callback(double, jax.ShapeDtypeStruct(x.shape, x.dtype))
+    np.testing.assert_array_equal(jax.jit(call)(x), x * 2)
+
+
+def check_arrays_in_the_same_memory():
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.arange(12.0).reshape(3, 4) + 0
+    assert np.asarray(x).ctypes.data == x.unsafe_buffer_pointer()
+    assert np.from_dlpack(x).ctypes.data == x.unsafe_buffer_pointer()
+    given = np.ones((64, 64), np.float32)
+    assert jax.dlpack.from_dlpack(given).devices() == {jax.devices()[0]}
+    np.testing.assert_array_equal(jnp.from_dlpack(given), given)
+    y = jax.jit(lambda x: x * 2, donate_argnums=0)(jnp.copy(x))
+    np.testing.assert_array_equal(y, np.arange(12).reshape(3, 4) * 2)
+
+
+def check_programs_in_files():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import serialize_executable
+
+    x = jnp.arange(6.0)
+    lowered = jax.jit(lambda x: jnp.cumsum(x) * 2).lower(x)
+    compiled = lowered.compile()
+    expected = np.cumsum(np.arange(6.0)) * 2
+    np.testing.assert_array_equal(compiled(x), expected)
+    assert lowered.cost_analysis()["flops"] > 0
+    assert compiled.as_text().startswith("HloModule")
+    loaded = serialize_executable.deserialize_and_load(
+        *serialize_executable.serialize(compiled), execution_devices=jax.devices()[:1]
+    )
+    np.testing.assert_array_equal(loaded(x), expected)
+    exported = jax.export.export(jax.jit(lambda x: jnp.linalg.qr(x)[1] * 2))(jnp.eye(3))
+    assert exported.platforms == ("cpu",)
+    np.testing.assert_allclose(abs(exported.call(jnp.eye(3))), np.eye(3) * 2)
+
+
+def check_several_devices():
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.make_mesh((2,), ("x",))
+    x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
+    assert len(x.addressable_shards) == 2
+    np.testing.assert_array_equal(jax.jit(lambda x: (x * x).sum())(x), 140)
+    total = jax.shard_map(lambda x: jax.lax.psum(x.sum(), "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
+    assert float(total(x)) == 28
+    np.testing.assert_array_equal(jax.pmap(lambda x: x + jax.lax.psum(x, "i"), "i")(np.arange(2.0)), [1, 2])
+
+
+@pytest.mark.parametrize("check", [function for name, function in globals().items() if name.startswith("check_")])
+def test_in_its_place(as_cpu, check):
+    as_cpu(check)
+
+
+# -- processes of their own ------------------------------------------------------------------------
+
+
+def run(code, **variables):
+    """Run a program in a process where nothing but the environment says that it is xlakit."""
+    if not entry_points(group="jax_plugins", name="xlakit"):
+        pytest.skip("the package is not installed, so JAX does not find it")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_FLAGS"))}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+_SUM = "import jax, jax.numpy as jnp; print(jnp.arange(5.).sum(), len(jax.devices()), jax.default_backend())"
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices"),
+    [
+        ({}, 1),
+        ({"JAX_PLATFORMS": "cpu", "XLAKIT_DEVICES": "3"}, 3),
+        ({"JAX_PLATFORM_NAME": "cpu", "JAX_NUM_CPU_DEVICES": "2", "XLAKIT_DEVICES": "3"}, 2),
+    ],
+)
+def test_a_program_runs_on_it_unchanged(as_cpu, variables, devices):
+    code = f"{_SUM}; print(jax.devices()[0].client.platform_version.split()[-2])"
+    done = run(code, XLAKIT_AS="cpu", **variables)
+    assert (done.stdout, done.stderr) == (f"10.0 {devices} cpu\nxlakit\n", "")
+
+
+def test_a_program_takes_over(as_cpu):
+    code = f"""
+import jax
+import xlakit.jax
+xlakit.jax.take_over()
+xlakit.jax.take_over()
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
+{_SUM}
+assert "xlakit" in jax.devices()[0].client.platform_version
+xlakit.jax.take_over()
+jax.extend.backend.clear_backends()
+jax.config.update("jax_num_cpu_devices", 2)
+{_SUM}
+"""
+    done = run("import jax.extend\n" + code)
+    assert (done.stdout, done.stderr) == ("10.0 4 cpu\n10.0 2 cpu\n", "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "before", "sentence"),
+    [
+        ({}, "jax.numpy.ones(3)", "JAX has made its devices already"),
+        ({"JAX_PLATFORMS": "xlakit"}, "jax.devices()", "xlakit is JAX's platform xlakit in this process"),
+    ],
+)
+def test_it_says_when_it_is_too_late(as_cpu, variables, before, sentence):
+    code = f"""
+import jax, xlakit.jax
+{before}
+try:
+    xlakit.jax.take_over()
+except xlakit.ExecutionError as error:
+    print(error)
+"""
+    done = run(code, **variables)
+    assert done.stdout.startswith(sentence), done.stderr
+    assert "hint: " in done.stdout
+
+
+def test_what_is_wrong_is_said_to_the_person(as_cpu):
+    done = run(_SUM, XLAKIT_AS="cpu", XLAKIT_CACHE="/some/folder")
+    assert "XLAKIT_CACHE is '/some/folder'" in done.stderr
+    assert done.returncode
+
+
+def test_a_cache_of_jax_itself(as_cpu, tmp_path):
+    code = """
+import jax, jax.monitoring
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rsplit("/")[-1]))
+f = jax.jit(lambda x: (x * 2).sum())
+print(f(jax.numpy.ones(5)), "cache_hits" in events, "cache_misses" in events)
+"""
+    variables = {
+        "XLAKIT_AS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    for said in ("10.0 False True\n", "10.0 True False\n"):
+        done = run(code, **variables)
+        assert (done.stdout, done.stderr) == (said, "")
+
+
+@pytest.mark.parametrize("platform", ["XLAKIT_AS=cpu", "JAX_PLATFORMS=xlakit"])
+def test_handlers_at_exit_use_jax(as_cpu, platform):
+    code = """
+import atexit
+
+@atexit.register
+def first():
+    import jax
+    print("before jax", jax.jit(lambda x: x.sum())(jax.numpy.ones(7)))
+
+import jax
+
+@atexit.register
+def second():
+    print("before the client", f(jax.numpy.ones((3, 3))), jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(
+        jax.numpy.arange(2.0)))
+
+f = jax.jit(lambda x: (x @ x).sum())
+print(f(jax.numpy.ones((2, 2))))
+"""
+    name, _, value = platform.partition("=")
+    done = run(code, XLAKIT_DEVICES="2", **{name: value})
+    assert (done.stdout, done.stderr) == ("8.0\nbefore the client 27.0 [1. 1.]\nbefore jax 7.0\n", "")
+
+
+@pytest.mark.parametrize("platform", ["XLAKIT_AS=cpu", "JAX_PLATFORMS=xlakit"])
+def test_distributed_jax_of_one_process(as_cpu, platform):
+    code = f"""
+import socket
+with socket.socket() as probe:
+    probe.bind(("localhost", 0))
+    port = probe.getsockname()[1]
+import jax
+jax.distributed.initialize(f"localhost:{{port}}", num_processes=1, process_id=0)
+{_SUM}
+print(jax.process_index(), jax.process_count())
+"""
+    name, _, value = platform.partition("=")
+    done = run(code, XLAKIT_DEVICES="2", **{name: value})
+    assert done.stdout == f"10.0 2 {value}\n0 1\n", done.stderr
+    assert done.returncode == 0
+
+
+def test_several_processes_are_refused(as_cpu):
+    code = """
+import jax
+from jax._src import distributed
+distributed.global_state.client, distributed.global_state.num_processes = object(), 2
+from xlakit.jax.slots import State, _create_client
+try:
+    _create_client(State("cpu"), {})
+except NotImplementedError as error:
+    print(error)
+"""
+    assert run(code).stdout.startswith("xlakit under JAX runs in one process, jax.distributed has 2\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_child_processes(as_cpu, tmp_path):
+    path = tmp_path / "children.py"
+    path.write_text("""
+import multiprocessing, os, warnings
+import jax, jax.numpy as jnp, numpy as np
+
+total_of = jax.jit(jnp.sum)
+
+def total(n):
+    return float(total_of(np.arange(n))), "xlakit" in jax.devices()[0].client.platform_version
+
+if __name__ == "__main__":
+    print(total(5))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(total, [4]))
+    warnings.simplefilter("ignore")
+    # JAX itself compiles nothing in a child.
+    child = os.fork()
+    if not child:
+        os._exit(0 if total(5) == (10.0, True) else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+    done = run(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", XLAKIT_AS="cpu")
+    assert done.stdout == "(10.0, True)\n[(6.0, True)]\n0\n", done.stderr
