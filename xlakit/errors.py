@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 # More than an error of many operands has, and less than a screen.
 _LONGEST_LINE = 2000
@@ -61,6 +61,10 @@ class XlakitError(Exception):
         self.hint = self.hint or hint
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error may be made of other things than it consists of: it is what its fields say.
+        return _again, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         head = f"{self.operation}: {self.rule}" if self.operation else self.rule
         lines = [head]
@@ -71,6 +75,10 @@ class XlakitError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(map(_shortened, lines))
+
+
+def _again(kind: type[XlakitError], args: tuple[Any, ...]) -> XlakitError:
+    return kind.__new__(kind, *args)
 
 
 def _shortened(line: str) -> str:

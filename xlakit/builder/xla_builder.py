@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from xlakit.arguments import converting, explaining
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
@@ -32,6 +32,15 @@ class XlaComputation:
     def __init__(self, computation: Computation, aliases: Sequence[AliasEntry] = ()) -> None:
         self.computation = computation
         self._aliases = tuple(aliases)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _computation_of, (self.to_module(),)
 
     @property
     def name(self) -> str:
@@ -65,6 +74,10 @@ class XlaComputation:
 
     def __repr__(self) -> str:
         return f"XlaComputation({self.name}: {self.program_shape.to_string(with_layout=False)})"
+
+
+def _computation_of(module: HloModule) -> XlaComputation:
+    return XlaComputation(module.entry, module.input_output_alias)
 
 
 def _laid_out(inferred: Shape, declared: Shape | None) -> Shape:

@@ -32,6 +32,8 @@ from xlakit.interpreter.device import Device, Stopped
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.interpreter.groups import Grid
+from xlakit.interpreter.random_state import RandomState
+from xlakit.interpreter.repeated import Repeatable
 from xlakit.interpreter.values import to_device
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
@@ -54,25 +56,22 @@ def compile_module(
     cache: bool = True,
 ) -> CpuExecutable:
     """An executable of a module in machine code; see :func:`xlakit.compile`."""
-    compiled = partial(
-        _executable,
-        module,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        seed=seed,
-        custom_calls=custom_calls,
-        world=world,
-        cache=cache,
-    )
+    arguments: dict[str, Any] = {
+        "num_replicas": num_replicas,
+        "num_partitions": num_partitions,
+        "seed": seed,
+        "custom_calls": custom_calls,
+        "cache": cache,
+    }
+    compiled = partial(_executable, module, **arguments, world=world)
     made, verify = compiled(), options.current().verify
-    if not verify:
-        return made
-    from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
+    if verify:
+        from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
 
-    if not can_be_repeated(module):
-        return made
-    with options.compiling(plain=verify):
-        return VerifiedExecutable(made, compiled())
+        if can_be_repeated(module):
+            with options.compiling(plain=verify):
+                made = VerifiedExecutable(made, compiled())
+    return made.made_by(compile_module, module, **arguments)
 
 
 def _executable(
@@ -163,7 +162,7 @@ def _generated(module: HloModule, target: Target) -> Code:
         return generate(run_pipeline(module), target)
 
 
-class CpuExecutable:
+class CpuExecutable(Repeatable):
     """A program in machine code. Call it with one value for each parameter; see :class:`xlakit.Executable`."""
 
     def __init__(
@@ -196,6 +195,12 @@ class CpuExecutable:
             call = make_caller(self._context, parameters, self._result, self._converting_call)
             # It gives back the other one where it cannot do better.
             self._call = call if call != self._converting_call else self._slow_call
+
+    def _random(self) -> Sequence[RandomState]:
+        return self._reference.random
+
+    def _shared_world(self) -> World | None:
+        return self._reference.shared_world
 
     def _new_context(self, ordinal: int = 0) -> Context:
         return self._linked.new_context(ordinal=ordinal, host=self._host_key, random=self._reference.random[ordinal])

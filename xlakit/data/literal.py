@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,15 @@ class Literal:
             array = array.copy()
             array.flags.writeable = False
         return array
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Literal, (self.shape, self._array, self.elements)
 
     @property
     def array(self) -> Array:

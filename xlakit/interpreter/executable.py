@@ -17,6 +17,7 @@ from xlakit.interpreter.custom_calls import CustomCalls
 from xlakit.interpreter.device import Device, Program, Run, Stopped
 from xlakit.interpreter.evaluate import run
 from xlakit.interpreter.random_state import RandomState
+from xlakit.interpreter.repeated import Repeatable
 from xlakit.interpreter.together import Together, running_in
 from xlakit.interpreter.values import at_declared_sizes, to_device, to_host
 from xlakit.interpreter.world import PAUSE_SECONDS, World
@@ -135,7 +136,15 @@ def compile_module(
         )
     calls = CustomCalls(custom_calls)
     _check_instructions(module, calls)
-    return InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, world)
+    made = InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, world)
+    return made.made_by(
+        compile_module,
+        module,
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        seed=seed,
+        custom_calls=custom_calls,
+    )
 
 
 def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
@@ -189,7 +198,7 @@ def memory_limit() -> int:
         return sys.maxsize
 
 
-class InterpreterExecutable:
+class InterpreterExecutable(Repeatable):
     """A program ready to run. Call it with one value for each parameter.
 
     ``world`` has the infeeds, outfeeds and channels of its devices. Device numbers are
@@ -224,6 +233,17 @@ class InterpreterExecutable:
         """Run the program with one argument for each parameter; see :class:`Executable`. It overwrites none."""
         check_donated(donate, len(self._parameters))
         return self.call_with(self._interpret, arguments)
+
+    def _random(self) -> Sequence[RandomState]:
+        return self.random
+
+    @property
+    def shared_world(self) -> World | None:
+        """The feeds and channels that it was given; None where it has its own."""
+        return self.world if self._shares_world else None
+
+    def _shared_world(self) -> World | None:
+        return self.shared_world
 
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
         """As :meth:`__call__`, each device's program being run by ``runner``."""

@@ -57,6 +57,15 @@ class RandomState:
     def value(self, state: int) -> None:
         self._words[1:3] = [state % 2**64, state >> 64]
 
+    @property
+    def words(self) -> tuple[int, ...]:
+        """All that it is but for who holds it; another one that is given this goes on from here."""
+        return tuple(int(word) for word in self._words[1:])
+
+    @words.setter
+    def words(self, words: tuple[int, ...]) -> None:
+        self._words[1:] = np.array(words, np.uint64)
+
     def advance(self, delta: int) -> Array:
         """That state as U64[2], low half first; ``delta`` is added to it afterwards."""
         with _lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.shape import ProgramShape, Shape
@@ -81,6 +81,16 @@ class Instruction:
             annotations=self.annotations if annotations is None else annotations,
         )
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled one by one, a chain would recurse as deep as it is long.
+        return _root_of, (Computation.from_root(self.name, self),)
+
     @property
     def opcode(self) -> str:
         """The HLO opcode name, such as ``reduce-window``."""
@@ -145,6 +155,15 @@ class Computation:
         write = object.__setattr__
         write(self, "has_side_effect", any(i.op.has_side_effect for i in self.instructions))
         write(self, "is_pointwise", all(i.is_pointwise for i in self.instructions))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _entry_of, (HloModule(self.name, self),)
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:
@@ -228,6 +247,15 @@ class HloModule:
         ordered = computations_callees_first([*self.computations, self.entry])
         object.__setattr__(self, "computations", (*(c for c in ordered if c is not self.entry), self.entry))
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _module_of, (self.to_proto(),)
+
     @property
     def program_shape(self) -> ProgramShape:
         """The shapes of arguments and result, with the entry layout where it is said."""
@@ -299,6 +327,21 @@ class HloModule:
         return (
             f"<HloModule {self.name}: {len(self.computations)} computations, {self.instruction_count()} instructions>"
         )
+
+
+# What pickles call. A proto is what a program travels as; what does not change is its own copy.
+
+
+def _module_of(proto: bytes) -> HloModule:
+    return HloModule.from_proto(proto)
+
+
+def _entry_of(module: HloModule) -> Computation:
+    return module.entry
+
+
+def _root_of(computation: Computation) -> Instruction:
+    return computation.root
 
 
 def computations_callees_first(roots: Iterable[Computation]) -> list[Computation]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, dataclass_transform
 
 import numpy.typing as npt
 
@@ -265,6 +266,17 @@ class Op:
     documents: ClassVar[tuple[str, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its page and opcode: classes that a table makes have no name in their module.
+        attributes = {spec.name: getattr(self, spec.name) for spec in self.attributes}
+        return _operation_of, (type(self).__module__, self.opcode, attributes)
+
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         """The shape rule: the result's shape, or ShapeError naming the rule that is broken.
 
@@ -342,6 +354,11 @@ def operation(
         return made
 
     return decorate
+
+
+def _operation_of(page: str, opcode: str, attributes: dict[str, Any]) -> Op:
+    importlib.import_module(page)
+    return OPERATIONS[opcode](**attributes)
 
 
 def _attribute(field: dataclasses.Field[Any]) -> Attribute:

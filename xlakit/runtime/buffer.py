@@ -17,7 +17,7 @@ import numpy as np
 from xlakit.arguments import name_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import ArgumentError, DeletedBufferError, Location
+from xlakit.errors import ArgumentError, DeletedBufferError, Location, UnsupportedError
 from xlakit.ir.operation import Array
 from xlakit.ops.handle import caller_location
 from xlakit.runtime import dlpack
@@ -63,6 +63,12 @@ class Buffer:
         self._gone: _Gone | None = None
         self._coming: Array | None = None
         self._claims = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The values, for the same device, or the one that stands for it in another process."""
+        if self._shape.is_dynamic or not self._shape.is_array:
+            raise UnsupportedError(f"a buffer of shape {self._shape} cannot be pickled", hint="pickle its values")
+        return _put, (self._device, np.array(self._get()))
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -300,3 +306,7 @@ class _Gone:
 def array_shape(array: Array) -> Shape:
     """The shape of an array as a buffer holds it."""
     return Shape(PrimitiveType.from_dtype(array.dtype), array.shape).with_default_layout()
+
+
+def _put(device: Device, array: Array) -> Any:
+    return device.put(array)

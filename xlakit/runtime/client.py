@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
@@ -55,6 +56,9 @@ class Client:
         count = default_devices() if devices is None else devices
         check_count(count, "devices")
         self._processes = distributed
+        self._timeout = timeout
+        # By which pickles know it; see :meth:`__reduce__`.
+        self._token: bytes | None = None
         make = World if distributed is None else distributed.make_world
         self._schedule = Schedule(count, lambda: make(timeout=timeout))
         self._devices = [Device(self, queue) for queue in self._schedule.queues]
@@ -230,6 +234,29 @@ class Client:
             hint="give devices of client.devices(), or their numbers",
         )
 
+    # -- other processes -------------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle of a client is this client in its own process, and in any other one that stands for it there.
+
+        That has as many devices, and is the same for all that is pickled with this one.
+        """
+        if self._processes is not None:
+            raise UnsupportedError(
+                "a client of several processes cannot be pickled",
+                hint="let each process make its own with xlakit.distributed.initialize",
+            )
+        if self._token is None:
+            self._token = os.urandom(16)
+            _pickled[self._token] = self
+        return _standing_for, (self._token, len(self._devices), self._timeout)
+
     # -- the end ---------------------------------------------------------------------------------
 
     def synchronize_all_activity(self) -> None:
@@ -267,6 +294,20 @@ class Client:
 name_type(Client, "a client", "clients", "make one with xlakit.Client()")
 
 _clients = weakref.WeakSet[Client]()
+
+
+# Clients that have been pickled, and those that stand here for clients of other processes.
+_pickled = weakref.WeakValueDictionary[bytes, Client]()
+_standing: dict[bytes, Client] = {}
+_standing_lock = threading.Lock()
+
+
+def _standing_for(token: bytes, devices: int, timeout: float | None) -> Client:
+    with _standing_lock:
+        found = _pickled.get(token) or _standing.get(token)
+        if found is None:
+            found = _standing[token] = Client(devices, timeout=timeout)
+        return found
 
 
 def _count_of(processes: Processes, devices: int | None) -> int:

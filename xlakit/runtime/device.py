@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from xlakit.arguments import name_type
 from xlakit.runtime import transfer
@@ -25,6 +25,15 @@ class Device:
     def __init__(self, client: Client, queue: Queue) -> None:
         self._client = client
         self._queue = queue
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _device_of, (self._client, self.id)
 
     @property
     def client(self) -> Client:
@@ -118,3 +127,7 @@ class Device:
 
 
 name_type(Device, "a device", "devices", "take one of client.devices()")
+
+
+def _device_of(client: Client, number: int) -> Device:
+    return client.devices()[number]

@@ -14,6 +14,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
 from xlakit.interpreter.device import Device as RunningDevice
 from xlakit.interpreter.executable import check_donated
+from xlakit.interpreter.repeated import Recipe, Repeatable, States
 from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
@@ -80,6 +81,11 @@ class LoadedExecutable:
         self._is_native = hasattr(compiled, "direct_call")
         direct: Callable[..., Any] | None = getattr(compiled, "direct_call", None)
         self._direct = direct if self._is_light and not self._donated_by_alias else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What makes it again, for the same devices, or those that stand for them in another process."""
+        compiled = cast("Repeatable", self._compiled)
+        return _loaded, (self._client, compiled.recipe, compiled.random_states, tuple(self._assignment))
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -286,6 +292,12 @@ def _is_light(module: HloModule) -> bool:
     from xlakit.runtime.weight import is_light
 
     return is_light(module)
+
+
+def _loaded(client: Client, recipe: Recipe, states: States, assignment: Sequence[int]) -> Any:
+    devices = client.devices()
+    compiled = recipe.make(states, client.world)
+    return LoadedExecutable(client, compiled, [devices[number] for number in assignment])
 
 
 def _origin(module: HloModule, index: tuple[int, ...]) -> str:
