@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -114,8 +115,14 @@ class Lowering:
         lent = {b.resolved() for tree in arguments for b in leaves(tree)} - self._lent
         self._lent |= lent
         result = self._computation(computation, arguments, steps)
-        # What is given back as it came has two names now, so that nobody can tell when it is free.
-        self._lent -= lent - {b.resolved() for b in leaves(result)}
+        made = Counter(b.resolved() for b in leaves(result))
+        # What is given back as it came, or more than once, has two names now, so that nobody can tell when it is free.
+        self._lent -= lent - made.keys()
+        self._lent |= {buffer for buffer, count in made.items() if count > 1}
+        # The caller sees all that is read here as read at once: other kernels may read an operand after the one that
+        # makes a result.
+        for buffer in made:
+            self._may_share.pop(buffer, None)
         return result
 
     def _may_write(self, buffer: Buffer) -> bool:
