@@ -224,7 +224,8 @@ def test_ends_of_the_range():
     same(evaluate(xla.logistic, floats([-100])), floats([np.exp(-100.0)]))
     same(evaluate(xla.log1p, floats([-1, -2, 1e-20])), floats([-np.inf, np.nan, 1e-20]))
     same(evaluate(xla.rsqrt, floats([0, np.inf, -1])), floats([np.inf, 0, np.nan]))
-    same(evaluate(xla.asinh, np.array([1e300, -1e-300])), np.array([691.4686750787736, -1e-300]))
+    # The last bit is that of NumPy's asinh, which depends on how NumPy was built.
+    np.testing.assert_array_max_ulp(evaluate(xla.asinh, np.array([1e300, -1e-300])), [691.4686750787736, -1e-300], 2)
     same(evaluate(xla.cbrt, floats([-27, -0.0, np.inf])), floats([-3, -0.0, np.inf]))
     same(evaluate(xla.erf, floats([np.inf, -np.inf])), floats([1, -1]))
 

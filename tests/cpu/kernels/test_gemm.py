@@ -1,12 +1,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from product_running import close, run
 
 from xlakit.cpu.kernels.gemm import Product, emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm_pack import Matrix, Steps, transposed
+from xlakit.cpu.kernels.gemm_pack import Matrix, Steps, rounded_up, transposed
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
+from xlakit.errors import InternalError
 
 
 def product(rows, columns, depth, **changes):
@@ -51,7 +53,8 @@ def test_an_epilogue_sees_rows_and_columns():
 def test_results_do_not_depend_on_shares():
     a, b = operands(200, 150, 700)
     what = product(200, 150, 700)
-    cut = replace(plan_gemm(what), unit=72, units=3, split=80, splits=2)
+    whole = plan_gemm(what)
+    cut = replace(whole, unit=72, units=3, split=rounded_up(75, whole.engine.columns), splits=2)
     tasks = task_count(what, cut)
     assert tasks == 6
     module = Module("gemm")
@@ -60,6 +63,30 @@ def test_results_do_not_depend_on_shares():
     run(module, [(fn, tasks)], [a, b, out])
     run(module, [(fn, 1), (fn, tasks)], [a, b, other])
     np.testing.assert_array_equal(out, other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cut: {"split": 75 + (75 % cut.engine.columns == 0), "splits": 2},
+        lambda cut: {"split": cut.engine.columns, "splits": 1},
+        lambda cut: {"unit": 100, "units": 3},
+        lambda cut: {"block": 4 * cut.engine.rows + 1, "engine": replace(cut.engine, rows=2 * cut.engine.rows)},
+        lambda cut: {"k_blocks": cut.k_blocks + 1},
+        lambda cut: {"steps": 0},
+        lambda cut: {"packs": (True, False)},
+    ],
+    ids=["slivers", "columns", "rows", "tiles", "blocks of k", "steps of k", "not packed"],
+)
+def test_a_cut_that_would_corrupt_memory_is_refused(change):
+    depth = 700
+    left = Matrix(P.F32, Steps(((200, depth),)), Steps(((depth, 1),)))
+    right = Matrix(P.F32, Steps(((150, depth),)), Steps(((depth, 1),)))
+    what = Product(left, right, P.F32, Steps(((200, 150),)), Steps(((150, 1),)))
+    cut = plan_gemm(what)
+    module = Module("gemm")
+    with pytest.raises(InternalError, match="against a rule"):
+        emit_gemm(module, what, replace(cut, **change(cut)))
 
 
 def test_squares_are_turned():

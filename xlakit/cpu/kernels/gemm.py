@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.following import Following
+from xlakit.cpu.kernels.gemm_check import can_read_in_place
 from xlakit.cpu.kernels.gemm_driver import GemmEmitter
 from xlakit.cpu.kernels.gemm_engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_pack import Matrix, Steps, rounded_up
@@ -239,14 +240,10 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
     """Whether rhs is read as it lies: for a few rows, packing it would take longer than the product."""
     rows, columns, depth = product.sizes
     rhs, across = product.rhs, product.rhs.across
-    if engine.group > 1 or engine.parts > 1 or rhs.kind.is_complex:
+    if not can_read_in_place(engine, rhs):
         return False
     if len(across.dims) > 1:
-        # Slivers one after the other are as packing would leave them.
-        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.columns
-        return as_packed and stored_as_packed(engine, rhs.kind)
-    if not (across.stride == 1 or across.run == 1):
-        return False
+        return True
     if rhs.in_place:
         return True
     if stored_as_packed(engine, rhs.kind):

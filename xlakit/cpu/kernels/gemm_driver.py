@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.kernels import common
 from xlakit.cpu.kernels.following import Following, Rectangle
+from xlakit.cpu.kernels.gemm_check import check_cut
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import (
@@ -54,6 +55,7 @@ class GemmEmitter:
         epilogue: Epilogue | None,
         following: Following | None,
     ) -> None:
+        check_cut(product, cut, covers_k=not self.begins_with_zeros)
         self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
         self.rows, self.columns, _ = product.sizes
         self.following = following
