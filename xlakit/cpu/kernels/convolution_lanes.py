@@ -15,6 +15,7 @@ from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, choose_engine, to
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import Matrix, Packer, Steps
 from xlakit.cpu.kernels.gemm_store import Output, store_elements
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 
 # Placements computed together, and registers of features.
@@ -50,6 +51,13 @@ def lanes_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
 
 def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: str) -> Function:
     """A task function for one phase; its table is input, kernel, result."""
+    require(
+        "a convolution feature by feature",
+        [
+            ("features are groups of one, side by side in all arrays", fits_lanes(geometry)),
+            ("a phase has an axis for each spatial dimension", all(len(axes) == len(a) for a in geometry.phases)),
+        ],
+    )
     fn = module.function(name, VOID, [PTR, I64, I64])
     fn.effort = Effort.CODE
     table, begin, end = fn.parameters

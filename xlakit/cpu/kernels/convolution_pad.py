@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
@@ -96,6 +97,17 @@ class Padded:
 
 def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
     """A task function that writes a padded array; ``scratch`` is a place in the table."""
+    around = (padded.low, padded.high, padded.holes)
+    require(
+        f"an array of {padded.sizes} written out with zeros around",
+        [
+            ("each dimension has zeros before, after and between", all(len(n) == len(padded.sizes) for n in around)),
+            ("there are no fewer than no zeros", min((n for dims in around for n in dims), default=0) >= 0),
+            ("it begins at a whole line of the cache", padded.first % 64 == 0),
+            ("only lines of elements have groups", padded.groups == 1 or padded.may_have_groups),
+            ("groups have as many elements", padded.groups > 0 and padded.sizes[-1] % padded.groups == 0),
+        ],
+    )
     fn = module.function(name, VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
     source = fn.load(PTR, fn.at(table, PTR, padded.array))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.cumulative_vectors import RunningTotals, running_totals
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import I8, I64, VOID, Module, Value
 from xlakit.cpu.loops.emitter import Emitter, regrouped
 from xlakit.cpu.loops.kernel import Emitted, Phase, task_function
@@ -122,6 +123,15 @@ def plan_cumulative(instruction: Instruction) -> CumulativePlan | None:
 
 def emit_cumulative(module: Module, plan: CumulativePlan) -> Emitted:
     """The phases of a scan and the bytes of scratch. Their table: arrays, initial values, results, scratch."""
+    require(
+        f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
+        [
+            ("there are elements", min(plan.outer, plan.length, plan.inner) > 0),
+            ("a task has sequences", 0 < plan.strip <= max(_STRIP, _LANES)),
+            ("each segment has elements", 0 < plan.segments <= plan.length),
+            ("each array has a parameter for both sides", len(plan.computation.parameters) == 2 * len(plan.kinds)),
+        ],
+    )
     writer = _Writer(module, plan)
     if plan.segments == 1:
         return (writer.emit_scan(),), {}, 0

@@ -18,6 +18,7 @@ from xlakit.cpu.kernels.fft_moves import Moves
 from xlakit.cpu.kernels.fft_plan import LONGEST_LANES, lane_points, work
 from xlakit.cpu.kernels.fft_real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft_tables import Tables, roots
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
@@ -34,6 +35,14 @@ def group_cost(axis: Axis) -> float:
 
 def emit_groups(module: Module, axis: Axis) -> Phase:
     """One phase; a task is a group."""
+    require(
+        f"transforms of {axis.length} points",
+        [
+            ("there are points and rows", min(axis.length, axis.outer, axis.inner) > 0),
+            ("real rows lie one element after another", axis.inner == 1 or not (axis.reads_real or axis.writes_real)),
+            ("only one side is real", not (axis.reads_real and axis.writes_real)),
+        ],
+    )
     transform = lane_transform(module, axis.part, axis.points)
     fn = module.function("fft_groups", VOID, [PTR, I64, I64])
     fn.fast_math = "contract"

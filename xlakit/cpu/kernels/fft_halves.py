@@ -19,7 +19,9 @@ from xlakit.cpu.kernels.fft_lanes import (
     transpose,
 )
 from xlakit.cpu.kernels.fft_moves import Moves
+from xlakit.cpu.kernels.fft_plan import is_smooth
 from xlakit.cpu.kernels.fft_tables import LongRoots, Tables, roots
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
 
@@ -28,6 +30,8 @@ class Halves:
     """Writes both steps: ``void(ptr source, ptr target, i64 begin, i64 end)``, for some of their units."""
 
     def __init__(self, module: Module, part: Type, a: int, b: int) -> None:
+        # Memory is for as many points as there are: other lengths are computed with more.
+        require(f"a transform in halves of {a} and {b}", [("both have butterflies", is_smooth(a) and is_smooth(b))])
         self._module = module
         self._part = part
         self._a, self._b = a, b

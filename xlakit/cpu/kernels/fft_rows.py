@@ -18,6 +18,7 @@ from xlakit.cpu.kernels.fft_points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
+from xlakit.errors import InternalError
 
 # Rows of fewer points are not worth sharing between tasks.
 _SHARED = 1 << 14
@@ -77,7 +78,7 @@ class _Pipeline:
         self.length = row_length(axis)
         pair = halves(self.length, lane_count(axis.part))
         if pair is None:
-            raise ValueError(f"a length of {self.length} has no halves")
+            raise InternalError(f"a length of {self.length} has no halves")
         self.halves = Halves(module, axis.part, *pair)
         self.rows = axis.outer * axis.inner
         self.steps: list[_Step] = []

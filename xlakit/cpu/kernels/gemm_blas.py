@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.following import Following, Rectangle
 from xlakit.cpu.kernels.gemm import Product
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import Steps, smaller
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
@@ -88,9 +89,13 @@ def emit_blas(
 
     ``following`` comes after each rectangle, see there.
     """
+    rows, columns, depth = product.sizes
+    require(
+        f"a product of {product.sizes} by BLAS, {unit} rows and {split} columns a task",
+        [("the product fits BLAS", fits_blas(product)), ("a task has rows and columns", unit > 0 and split > 0)],
+    )
     fn = module.function(name, VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
-    rows, columns, depth = product.sizes
     units, splits = -(-rows // unit), -(-columns // split)
     kind = product.result
     routine = Routine(fn, kind)

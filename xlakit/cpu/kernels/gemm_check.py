@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.kernels.gemm_engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm_pack import Matrix
-from xlakit.errors import InternalError
+from xlakit.cpu.kernels.rules import Rule, require
 
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm import Blocking, Product
@@ -33,13 +33,11 @@ def check_cut(product: Product, cut: Blocking, *, covers_k: bool = True) -> None
 
     covers_k: whether the blocks of the cut are those of all steps of k; other writers have their own.
     """
-    rules = [*_tiles(product, cut), *_operands(product, cut), *(_steps(product, cut) if covers_k else ())]
-    for rule, holds in rules:
-        if not holds:
-            raise InternalError(f"a product of {product.sizes} is cut against a rule: {rule}; the cut is {cut}")
+    rules = [*_tiles(product, cut), *_operands(product, cut), *(_steps if covers_k else _steps_of_others)(product, cut)]
+    require(f"a product of {product.sizes} cut as {cut}", rules)
 
 
-def _tiles(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
+def _tiles(product: Product, cut: Blocking) -> list[Rule]:
     """Rows and columns."""
     rows, columns, _ = product.sizes
     engine = cut.engine
@@ -55,7 +53,7 @@ def _tiles(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
     ]
 
 
-def _operands(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
+def _operands(product: Product, cut: Blocking) -> list[Rule]:
     engine, lhs, rhs = cut.engine, product.lhs, product.rhs
     plain = engine.group == 1 and stored_as_packed(engine, lhs.kind)
     return [
@@ -68,7 +66,7 @@ def _operands(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
     ]
 
 
-def _steps(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
+def _steps(product: Product, cut: Blocking) -> list[Rule]:
     """Blocks of k."""
     along = product.lhs.along
     runs, run = along.outer.size, along.run
@@ -78,4 +76,14 @@ def _steps(product: Product, cut: Blocking) -> list[tuple[str, bool]]:
         ("blocks of several runs have whole runs", cut.runs == 1 or cut.steps == run),
         ("blocks have all steps of k", not runs * run or (cut.runs > 0 and cut.steps > 0 and cut.k_blocks == blocks)),
         ("pairs of steps are in one run", cut.engine.group == 1 or cut.runs == 1 or cut.steps % cut.engine.group == 0),
+    ]
+
+
+def _steps_of_others(product: Product, cut: Blocking) -> list[Rule]:
+    """Blocks that may begin at any step of a run, and of which there may be any number."""
+    return [
+        ("blocks that begin anywhere are of one run", cut.runs == 1),
+        ("blocks that begin anywhere have whole groups of steps", cut.steps > 0 and cut.steps % cut.engine.group == 0),
+        ("sums of any number of blocks are added up in memory", cut.k_blocks > 1),
+        ("blocks that begin anywhere are packed one at a time", not cut.ahead),
     ]

@@ -13,6 +13,7 @@ from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import Packer, smaller
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
@@ -34,6 +35,18 @@ def emit_few_rows(
     module: Module, engine: Engine, product: Product, *, name: str = "few_rows", epilogue: Epilogue | None = None
 ) -> Function:
     """A task function for a product of at most MOST_ROWS rows; rhs has one direction across, of stride 1."""
+    rows, columns, _ = product.sizes
+    across = product.rhs.across
+    require(
+        f"a product of {product.sizes}, row after row of its right operand",
+        [
+            (f"there are at most {MOST_ROWS} rows", 0 < rows <= MOST_ROWS),
+            ("there are columns", columns > 0 and product.columns.size == across.size),
+            ("columns lie side by side", len(across.dims) == 1 and across.stride == 1),
+            ("elements are computed one by one", engine.group == engine.parts == 1),
+            ("operands have as many steps of k", product.lhs.along.size == product.rhs.along.size),
+        ],
+    )
     fn = module.function(name, VOID, [PTR, I64, I64])
     _Emitter(fn, engine, product, epilogue).emit()
     fn.ret()

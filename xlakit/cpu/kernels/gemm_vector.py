@@ -8,6 +8,7 @@ from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.gemm_pack import Matrix, Packer, Steps
 from xlakit.cpu.kernels.gemm_store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
@@ -35,9 +36,19 @@ def emit_matrix_vector(
     ``arrays`` are the places of matrix and vector in the table, the result's is 2; ``batches`` the directions through
     the batches of matrix, vector and result. A task is ``unit`` rows of one batch.
     """
+    rows, depth = matrix.across.size, matrix.along.size
+    require(
+        f"a matrix of {rows} x {depth} times a vector, {unit} rows a task",
+        [
+            ("a task has rows", unit > 0),
+            ("rows of the matrix lie one element after another", depth < 2 or matrix.along.dims == ((depth, 1),)),
+            ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
+            ("elements are computed one by one", engine.group == engine.parts == 1),
+            ("batches are those of the result", len({steps.size for steps in batches}) == 1),
+        ],
+    )
     fn = module.function(name, VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
-    rows, depth = matrix.across.size, matrix.along.size
     units = -(-rows // unit)
     tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
     in_place = stored_as_packed(engine, vector_.kind) and (vector_.along.stride == 1 or depth == 1)

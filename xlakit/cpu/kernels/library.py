@@ -109,5 +109,9 @@ def alone(instruction: Instruction) -> Computation:
 
 
 def _symbol(instruction: Instruction) -> str:
+    """The name of a kernel's function: that of the instruction, apart from all names that machine code knows.
+
+    A function called ``memcpy`` would be what LLVM calls wherever code copies, one called as the entry what runs.
+    """
     name = instruction.name or instruction.opcode
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name).replace("-", "_")
+    return "hlo." + "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name).replace("-", "_")

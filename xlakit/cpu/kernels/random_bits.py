@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels import random_words
 from xlakit.cpu.kernels.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
 from xlakit.cpu.loops.kernel import Emitted, Phase
 from xlakit.data.primitive import PrimitiveType
@@ -105,6 +106,8 @@ class _Writer:
         self.results = results
         self.type = integer(max(8, kind.bit_width))
         self.lanes = lane_count()
+        # Whole vectors are written into buffers of so many blocks.
+        require("random bits", [("a task is whole vectors", _TASK % self.lanes == _BLOCK % self.lanes == 0)])
         self._spare_place: Value | None = None
 
     # -- phases ----------------------------------------------------------------------------------

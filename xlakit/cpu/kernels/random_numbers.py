@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.random_words import PHILOX_COST, counters, interleaved, joined, lane_count, philox
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Emitted, Phase
 from xlakit.cpu.math.library import math_function
@@ -68,6 +69,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
     given = [o.shape.element_type for o in instruction.operands]
     parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(given, pointers, strict=True)]
     make = _maker(fn, distribution, kind, given[0], parameters)
+    require("random numbers", [("a task is whole vectors", _TASK % lane_count() == 0)])
     words, word = philox(fn, state, 3), I32 if recipe.width == 32 else I64
     memory = fn.alloca(word, _TASK * recipe.words_of_block, align=64)
     blocks = -(-total // recipe.elements_of_block)

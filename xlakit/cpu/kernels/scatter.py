@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scatter_plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
 from xlakit.cpu.llvm import I8, I64, Module, Value
 from xlakit.cpu.loops.asking import in_strips, turns_between
@@ -30,6 +31,7 @@ def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
     Raises UnsupportedError where its computation has no code.
     """
     plan = plan_scatter(instruction)
+    check_plan(plan)
     count = len(plan.kinds)
     in_place = {number: number for number in range(count)}
     if not plan.count * plan.window_elements:
@@ -38,6 +40,23 @@ def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
         return (_Writer(module, plan).emit_updates(),), in_place, 0
     writer = _Writer(module, plan)
     return (writer.emit_parts(), writer.emit_total()), in_place, plan.tasks * writer.part_bytes
+
+
+def check_plan(plan: ScatterPlan) -> None:
+    """Raise InternalError where tasks would write over each other's elements."""
+    sharing, tasks = plan.sharing, plan.tasks
+    parallel, window = sharing is Sharing.UPDATES, sharing is Sharing.WINDOW
+    require(
+        f"a scatter by {sharing.name} in {tasks} tasks",
+        [
+            ("one that is not shared has one task", tasks > 0 and (tasks == 1 or sharing is not Sharing.ALONE)),
+            ("places go round a power of two", sharing is not Sharing.TARGETS or tasks & (tasks - 1) == 0),
+            ("a dimension tells places apart", sharing is not Sharing.TARGETS or plan.shared_component is not None),
+            ("each task has updates", not parallel or (bool(plan.updates) and tasks <= plan.updates[0].extent)),
+            ("a shared window stays where it is", not window or (bool(plan.window) and plan.window[-1].still)),
+            ("private results are of one array", sharing is not Sharing.PARTS or len(plan.kinds) == 1),
+        ],
+    )
 
 
 class _Writer:

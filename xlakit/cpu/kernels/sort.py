@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.kernels import sort_merge, sort_radix, sort_ranks
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.sort_merge import Less, Stored
-from xlakit.cpu.kernels.sort_plan import Method, SortPlan, plan_sort
+from xlakit.cpu.kernels.sort_plan import (
+    INDEX,
+    RANKED_ROW,
+    Field,
+    Method,
+    SortPlan,
+    carried,
+    plan_sort,
+    with_scratch,
+)
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.kernel import Emitted, Phase
@@ -42,6 +52,7 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     ``less(fn, first, second)`` writes the comparator's result for two elements of each operand, where the plan has
     no order.
     """
+    check_plan(plan)
     match plan.method:
         case Method.NOTHING:
             return []
@@ -55,6 +66,53 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
             return sort_merge.emit_rows(module, plan, less)
         case Method.PARALLEL_MERGE:
             return sort_merge.emit_parallel(module, plan, less)
+
+
+def check_plan(plan: SortPlan) -> None:
+    """Raise InternalError where a row or its records would not have the memory that the plan has for them."""
+    if plan.method is Method.NOTHING:
+        return
+    shared = plan.method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE)
+    by_keys = plan.method in (Method.RANKS, Method.RADIX, Method.PARALLEL_RADIX)
+    pairs = plan.method is not Method.PARALLEL_MERGE or plan.chunks & (plan.chunks - 1) == 0
+    what = f"a {plan.phases}"
+    require(
+        what,
+        [
+            ("there are rows, elements and tasks", min(plan.rows, plan.length, plan.tasks, plan.columns) > 0),
+            (
+                "what goes by keys has an order and records",
+                not by_keys or (plan.order is not None and bool(plan.rounds)),
+            ),
+        ],
+    )
+    require(
+        what,
+        [
+            ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW),
+            ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
+            ("runs of chunks are merged in pairs", pairs),
+            ("records that are made in place of others are as wide", len({r.bits for r in plan.rounds}) <= 1),
+            ("places in a row fit their field", all(f.bits > 32 or plan.length <= 1 << f.bits for f in _places(plan))),
+            ("results that are read again have memory of their own", _keeps_what_it_reads(plan)),
+            ("scratch is as long", plan.scratch_bytes >= with_scratch(plan).scratch_bytes),
+        ],
+    )
+
+
+def _places(plan: SortPlan) -> list[Field]:
+    return [f for r in plan.rounds for f in r.fields if f.operand == INDEX]
+
+
+def _keeps_what_it_reads(plan: SortPlan) -> bool:
+    """Whether no result lies where its operand does that is gathered when the order is known."""
+    if plan.method not in (Method.RADIX, Method.PARALLEL_RADIX):
+        return True
+    last = plan.rounds[-1] if plan.rounds else None
+    return last is not None and all(
+        not shares or carried(last, number, kind) or number in plan.iotas
+        for number, (shares, kind) in enumerate(zip(plan.in_place, plan.kinds, strict=True))
+    )
 
 
 def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> Less:

@@ -231,7 +231,7 @@ def plan_rows(
     rounds = _rounds(order, kinds, length, iotas)
     in_place = (True,) * len(kinds)
     if rounds and method in (Method.RADIX, Method.PARALLEL_RADIX):
-        in_place = tuple(_carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
+        in_place = tuple(carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
     if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
         chunks = max(2, min(MOST_TASKS // rows, -(-length // CHUNK)))
         if method is Method.PARALLEL_MERGE:
@@ -240,7 +240,7 @@ def plan_rows(
     else:
         tasks = min(outer * -(-inner // columns), MOST_TASKS)
     plan = SortPlan(method, kinds, outer, length, inner, order, rounds, iotas, tasks, columns, in_place, 0)
-    return _with_scratch(plan)
+    return with_scratch(plan)
 
 
 def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
@@ -254,7 +254,8 @@ def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
     return Method.PARALLEL_RADIX if long else Method.RADIX
 
 
-def _with_scratch(plan: SortPlan) -> SortPlan:
+def with_scratch(plan: SortPlan) -> SortPlan:
+    """The plan with as much scratch memory as its method takes."""
     if plan.method is Method.PARALLEL_RADIX:
         size = parallel_radix_layout(plan).bytes
     elif plan.method is Method.PARALLEL_MERGE:
@@ -290,7 +291,7 @@ def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
 # -- records -----------------------------------------------------------------------------------------
 
 
-def _carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
+def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     """Whether a record has all of an operand's element."""
     if kind.is_complex and record.field(operand, Part.REAL):
         return record.field(operand, Part.IMAG) is not None

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.sort_common import NO_UNROLL
 from xlakit.cpu.kernels.sort_keys import load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort_plan import INDEX, MOST_TASKS, Record, make_layout
@@ -192,6 +193,7 @@ def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
     Their table holds the arrays given, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to
     64. Results may not have the memory of what is given.
     """
+    check_plan(plan)
     match plan.method:
         case Method.NOTHING:
             return []
@@ -203,6 +205,25 @@ def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
             return [_emit_sorted(module, plan)]
         case Method.CHUNKED_SORT:
             return [_emit_sorted_chunks(module, plan), _emit_sorted_again(module, plan)]
+
+
+def check_plan(plan: TopKPlan) -> None:
+    """Raise InternalError where lists or the memory for sorting would be too short."""
+    if plan.method is Method.NOTHING:
+        return
+    chunked = plan.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT)
+    lists = plan.tasks * plan.k * plan.record.bytes if chunked else 0
+    sorts = plan.method in (Method.SORT, Method.CHUNKED_SORT)
+    require(
+        f"the first {plan.k} of {plan.rows} rows of {plan.length} in {plan.tasks} tasks",
+        [
+            ("there are rows and tasks", plan.rows > 0 and plan.tasks > 0),
+            ("rows are whole numbers of chunks", not chunked or plan.tasks % plan.rows == 0),
+            ("each chunk has as many elements as are wanted", 0 < plan.k <= plan.length // max(1, plan.chunks)),
+            ("all places fit a record", plan.length <= 1 << 32 or plan.record.bits > 64),
+            ("scratch is as long", plan.scratch_bytes >= lists + sorts * 2 * plan.tasks * plan.buffer_bytes),
+        ],
+    )
 
 
 class _Arrays:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.partition import Partition
 from xlakit.cpu.llvm.types import Type
+from xlakit.errors import InternalError
 
 _NODE = re.compile(r"!(\d+)")
 # How LLVM's text has each byte.
@@ -50,6 +51,8 @@ class Module:
 
     def declare(self, name: str, result: Type, parameters: Sequence[Type], attributes: str = "") -> str:
         """Declare a function from outside, or an intrinsic; gives its name."""
+        if name in self.functions or name in self._globals:
+            raise InternalError(f"{name} is declared, which the module has by another meaning")
         if name not in self._declarations:
             types = ", ".join(t.name for t in parameters)
             self._declarations[name] = f"declare {result.name} @{name}({types}) {attributes}".rstrip()
