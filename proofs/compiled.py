@@ -37,7 +37,9 @@ def judge(program: Program) -> tuple[str, str]:
 
 
 def _run(module: HloModule, backend: str, replicas: int, program: Program) -> list[Any]:
-    return compile_program(module, backend=backend, num_replicas=replicas).execute_replicated(program.arguments)
+    return compile_program(module, backend=backend, num_replicas=replicas, cache=False).execute_replicated(
+        program.arguments
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,11 +20,12 @@ The options in force are those of the thread's context: threads that help to com
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from xlakit.errors import ArgumentError
 
@@ -39,22 +40,57 @@ PLAIN = {
 _WIDTHS = (16, 32, 64)
 
 
+_Number = TypeVar("_Number", int, float)
+
+
+class Knob(Generic[_Number]):
+    """A threshold at which the compiler takes another way, such as the elements from which a sort is shared out.
+
+    Small arrays take the way of large ones where a proof sets knobs to ``others``: with every one of them, and in any
+    combination, results stay what they are. A default that depends on the machine is fine, too.
+    """
+
+    __slots__ = ("default", "name", "others")
+
+    def __init__(self, name: str, default: _Number, others: tuple[_Number, ...]) -> None:
+        self.name = name
+        self.default = default
+        self.others = others
+
+    @property
+    def value(self) -> _Number:
+        """What it is set to where code is made now."""
+        chosen = _chosen.get()
+        return self.default if chosen is None else chosen.knobs.get(self.name, self.default)  # pyright: ignore
+
+
+# All knobs of the modules that are loaded, by name.
+KNOBS: dict[str, Knob[Any]] = {}
+
+
+def knob(name: str, default: _Number, *others: _Number) -> Knob[_Number]:
+    """A new knob; the name is that of its module and its own."""
+    made = KNOBS[name] = Knob(name, default, others)
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How programs are compiled.
 
     plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
-    leaves out that runs are compared with; empty where they are not.
+    leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
     """
 
     plain: frozenset[str] = frozenset()
     vector_bytes: int = 0
     verify: frozenset[str] = frozenset()
+    knobs: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def text(self) -> str:
         """All of them, as keys of the compile cache have them."""
-        return f"{','.join(sorted(self.plain))} {self.vector_bytes}"
+        return f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
 
     @property
     def tag(self) -> str:
@@ -86,10 +122,12 @@ def compiling(
     plain: str | Iterable[str] | None = None,
     vector_bytes: int | None = None,
     verify: str | Iterable[str] | None = None,
+    knobs: Mapping[str, float] | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
     options: all of them. plain, verify: names of :data:`PLAIN` or ``"all"``, as a text with commas or one by one.
+    knobs: what some knobs are set to, by their names in :data:`KNOBS`.
     Raises ArgumentError for names and widths that there are not.
     """
     made = current() if options is None else options
@@ -99,6 +137,13 @@ def compiling(
         made = replace(made, vector_bytes=_width(str(vector_bytes or ""), "vector_bytes"))
     if verify is not None:
         made = replace(made, verify=_names(verify, "verify"))
+    if knobs is not None:
+        wrong = sorted(knobs.keys() - KNOBS.keys())
+        if wrong:
+            raise ArgumentError(
+                f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has those of loaded modules"
+            )
+        made = replace(made, knobs={**made.knobs, **knobs})
     token = _chosen.set(made)
     try:
         yield made

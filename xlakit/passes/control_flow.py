@@ -10,6 +10,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.options import knob
 from xlakit.passes.matching import as_integer, uniform
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
@@ -84,9 +85,9 @@ def conditional_of_untouched(x: Instruction, make: Rewriter) -> Instruction | No
 
 
 # Both of two branches run where they take so few steps, on arrays of so few elements: choosing would cost more.
-_FEW_BRANCHES = 4
-_FEW_INSTRUCTIONS = 24
-_FEW_ELEMENTS = 1024
+_FEW_BRANCHES = knob("control_flow.few_branches", 4, 1, 100)
+_FEW_INSTRUCTIONS = knob("control_flow.few_instructions", 24, 1, 200)
+_FEW_ELEMENTS = knob("control_flow.few_elements", 1024, 0, 1 << 20)
 _QUICK = frozenset({"broadcast", "iota", "reshape", "slice", "transpose"})
 
 
@@ -95,7 +96,7 @@ def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction
     """conditional(p, x, f, y, g) -> select(p, f(x), g(y)), where f and g are a few operations on small arrays."""
     branches = x.op_as(Conditional).branch_computations
     shapes = x.shape.tuple_shapes if x.shape.is_tuple else (x.shape,)
-    if len(branches) > _FEW_BRANCHES or not all(s.is_array for s in shapes) or not all(map(_is_quick, branches)):
+    if len(branches) > _FEW_BRANCHES.value or not all(s.is_array for s in shapes) or not all(map(_is_quick, branches)):
         return None
     chooser = x.operands[0]
     results = [make.make(Call(to_apply=b), o) for b, o in zip(branches, x.operands[1:], strict=True)]
@@ -117,7 +118,7 @@ def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction
 
 def _is_quick(branch: Computation) -> bool:
     """Whether a branch is a few operations on few elements; what it only passes on may be large in a tuple."""
-    if len(branch.instructions) > _FEW_INSTRUCTIONS or branch.has_side_effect:
+    if len(branch.instructions) > _FEW_INSTRUCTIONS.value or branch.has_side_effect:
         return False
     for instruction in branch.instructions:
         if instruction.op.opcode in ("parameter", "get-tuple-element"):
@@ -126,7 +127,7 @@ def _is_quick(branch: Computation) -> bool:
             return False
     results = branch.root.operands if branch.root.op.opcode == "tuple" else (branch.root,)
     computed = [i for i in branch.instructions if i.op.opcode not in ("parameter", "get-tuple-element", "tuple")]
-    return all(i.shape.is_array and i.shape.num_elements <= _FEW_ELEMENTS for i in (*computed, *results))
+    return all(i.shape.is_array and i.shape.num_elements <= _FEW_ELEMENTS.value for i in (*computed, *results))
 
 
 def _chosen(tests: Sequence[Instruction], results: Sequence[Instruction], make: Rewriter) -> Instruction:

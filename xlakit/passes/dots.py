@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Transpose
+from xlakit.options import knob
 from xlakit.passes.conversions import holds_all
 from xlakit.passes.matching import one_type
 from xlakit.passes.rewriter import Rewriter
 from xlakit.passes.rules import Rules
 
 # Smaller operands are not worth a kernel of other types.
-_LARGE = 1 << 10
+_LARGE = knob("dots.large", 1 << 10, 1)
 # Products with more rows and columns than this are large.
-_LONG = 512
+_LONG = knob("dots.long", 512, 1)
 
 DOTS = Rules("dots")
 _rule = DOTS.rule
@@ -46,7 +47,7 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     A product converts its operands block by block, so that the converted array need not exist. A large one of floats
     takes longer than all conversions, and there are libraries for its own type.
     """
-    if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG:
+    if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG.value:
         return None
     operands = [_unconverted(operand, make) for operand in x.operands]
     if operands == list(x.operands):
@@ -65,7 +66,7 @@ def _sides(dot: Instruction) -> tuple[int, int]:
 
 def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
     """What a large operand that only this product reads was converted from."""
-    if operand.op.opcode != "convert" or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE:
+    if operand.op.opcode != "convert" or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE.value:
         return operand
     source = operand.operands[0]
     wide, narrow = operand.shape.element_type, source.shape.element_type

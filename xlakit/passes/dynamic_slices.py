@@ -92,7 +92,7 @@ def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
     (dimension,) = partial
     kinds = {operand.shape.element_type, update.shape.element_type, x.shape.element_type}
     starts = _known_starts(indices, bounds, sizes)
-    if starts is None or len(kinds) > 1 or sizes[dimension] * MOST_PIECES < bounds[dimension]:
+    if starts is None or len(kinds) > 1 or sizes[dimension] * MOST_PIECES.value < bounds[dimension]:
         return None
     start, end = starts[dimension], starts[dimension] + sizes[dimension]
     pieces = [

@@ -15,6 +15,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.options import knob
 from xlakit.passes.framework import (
     Names,
     Pass,
@@ -29,10 +30,10 @@ from xlakit.passes.product_chain import chain_of, is_product
 # What may follow by itself, beside fusions and a second product.
 _FOLLOWING = ELEMENTWISE | {"broadcast", "reduce", "reshape", "transpose"}
 
-_MOST_OPERANDS = 40
-_MOST_MEMBERS = 40
+_MOST_OPERANDS = knob("epilogues.most_operands", 40, 3)
+_MOST_MEMBERS = knob("epilogues.most_members", 40, 2)
 # After so many users that cannot be taken in, the search ends.
-_MOST_REFUSED = 8
+_MOST_REFUSED = knob("epilogues.most_refused", 8, 1)
 
 
 class Epilogues(Pass):
@@ -168,7 +169,7 @@ class _Fusing:
         """What follows from a product, taken in step by step as long as all of it is a chain."""
         best = _Group().joined([product])
         refused: set[Instruction] = set()
-        while len(best.members) < _MOST_MEMBERS and len(refused) < _MOST_REFUSED:
+        while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:
             found = self._following(best, refused)
             if found is None:
                 break
@@ -264,4 +265,4 @@ class _Fusing:
 
 
 def _is_chain(group: _Group, results: list[Instruction]) -> bool:
-    return len(group.given) <= _MOST_OPERANDS and chain_of(group.close(results)) is not None
+    return len(group.given) <= _MOST_OPERANDS.value and chain_of(group.close(results)) is not None

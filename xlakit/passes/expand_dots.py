@@ -13,11 +13,12 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS
+from xlakit.options import knob
 from xlakit.passes.framework import PassContext
 from xlakit.passes.remaking import Making, Remaking
 
 # Fewer products take less time than handing them to another thread.
-_LEAST_PRODUCTS = 1 << 17
+_LEAST_PRODUCTS = knob("expand_dots.least_products", 1 << 17, 8)
 
 
 def long_dot(
@@ -28,7 +29,7 @@ def long_dot(
     kind = _sum_type(*(x.shape.element_type for x in (*operands, old)))
     depth = math.prod(sizes[d] for d in op.lhs_contracting_dims)
     plain = old.shape.num_elements == 1 and math.prod(sizes) == depth
-    if kind is None or not plain or depth < _LEAST_PRODUCTS or not context.spend("long-dot"):
+    if kind is None or not plain or depth < _LEAST_PRODUCTS.value or not context.spend("long-dot"):
         return None
 
     def factor(operand: Instruction, along: Sequence[int]) -> Instruction:

@@ -14,6 +14,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.options import knob
 from xlakit.passes.framework import (
     Names,
     Pass,
@@ -29,7 +30,7 @@ from xlakit.passes.multi_output import Merging
 from xlakit.passes.stacking import pieces_of
 
 # A cheap instruction is computed in at most so many places.
-_MOST_COPIES = 4
+_MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
 
 
 class Fuse(Pass):
@@ -95,7 +96,7 @@ class _Fusing:
             return is_free(instruction)
         if len(homes) == 1:
             return True
-        return is_free(instruction) or (is_cheap(instruction) and len(homes) <= _MOST_COPIES)
+        return is_free(instruction) or (is_cheap(instruction) and len(homes) <= _MOST_COPIES.value)
 
     def _join(self, instruction: Instruction, homes: list[Cluster], users: list[Instruction]) -> list[Cluster]:
         """The clusters that take it in, none where too much would be computed again."""

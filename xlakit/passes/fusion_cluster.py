@@ -18,6 +18,7 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
 from xlakit.passes.fusion_views import Span, View, Views, borders, span, views_of_operand, whole
 
 ELEMENTARY = frozenset(
@@ -38,23 +39,23 @@ MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "
 HEAVY = frozenset({"pad", "concatenate", "dynamic-slice", "gather", "reduce-window"})
 FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
 
-_MOST_MEMBERS = 400
-_MOST_OPERANDS = 40
+_MOST_MEMBERS = knob("fusion_cluster.most_members", 400, 3, 10)
+_MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
 # How often members are computed, all of them and one of them: the code that is made of a cluster is so long.
-_MOST_COMPUTED = 600
-_MOST_VIEWS = 64
+_MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
+_MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
 # Into so many nests the loops may be cut, each for what is read there.
-_MOST_NESTS = 16
+_MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
 # Loops that are shorter than this are written out rather than cut.
-_SHORT_LOOP = 8
+_SHORT_LOOP = knob("fusion_cluster.short_loop", 8, 1, 100)
 # Cheap operations in a row that may be computed again and again.
 _MOST_REPEATED = 3
 # A reduction of this many elements or fewer is written out inside of a loop.
 SMALL_REDUCTION = 16
 # The elements of a product of matrices that is written out inside of a loop.
-_TINY_RESULT = 32
-_FEW_ROWS = 8
-_SHORT_ROW = 1 << 14
+_TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
+_FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
+_SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
 
 
 class Relation(enum.Enum):
@@ -97,7 +98,7 @@ def _is_tiny_product(instruction: Instruction) -> bool:
         and not instruction.shape.is_dynamic
         and not instruction.control_predecessors
         and 1 <= depth <= SMALL_REDUCTION
-        and 1 <= instruction.shape.num_elements <= _TINY_RESULT
+        and 1 <= instruction.shape.num_elements <= _TINY_RESULT.value
     )
 
 
@@ -200,7 +201,7 @@ class Cluster:
                 elif operand is instruction:
                     for view in self.views[user]:
                         found.update(dict.fromkeys(views_of_operand(user, number, view)))
-            if len(found) > _MOST_VIEWS:
+            if len(found) > _MOST_VIEWS.value:
                 return None
         return tuple(found)
 
@@ -212,14 +213,14 @@ class Cluster:
 
     def joins(self, instruction: Instruction, users: list[Instruction], views: Views) -> bool:
         """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
-        if len(self.members) >= _MOST_MEMBERS or instruction.opcode == "dynamic-update-slice":
+        if len(self.members) >= _MOST_MEMBERS.value or instruction.opcode == "dynamic-update-slice":
             return False
-        if self._computed + len(views) > _MOST_COMPUTED:
+        if self._computed + len(views) > _MOST_COMPUTED.value:
             return False
         if instruction.shape.is_tuple:
             return False
         more = len([o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)])
-        if len(self.operands) + more > _MOST_OPERANDS:
+        if len(self.operands) + more > _MOST_OPERANDS.value:
             return False
         if self.updates and not self._may_feed_update(instruction):
             return False
@@ -258,9 +259,9 @@ class Cluster:
         cut = dict(self._borders)
         for loop, turn in found:
             # Only loops over the results are cut, and not at their ends.
-            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP and 0 < turn < self.sizes[loop]:
+            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP.value and 0 < turn < self.sizes[loop]:
                 cut[loop] = cut.get(loop, frozenset()) | {turn}
-        return cut if math.prod([len(turns) + 1 for turns in cut.values()]) <= _MOST_NESTS else None
+        return cut if math.prod([len(turns) + 1 for turns in cut.values()]) <= _MOST_NESTS.value else None
 
     def may_absorb(self, other: Cluster) -> bool:
         """Whether one nest can compute both, and what one takes from the other is seen as the other computes it."""
@@ -345,7 +346,7 @@ class Cluster:
             return True
         if relation is not Relation.ROW or sizes != self.sizes or reduce.shape.dimensions != self._rows(over):
             return False
-        if not _is_trailing(over, len(sizes)) or (results < _FEW_ROWS and math.prod(sizes) > _SHORT_ROW):
+        if not _is_trailing(over, len(sizes)) or (results < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
             return False
         self._set_domain(reduce)
         self._add(reduce, Relation.ROW)
@@ -384,7 +385,7 @@ def _needs(instruction: Instruction, source: Instruction) -> bool:
     stack, seen = [instruction], {instruction}
     while stack:
         node = stack.pop()
-        if node is source or len(seen) > _MOST_MEMBERS:
+        if node is source or len(seen) > _MOST_MEMBERS.value:
             return True
         if is_fusible(node):
             fresh = [o for o in node.operands if o not in seen]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 from xlakit.passes.fusion_cluster import ELEMENTARY, ELEMENTWISE
 
 # For each element of 32 bits, where several are computed at once.
@@ -12,9 +13,9 @@ _ELEMENTARY = 0.7
 _OTHER = {"power": 2.0, "divide": 0.25, "remainder": 1.0, "sqrt": 0.3, "rsqrt": 0.4, "atan2": 2.0, "cbrt": 2.0}
 # Writing and reading a byte where the array stays in the cache, and where it does not.
 _NEAR, _FAR = 0.06, 0.3
-_CACHE_BYTES = 1 << 19
+_CACHE_BYTES = knob("fusion_cost.cache_bytes", 1 << 19, 0)
 # A kernel of its own.
-_KERNEL = 200.0
+_KERNEL = knob("fusion_cost.kernel", 200.0, 0.0, 1e9)
 
 
 def work_of(instruction: Instruction) -> float:
@@ -29,4 +30,4 @@ def work_of(instruction: Instruction) -> float:
 
 def price_of_keeping(shape: Shape) -> float:
     """An array that is written by a kernel and read by another one."""
-    return _KERNEL + shape.byte_size * (_NEAR if shape.byte_size <= _CACHE_BYTES else _FAR)
+    return _KERNEL.value + shape.byte_size * (_NEAR if shape.byte_size <= _CACHE_BYTES.value else _FAR)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 from xlakit.passes.fusion_cluster import Cluster
 
 _MOST_MEMBERS = 100
-_MOST_ROOTS = 8
+_MOST_ROOTS = knob("multi_output.most_roots", 8, 2)
 # An array that is read by more clusters than this is not what joins them.
-_MOST_READERS = 12
+_MOST_READERS = knob("multi_output.most_readers", 12, 1)
 # With how many of those that follow it a reader of an array is compared.
-_NEIGHBOURS = 4
+_NEIGHBOURS = knob("multi_output.neighbours", 4, 50)
 # How many instructions the search for a path between two clusters may visit.
 _MOST_VISITED = 64
 
@@ -53,7 +54,7 @@ class Merging:
             members = [c for c in found if isinstance(c, Cluster)]
             if operand in self._clusters:
                 members.append(self._clusters[operand])
-            if len(members) <= _MOST_READERS:
+            if len(members) <= _MOST_READERS.value:
                 self._merge_all(members)
 
     def _now(self, node: Node) -> Node:
@@ -63,7 +64,7 @@ class Merging:
 
     def _merge_all(self, members: Sequence[Cluster]) -> None:
         for place, first in enumerate(members):
-            for second in members[place + 1 : place + 1 + _NEIGHBOURS]:
+            for second in members[place + 1 : place + 1 + _NEIGHBOURS.value]:
                 a, b = self._now(first), self._now(second)
                 if a is b or not isinstance(a, Cluster) or not isinstance(b, Cluster):
                     continue
@@ -107,7 +108,7 @@ def _alike(a: Cluster, b: Cluster) -> bool:
         return False
     if any(r.shape.is_tuple for r in (*a.roots, *b.roots)):
         return False
-    if len(a.members) + len(b.members) > _MOST_MEMBERS or len(a.roots) + len(b.roots) > _MOST_ROOTS:
+    if len(a.members) + len(b.members) > _MOST_MEMBERS or len(a.roots) + len(b.roots) > _MOST_ROOTS.value:
         return False
     if set(a.members) & set(b.members) & {*a.roots, *b.roots}:
         return False

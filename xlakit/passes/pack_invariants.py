@@ -10,6 +10,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Reshape, Transpose
+from xlakit.options import knob
 from xlakit.passes.framework import PassContext, is_fixed
 from xlakit.passes.loops import Loop, LoopPass, loop_of, trip_count, with_loops
 from xlakit.passes.remaking import Remaking
@@ -18,9 +19,10 @@ from xlakit.passes.remaking import Remaking
 _SLIVER_BYTES = 64
 _KINDS = (PrimitiveType.F32, PrimitiveType.F64)
 # For fewer rows a matrix is read once, as it lies; for more, packing it each time costs little beside the product.
-_FEWEST_ROWS, _MOST_ROWS = 5, 512
-_FEWEST_ELEMENTS = 4096
-_FEWEST_ROUNDS = 4
+_FEWEST_ROWS = knob("pack_invariants.fewest_rows", 5, 1)
+_MOST_ROWS = 512
+_FEWEST_ELEMENTS = knob("pack_invariants.fewest_elements", 4096, 1)
+_FEWEST_ROUNDS = knob("pack_invariants.fewest_rounds", 4, 1)
 
 
 class PackInvariants(LoopPass):
@@ -46,7 +48,7 @@ class PackInvariants(LoopPass):
 def _products(loop: Loop) -> list[Instruction]:
     """The products of a loop's body whose right operand is to be packed."""
     rounds = trip_count(loop)
-    if not loop.unchanged or (rounds is not None and rounds < _FEWEST_ROUNDS):
+    if not loop.unchanged or (rounds is not None and rounds < _FEWEST_ROUNDS.value):
         return []
     return [i for i in loop.body.instructions if isinstance(i.op, Dot) and _gains(i, i.op, loop)]
 
@@ -62,10 +64,10 @@ def _gains(instruction: Instruction, op: Dot, loop: Loop) -> bool:
         return False
     columns = rhs.shape.dimensions[1 - op.rhs_contracting_dims[0]]
     elements = rhs.shape.num_elements
-    if elements < _FEWEST_ELEMENTS or columns % _width(kind):
+    if elements < _FEWEST_ELEMENTS.value or columns % _width(kind):
         return False
     rows = math.prod(instruction.shape.dimensions) // columns
-    return _FEWEST_ROWS <= rows <= _MOST_ROWS
+    return _FEWEST_ROWS.value <= rows <= _MOST_ROWS
 
 
 def _width(kind: PrimitiveType) -> int:

@@ -18,6 +18,7 @@ from xlakit.ops.data import GetTupleElement, Iota, Tuple
 from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import Sort
+from xlakit.options import knob
 from xlakit.passes.framework import (
     Pass,
     PassContext,
@@ -31,7 +32,7 @@ from xlakit.passes.remaking import Making, Remaking
 from xlakit.passes.sort_order import Part, SortKey, counts_along, recognise_order
 
 # Where more than one in so many is wanted, or more of a long row than this, sorting all of them takes about as long.
-_SORTED_FOR_EACH = 16
+_SORTED_FOR_EACH = knob("partial_sorts.sorted_for_each", 16, 1, 2)
 _MOST_WANTED = 8192
 
 
@@ -165,7 +166,7 @@ def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], cont
         return None
     start, limit = min(r.start for r in taken), max(r.limit for r in taken)
     count, last = (limit, False) if limit <= length - start else (length - start, True)
-    key = _single_key(sort) if count <= min(length // _SORTED_FOR_EACH, _MOST_WANTED) else None
+    key = _single_key(sort) if count <= min(length // _SORTED_FOR_EACH.value, _MOST_WANTED) else None
     if key is None or is_index(sort.operands[key.operand], dimension):
         return None
     operands = tuple(sorted({key.operand, *slices}))

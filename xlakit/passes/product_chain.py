@@ -18,12 +18,13 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.options import knob
 from xlakit.passes.fusion_cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_large_reduction
 
 # Products of fewer rows or columns read their operands as streams, with a few results at the end of each.
-_FEWEST = 8
+_FEWEST = knob("product_chain.fewest", 8, 1)
 # So many bytes of a row, times as many rows as a product should have, stay in the cache.
-_LONGEST_ROW = 1 << 14
+_LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
 _ALLOWED = ELEMENTWISE | MOVEMENT | {"constant", "dynamic-slice"}
 
 
@@ -67,7 +68,11 @@ def is_product(instruction: Instruction) -> bool:
     if any(o.shape.is_dynamic or not o.shape.is_array for o in (instruction, *instruction.operands)):
         return False
     if isinstance(instruction.op, Dot):
-        return len(instruction.operands) == 2 and not is_fusible(instruction) and min(_matrix(instruction)) >= _FEWEST
+        return (
+            len(instruction.operands) == 2
+            and not is_fusible(instruction)
+            and min(_matrix(instruction)) >= _FEWEST.value
+        )
     op = instruction.op
     whole = op.feature_group_count == op.batch_group_count == 1 and op.sparsity_config is None
     return whole and all(d.base_dilation == 1 for d in op.window.dimensions)
@@ -175,7 +180,7 @@ def _rows(
     rows = _row_rank(link.product)
     if rows is None or link.value is not link.product:
         return None
-    if math.prod(sizes[rows:]) * max(4, link.value.shape.element_type.byte_width) > _LONGEST_ROW:
+    if math.prod(sizes[rows:]) * max(4, link.value.shape.element_type.byte_width) > _LONGEST_ROW.value:
         return None
     over = tuple(range(rows, len(sizes)))
     for reduce in reduces:

@@ -16,6 +16,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.options import knob
 from xlakit.passes.cost import flops_of
 from xlakit.passes.framework import Names, Pass, PassContext, change_programs, mark_live, with_changed
 from xlakit.passes.fusion_cluster import ELEMENTARY, ELEMENTWISE
@@ -23,12 +24,12 @@ from xlakit.passes.memory import Memory
 from xlakit.passes.product_chain import chain_of
 
 # Smaller peaks are nobody's trouble; and so large a part of one must be saved.
-_SMALL_PEAK = 1 << 22
+_SMALL_PEAK = knob("rematerialise.small_peak", 1 << 22, 0)
 _LEAST_SAVED = 1 / 32
 # Arrays of less than this part of the peak are not looked at.
-_SMALL_PART = 1 / 256
+_SMALL_PART = knob("rematerialise.small_part", 1 / 256, 0.0)
 # A program may make one element again for so many of its operations: that is about a hundredth of its time.
-_FLOPS_FOR_ELEMENT = 8000
+_FLOPS_FOR_ELEMENT = knob("rematerialise.flops_for_element", 8000, 0.01)
 _MOST_OPERATIONS = 16
 _MOST_ROUNDS = 4
 
@@ -62,10 +63,10 @@ def _lowered(
     left = -1.0
     for _ in range(_MOST_ROUNDS):
         looking = _Looking(computation, memory)
-        if looking.peak < _SMALL_PEAK:
+        if looking.peak < _SMALL_PEAK.value:
             break
         if left < 0:
-            left = flops_of(computation) / _FLOPS_FOR_ELEMENT
+            left = flops_of(computation) / _FLOPS_FOR_ELEMENT.value
         values = looking.chosen(left)
         if not values:
             break
@@ -145,7 +146,7 @@ class _Looking:
             parts = self._elements.get(fusion, {}) if fusion.shape.is_tuple else {0: fusion}
             for number, array in enumerate(self._memory.arrays[fusion]):
                 size = self._memory.sizes[array]
-                if number not in parts or parts[number] in self._named or size < self.peak * _SMALL_PART:
+                if number not in parts or parts[number] in self._named or size < self.peak * _SMALL_PART.value:
                     continue
                 readers = self._memory.readers[array]
                 late = [r for r in readers if r > self._fullest]

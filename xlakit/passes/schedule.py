@@ -6,12 +6,13 @@ import heapq
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Computation, HloModule
+from xlakit.options import knob
 from xlakit.passes.framework import Pass, PassContext, change_programs, with_computations
 from xlakit.passes.memory import Memory
 
 # Peaks below this many bytes fit into a cache; and a new order must save so large a part.
-_SMALL_PEAK = 1 << 18
-_LEAST_SAVED = 1 / 16
+_SMALL_PEAK = knob("schedule.small_peak", 1 << 18, 0)
+_LEAST_SAVED = knob("schedule.least_saved", 1 / 16, 0.0)
 
 
 class Schedule(Pass):
@@ -45,14 +46,14 @@ def _better(memory: Memory) -> Sequence[int] | None:
     """An order to take in the place of the one that is there, if that gains enough."""
     used = memory.in_use(range(len(memory.steps)))
     peak, best = max(used, default=0), None
-    if peak < _SMALL_PEAK:
+    if peak < _SMALL_PEAK.value:
         return None
     order = eager(memory)
     other = memory.in_use(order)
-    if max(other) <= peak and sum(other) <= sum(used) * (1 - _LEAST_SAVED):
+    if max(other) <= peak and sum(other) <= sum(used) * (1 - _LEAST_SAVED.value):
         peak, best = max(other), order
     order = greedy(memory)
-    return order if memory.peak(order) <= peak * (1 - _LEAST_SAVED) else best
+    return order if memory.peak(order) <= peak * (1 - _LEAST_SAVED.value) else best
 
 
 def greedy(memory: Memory) -> list[int]:

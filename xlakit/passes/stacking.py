@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.movement import Concatenate, Transpose
+from xlakit.options import knob
 from xlakit.passes.fusion_cluster import ELEMENTWISE
 
 # So many pieces are computed side by side at most.
-MOST_PIECES = 16
+MOST_PIECES = knob("stacking.most_pieces", 16, 2)
 # How many instructions are looked at for one result.
 _MOST_VISITED = 64
 
@@ -37,7 +38,7 @@ def pieces_of(root: Instruction) -> dict[int, int]:
             if place is None:
                 continue
             count = math.lcm(found.get(place, 1), _count(node.operands, node.op.dimension))
-            if count > MOST_PIECES:
+            if count > MOST_PIECES.value:
                 continue
             found[place] = count
             places = tuple(None if d == node.op.dimension else p for d, p in enumerate(places))
@@ -54,7 +55,7 @@ def pieces_of(root: Instruction) -> dict[int, int]:
             if operand not in seen and operand.shape.rank == len(places):
                 seen.add(operand)
                 stack.append((operand, places))
-    return found if 1 < math.prod(found.values()) <= MOST_PIECES else {}
+    return found if 1 < math.prod(found.values()) <= MOST_PIECES.value else {}
 
 
 def _count(operands: Sequence[Instruction], dimension: int) -> int:

@@ -7,18 +7,19 @@ import json
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call
+from xlakit.options import knob
 from xlakit.passes.framework import PassContext, is_fixed
 from xlakit.passes.loops import Loop, LoopPass, loop_of, trip_count
 from xlakit.passes.remaking import Remaking
 
 # A loop of at most so many rounds, which make at most so many instructions, is written out.
-_MOST_ROUNDS = 8
+_MOST_ROUNDS = knob("unroll_loops.most_rounds", 8, 0, 50)
 _MOST_INSTRUCTIONS = 600
 # What fuses with everything: it says where elements are found.
 _SPREADING = frozenset({"broadcast", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
 # What fuses where it reads few elements, or those of an array that is the same in all rounds.
 _CHOOSING = frozenset({"concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "reverse", "slice", "transpose"})
-_FEW_ELEMENTS = 256
+_FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
 
 
 class UnrollLoops(LoopPass):
@@ -74,7 +75,7 @@ def _is_worth_it(loop: Loop, rounds: int) -> bool:
     if rounds <= 1:
         return True
     instructions = loop.body.instructions
-    if rounds > _MOST_ROUNDS or rounds * len(instructions) > _MOST_INSTRUCTIONS:
+    if rounds > _MOST_ROUNDS.value or rounds * len(instructions) > _MOST_INSTRUCTIONS:
         return False
     return all(_fuses(i, loop) for i in instructions)
 
@@ -93,4 +94,6 @@ def _fuses(instruction: Instruction, loop: Loop) -> bool:
         return False
     if loop.element(instruction.operands[0]) in loop.unchanged and op.opcode in ("dynamic-slice", "slice"):
         return True
-    return all(x.shape.is_array and x.shape.num_elements <= _FEW_ELEMENTS for x in (instruction, *instruction.operands))
+    return all(
+        x.shape.is_array and x.shape.num_elements <= _FEW_ELEMENTS.value for x in (instruction, *instruction.operands)
+    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Tuple
+from xlakit.options import knob
 from xlakit.passes.framework import PassContext, is_fixed
 from xlakit.passes.loops import Loop, LoopPass, State, elements_read, loop_of, with_state
 from xlakit.passes.remaking import Remaking
@@ -21,7 +22,7 @@ _HEAVY = frozenset(
     {"cholesky", "convolution", "dot", "fft", "ragged-dot", "reduce-window", "scaled-dot", "sort", "triangular-solve"}
 )
 # Results of so many bytes are kept, even if what they are made of is smaller.
-_SMALL = 4096
+_SMALL = knob("while_invariants.small", 4096, 0, 1 << 20)
 
 
 class WhileInvariants(LoopPass):
@@ -86,7 +87,7 @@ def _may_move(instruction: Instruction) -> bool:
 def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     """Whether the result takes no more memory than what it is made of, or is worth its memory."""
     size = instruction.shape.byte_size
-    if size <= _SMALL or instruction.op.opcode in _HEAVY:
+    if size <= _SMALL.value or instruction.op.opcode in _HEAVY:
         return True
     shapes = loop.instruction.shape.tuple_shapes
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)

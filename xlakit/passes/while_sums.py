@@ -21,6 +21,7 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
+from xlakit.options import knob
 from xlakit.passes.framework import PassContext, inherited, is_fixed
 from xlakit.passes.loops import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
 from xlakit.passes.matching import as_integer, uniform
@@ -28,13 +29,13 @@ from xlakit.passes.remaking import Remaking
 
 # Sums of narrow types are rounded in each round; that is part of what they mean.
 _KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})
-_FEWEST_ROUNDS = 4
+_FEWEST_ROUNDS = knob("while_sums.fewest_rounds", 4, 1)
 # A product of so many terms for each result is a good one already.
 _MOST_TERMS = 256
 # A stack that has to be made takes at most this part of what adding to the sum does, round by round.
-_LARGEST_PIECE = 1 / 2
+_LARGEST_PIECE = knob("while_sums.largest_piece", 1 / 2, 10.0)
 # It is at most so many times as large as the one that is there.
-_MOST_TIMES = 8
+_MOST_TIMES = knob("while_sums.most_times", 8, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class WhileSums(LoopPass):
 def _sums(loop: Loop) -> list[_Sum]:
     rounds = trip_count(loop)
     root = loop.body.root
-    if rounds is None or rounds < _FEWEST_ROUNDS or root.op.opcode != "tuple" or loop.initial(0) is None:
+    if rounds is None or rounds < _FEWEST_ROUNDS.value or root.op.opcode != "tuple" or loop.initial(0) is None:
         return []
     condition = loop.condition.parameters[0]
     tested = elements_read(loop.condition, [condition])[condition]
@@ -143,7 +144,7 @@ def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) 
 def _may_be_stacked(piece: Instruction, other: Instruction, product: Instruction) -> bool:
     """Whether putting a piece away in each round takes less than adding to the sum, and not too much memory."""
     size = piece.shape.byte_size
-    return size <= _LARGEST_PIECE * product.shape.byte_size and size <= _MOST_TIMES * other.shape.byte_size
+    return size <= _LARGEST_PIECE.value * product.shape.byte_size and size <= _MOST_TIMES.value * other.shape.byte_size
 
 
 class _Stacks:

@@ -13,6 +13,7 @@ from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.reduction import binary_opcode
 from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
 from xlakit.passes.matching import is_zero, one_type, uniform
 from xlakit.passes.reductions import is_identity
 from xlakit.passes.rewriter import Rewriter
@@ -23,7 +24,7 @@ _rule = WINDOWS.rule
 
 _IDEMPOTENT = ("maximum", "minimum", "and", "or")
 # Windows of so many elements are combined at once.
-_SMALL = 16
+_SMALL = knob("windows.small", 16, 0)
 
 
 def _moving(x: Instruction) -> list[int]:
@@ -34,7 +35,7 @@ def _moving(x: Instruction) -> list[int]:
 def _may_regroup(x: Instruction) -> bool:
     """Whether the window of ``x`` is large, and combining combinations of its elements gives the same."""
     window = x.op_as(ReduceWindow).window
-    if len(x.operands) != 2 or not one_type(x) or math.prod(d.size for d in window.dimensions) <= _SMALL:
+    if len(x.operands) != 2 or not one_type(x) or math.prod(d.size for d in window.dimensions) <= _SMALL.value:
         return False
     opcode = binary_opcode(x.op_as(ReduceWindow).to_apply)
     kind, init = x.shape.element_type, uniform(x.operands[1])

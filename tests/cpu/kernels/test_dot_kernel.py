@@ -38,9 +38,9 @@ def test_blas_is_called_for_large_products(op, monkeypatch):
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
     check(op, lhs, rhs, kind="gemm")
     check(op, lhs, rhs, (P.C64,) * 3, kind="blas")
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_PRODUCTS", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_TURNED_PRODUCTS", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._BLAS_TASK", 1 << 19)
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_PRODUCTS.default", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_TURNED_PRODUCTS.default", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.dot._BLAS_TASK.default", 1 << 19)
     for kind in (P.F32, P.F64, P.C128):
         check(op, lhs, rhs, (kind,) * 3, kind="blas")
 

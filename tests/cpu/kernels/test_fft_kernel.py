@@ -6,8 +6,9 @@ import scipy.fft
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.kernels import fft, fft_points, fft_rows
+from xlakit.cpu.kernels import fft_points
 from xlakit.cpu.kernels.fft_plan import convolution_length, halves, is_smooth, radices
+from xlakit.options import compiling
 
 FORMS = ("FFT", "IFFT", "RFFT", "IRFFT")
 
@@ -116,9 +117,8 @@ def test_plans():
 def test_large_primes_without_tables(monkeypatch, form, sizes, rank):
     # What was compiled with tables is not to be found again.
     monkeypatch.setenv("XLAKIT_CACHE", "off")
-    for module in (fft, fft_points, fft_rows):
-        monkeypatch.setattr(module, "LONGEST_CHIRP", 64)
-    check(form, sizes, rank)
+    with compiling(knobs={fft_points.LONGEST_CHIRP.name: 64}):
+        check(form, sizes, rank)
 
 
 def test_a_large_prime():

@@ -88,14 +88,14 @@ def test_orders_that_hold_zeros_and_nan_equal(kind):
 @pytest.mark.parametrize("ties", [2, 10_000])
 @pytest.mark.parametrize("count", [1, 32, 40])
 def test_methods(count, ties, monkeypatch):
-    monkeypatch.setattr(top_k, "LONG_ROW", 2000)
-    monkeypatch.setattr(top_k, "CHUNK", 500)
-    monkeypatch.setattr(top_k, "WANTED_OF_CHUNK", 8)
+    monkeypatch.setattr(top_k.LONG_ROW, "default", 2000)
+    monkeypatch.setattr(top_k.CHUNK, "default", 500)
+    monkeypatch.setattr(top_k.WANTED_OF_CHUNK, "default", 8)
     sorts = {Method.LIST: Method.SORT, Method.CHUNKED_LIST: Method.CHUNKED_SORT}
     for length, method in ((700, Method.LIST), (2345, Method.CHUNKED_LIST)):
         x = RNG.integers(0, ties, (2, length))
         for start in (0, length - count):
-            wanted = sorts[method] if count > top_k.FEW else method
+            wanted = sorts[method] if count > top_k.FEW.value else method
             compared(all_parts(upwards, 1, start, start + count), x, x.astype(np.int16), method=wanted)
 
 

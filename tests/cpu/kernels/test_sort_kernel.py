@@ -205,8 +205,8 @@ def test_plain_comparisons_put_nan_last_and_keep_zeros():
 @pytest.mark.parametrize("odd", [False, True])
 @pytest.mark.parametrize("inner", [1, 2])
 def test_long_rows(comparator, odd, inner, monkeypatch):
-    monkeypatch.setattr(sort_plan, "LONG_ROW", 3000)
-    monkeypatch.setattr(sort_plan, "CHUNK", 700)
+    monkeypatch.setattr(sort_plan.LONG_ROW, "default", 3000)
+    monkeypatch.setattr(sort_plan.CHUNK, "default", 700)
     rng = np.random.default_rng(8)
     keys = any_bits(rng, np.float32, 4001, inner) if odd else rng.normal(size=(4001, inner)).astype(np.float32)
     compared(comparator, [keys, rng.integers(0, 9, keys.shape).astype(np.int64)], method=Method.PARALLEL_RADIX)
@@ -217,8 +217,8 @@ def test_long_rows(comparator, odd, inner, monkeypatch):
 @pytest.mark.parametrize("inner", [1, 2])
 @pytest.mark.parametrize("length", [3000, 3333, 9001])
 def test_long_rows_by_comparing(inner, length, monkeypatch):
-    monkeypatch.setattr(sort_plan, "LONG_ROW", 3000)
-    monkeypatch.setattr(sort_plan, "CHUNK", 700)
+    monkeypatch.setattr(sort_plan.LONG_ROW, "default", 3000)
+    monkeypatch.setattr(sort_plan.CHUNK, "default", 700)
     rng = np.random.default_rng(9)
     keys = rng.integers(0, 100, (length, inner)).astype(np.int32)
     place = np.arange(keys.size).reshape(keys.shape)
@@ -233,8 +233,8 @@ def test_digits_that_are_all_alike_are_skipped():
 
 @pytest.mark.parametrize("length", [10, 100, 5000])
 def test_a_comparator_that_contradicts_itself(length, monkeypatch):
-    monkeypatch.setattr(sort_plan, "LONG_ROW", 3000)
-    monkeypatch.setattr(sort_plan, "CHUNK", 300)
+    monkeypatch.setattr(sort_plan.LONG_ROW, "default", 3000)
+    monkeypatch.setattr(sort_plan.CHUNK, "default", 300)
     rng = np.random.default_rng(11)
     values = rng.integers(0, 1 << 16, length).astype(np.uint16)
     for comparator in (lambda a, b: xla.eq((a ^ b) & 1, (a | b) & 1), lambda a, b: xla.le(a * 40503, b * 30011)):
@@ -246,5 +246,5 @@ def test_a_comparator_that_contradicts_itself(length, monkeypatch):
 
 
 def test_runs_of_insertion():
-    values = np.arange(sort_merge.RUN * 3 + 1)[::-1].astype(np.int32).copy()
+    values = np.arange(sort_merge.RUN.value * 3 + 1)[::-1].astype(np.int32).copy()
     compared(closeness, [values])

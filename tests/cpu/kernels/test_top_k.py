@@ -73,9 +73,9 @@ def test_none():
 
 @pytest.mark.parametrize("k", [1, 32])
 def test_chunks(k, monkeypatch):
-    monkeypatch.setattr(top_k, "LONG_ROW", 1000)
-    monkeypatch.setattr(top_k, "CHUNK", 300)
-    monkeypatch.setattr(top_k, "WANTED_OF_CHUNK", 8)
+    monkeypatch.setattr(top_k.LONG_ROW, "default", 1000)
+    monkeypatch.setattr(top_k.CHUNK, "default", 300)
+    monkeypatch.setattr(top_k.WANTED_OF_CHUNK, "default", 8)
     rng = np.random.default_rng(1)
     compared(any_bits(rng, np.float32, 3, 2001), k, True, Method.CHUNKED_LIST)
     compared(rng.integers(0, 5, 1234), k, False, Method.CHUNKED_LIST)

@@ -21,24 +21,24 @@ from xlakit.cpu.entry.steps import (
 from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.runtime.context import CONTEXT
-from xlakit.options import is_plain
+from xlakit.options import is_plain, knob
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
 # Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
-SMALL_BYTES = 64
+SMALL_BYTES = knob("emit.small_bytes", 64, 0, 8, 256)
 # Larger ones of up to so many words are copied word by word.
-_FEW_WORDS = 16
-_MOST_SMALL = 512
+_FEW_WORDS = knob("emit.few_words", 16, 0, 64)
+_MOST_SMALL = knob("emit.most_small", 512, 0, 3)
 # Next to a kernel that costs more than this, what its caller does is nothing.
-_CALLED_NANOSECONDS = 2_000.0
+_CALLED_NANOSECONDS = knob("emit.called_nanoseconds", 2_000.0, 0.0, 1e9)
 # One that costs more than this is not worth copying into its caller.
-_INLINED_NANOSECONDS = 100.0
-_MOST_ARRAYS = 128
+_INLINED_NANOSECONDS = knob("emit.inlined_nanoseconds", 100.0, 0.0, 5_000.0)
+_MOST_ARRAYS = knob("emit.most_arrays", 128, 2)
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
-_MOST_INLINED = 48
+_MOST_INLINED = knob("emit.most_inlined", 48, 0, 1000)
 # After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
-_POLL_NANOSECONDS = 1_000_000.0
+_POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)
 
 
 class EntryWriter:
@@ -68,7 +68,7 @@ class EntryWriter:
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
-        self._inlines = _count(steps) <= _MOST_INLINED and not is_plain("inline")
+        self._inlines = _count(steps) <= _MOST_INLINED.value and not is_plain("inline")
         self._steps(steps)
         fn.ret(fn.i64(0))
         # Next to kernels that take longer than a call, its own time is nothing.
@@ -112,8 +112,8 @@ class EntryWriter:
             table = fn.alloca(PTR, max(1, len(buffers)))
         else:
             # Steps run one after the other, so one table serves all: thousands would not fit on the stack.
-            table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS)
-            if len(buffers) > _MOST_ARRAYS:
+            table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS.value)
+            if len(buffers) > _MOST_ARRAYS.value:
                 table = fn.alloca(PTR, len(buffers))
         for number, address in enumerate(addresses):
             fn.store(address, fn.at(table, PTR, number))
@@ -147,9 +147,9 @@ class EntryWriter:
             if not phase.tasks:
                 continue
             kernel = self._module.functions[phase.function]
-            if phase.cost <= _CALLED_NANOSECONDS and self._inlines:
+            if phase.cost <= _CALLED_NANOSECONDS.value and self._inlines:
                 self._is_cold = False
-            if phase.cost <= _INLINED_NANOSECONDS and self._inlines and kernel.effort is Effort.ALL:
+            if phase.cost <= _INLINED_NANOSECONDS.value and self._inlines and kernel.effort is Effort.ALL:
                 _add(kernel.attributes, "alwaysinline")
             else:
                 _add(kernel.attributes, "noinline")
@@ -159,7 +159,7 @@ class EntryWriter:
                 fn.call("xlakit_parallel", VOID, fn.address(phase.function), table, fn.i64(phase.tasks), fn.i64(grain))
             else:
                 fn.call(phase.function, VOID, table, fn.i64(0), fn.i64(phase.tasks))
-            if is_parallel(phase) or phase.cost > _POLL_NANOSECONDS:
+            if is_parallel(phase) or phase.cost > _POLL_NANOSECONDS.value:
                 # Nothing may look at what a job that was given up has left out.
                 status = fn.call("xlakit_poll", I64, fn.parameters[2])
                 fn.return_if(status.ne(0), status)
@@ -175,7 +175,7 @@ class EntryWriter:
                 self._fn.copy(to, origin, target.bytes)
             return
         words, rest = divmod(target.bytes, I64.bytes)
-        if not rest and target.bytes > SMALL_BYTES and words <= _FEW_WORDS:
+        if not rest and target.bytes > SMALL_BYTES.value and words <= _FEW_WORDS.value:
             self._fn.copy_words(to, origin, I64, words)
         else:
             self._fn.copy(to, origin, target.bytes)
@@ -206,7 +206,7 @@ class EntryWriter:
 
     def _while(self, step: WhileStep) -> None:
         fn = self._fn
-        turns = max(1, int(_POLL_NANOSECONDS / (5.0 + _cost(step.condition) + _cost(step.body))))
+        turns = max(1, int(_POLL_NANOSECONDS.value / (5.0 + _cost(step.condition) + _cost(step.body))))
         interval = 1 << min(20, turns.bit_length())
 
         def condition(_: object) -> Value:
@@ -292,8 +292,8 @@ def _cost(steps: Sequence[Step]) -> float:
 def place_buffers(buffers: Sequence[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
     """Temporaries that are variables of the entry, and those that need a place in the arena."""
     temporaries = [b for b in buffers if b.place == "temporary" and b.first >= 0]
-    small = [b for b in temporaries if b.bytes <= SMALL_BYTES]
-    if len(small) > _MOST_SMALL or is_plain("memory"):
+    small = [b for b in temporaries if b.bytes <= SMALL_BYTES.value]
+    if len(small) > _MOST_SMALL.value or is_plain("memory"):
         small = []
     chosen = set(small)
     return small, [b for b in temporaries if b not in chosen]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from xlakit.cpu.loops.kernel import Phase
-from xlakit.options import is_plain
+from xlakit.options import is_plain, knob
 
 # What costs less than this is done by the calling thread alone.
-_PARALLEL_NANOSECONDS = 30_000.0
-_GRAIN_NANOSECONDS = 10_000.0
+_PARALLEL_NANOSECONDS = knob("parallel.parallel_nanoseconds", 30_000.0, 0.0, 1e12)
+_GRAIN_NANOSECONDS = knob("parallel.grain_nanoseconds", 10_000.0, 0.0, 1e9)
 
 
 def is_parallel(phase: Phase) -> bool:
     """Whether it pays to have several threads at it."""
-    return phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS and not is_plain("llvm")
+    return phase.tasks > 1 and phase.cost > _PARALLEL_NANOSECONDS.value and not is_plain("llvm")
 
 
 def grain_of(phase: Phase) -> int:
     """How many tasks a thread takes at a time."""
-    return max(1, int(_GRAIN_NANOSECONDS * phase.tasks / max(1.0, phase.cost)))
+    return max(1, int(_GRAIN_NANOSECONDS.value * phase.tasks / max(1.0, phase.cost)))

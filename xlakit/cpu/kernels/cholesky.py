@@ -15,9 +15,10 @@ from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, r
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import Cholesky
+from xlakit.options import knob
 
 # Up to this size calling LAPACK costs more than it brings.
-SMALL = 16
+SMALL = knob("cholesky.small", 16, 0, 4)
 _PROCESSORS = os.cpu_count() or 1
 
 
@@ -31,8 +32,8 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
     # Few large matrices are factored one after the other, each by all threads.
-    is_shared = size >= LEAST_BLOCKED and count < _PROCESSORS
-    method = _Loops if size <= SMALL else BlockedCholesky if is_shared else _Lapack
+    is_shared = size >= LEAST_BLOCKED.value and count < _PROCESSORS
+    method = _Loops if size <= SMALL.value else BlockedCholesky if is_shared else _Lapack
     factor = method(fn, kind, size, lower=lower)
     width = 2 if kind.is_complex else 1
     with fn.loop(*((0, count) if is_shared else (begin, end)), hints=NO_UNROLL) as task:

@@ -14,11 +14,12 @@ from xlakit.cpu.kernels.triangular_solve import FACTORS, LETTERS, NO_UNROLL
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
-_BLOCK = 192
-_TILE = 256
+_BLOCK = knob("cholesky_blocked.block", 192, 8, 16)
+_TILE = knob("cholesky_blocked.tile", 256, 8, 24)
 # Matrices of fewer rows have too little to share.
-LEAST_BLOCKED = 768
+LEAST_BLOCKED = knob("cholesky_blocked.least_blocked", 768, 24)
 
 
 class BlockedCholesky:
@@ -50,11 +51,11 @@ class BlockedCholesky:
         with fn.while_(start, lambda loop: (loop.carried[0] < size) & loop.carried[1]) as loop:
             row = loop.carried[0]
             good = self._square(matrix, row)
-            following = row + _BLOCK
+            following = row + _BLOCK.value
             with fn.if_(good & (following < size)):
                 fn.store(row, fn.at(self._table, I64, 1))
                 left = fn.i64(size) - following
-                count = (left + (_TILE - 1)).integer("udiv", _TILE)
+                count = (left + (_TILE.value - 1)).integer("udiv", _TILE.value)
                 for task, tasks in ((self._strips, count), (self._tiles, count * count)):
                     fn.call("xlakit_parallel", VOID, fn.address(task.name), self._table, tasks, fn.i64(1))
             loop.next(following, good)
@@ -63,7 +64,7 @@ class BlockedCholesky:
     def _square(self, matrix: Value, row: Value) -> Value:
         """Factor the block on the diagonal; gives whether that is positive definite."""
         fn, arguments = self._fn, self._arguments
-        order = arguments.computed("order", self._rows(fn, row, _BLOCK))
+        order = arguments.computed("order", self._rows(fn, row, _BLOCK.value))
         place, info = self._at(fn, matrix, row, row), arguments.slot("info", fn.i32(0))
         triangle = arguments.letter("U" if self._upper else "L")
         fn.call(self._routine, VOID, triangle, order, place, arguments.integer(self._size), info)
@@ -81,9 +82,9 @@ class BlockedCholesky:
         fn, matrix, row, arguments = self._begin(module, "cholesky_strips")
         routine = blas.declare(module, f"{self._letter}trsm", 11)
         with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
-            first = row + (task.index * _TILE + _BLOCK)
-            count = arguments.computed("count", self._rows(fn, first, _TILE))
-            depth = arguments.integer(_BLOCK)
+            first = row + (task.index * _TILE.value + _BLOCK.value)
+            count = arguments.computed("count", self._rows(fn, first, _TILE.value))
+            depth = arguments.integer(_BLOCK.value)
             fn.call(
                 routine,
                 VOID,
@@ -107,22 +108,22 @@ class BlockedCholesky:
         fn, matrix, row, arguments = self._begin(module, "cholesky_tiles")
         routine = blas.declare(module, f"{self._letter}gemm", 13)
         size = arguments.integer(self._size)
-        start = row + _BLOCK
-        count = (fn.i64(self._size) - start + (_TILE - 1)).integer("udiv", _TILE)
+        start = row + _BLOCK.value
+        count = (fn.i64(self._size) - start + (_TILE.value - 1)).integer("udiv", _TILE.value)
         with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
             one, other = task.index.integer("udiv", count), task.index.integer("urem", count)
             with fn.if_(other <= one):
                 # The tile's rows and columns, where the triangle is.
-                low, high = start + other * _TILE, start + one * _TILE
+                low, high = start + other * _TILE.value, start + one * _TILE.value
                 across, along = (low, high) if self._upper else (high, low)
                 fn.call(
                     routine,
                     VOID,
                     arguments.letter(self._adjoint if self._upper else "N"),
                     arguments.letter("N" if self._upper else self._adjoint),
-                    arguments.computed("rows", self._rows(fn, across, _TILE)),
-                    arguments.computed("columns", self._rows(fn, along, _TILE)),
-                    arguments.integer(_BLOCK),
+                    arguments.computed("rows", self._rows(fn, across, _TILE.value)),
+                    arguments.computed("columns", self._rows(fn, along, _TILE.value)),
+                    arguments.integer(_BLOCK.value),
                     self._factor(arguments, -1.0),
                     self._panel(fn, matrix, row, across),
                     size,

@@ -7,7 +7,7 @@ the program is loaded; ``common_code.py`` does that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Protocol
 
 from xlakit import options
@@ -62,10 +62,12 @@ def text(symbol: str) -> str:
     """The LLVM IR of a common function, by the name that programs import."""
     function = function_of(symbol)
     module = Module(symbol)
-    fn = module.function(symbol, VOID, function.parameters, external=True)
-    function.write(fn)
-    fn.ret()
-    return module.text()
+    # Its name tells nothing of knobs.
+    with options.compiling(replace(options.current(), knobs={})):
+        fn = module.function(symbol, VOID, function.parameters, external=True)
+        function.write(fn)
+        fn.ret()
+        return module.text()
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -25,11 +25,12 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
 from xlakit.ops.convolution import Convolution
+from xlakit.options import knob
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
-_LINE_BYTES = 64
+_LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000)
 # Storing a result whose columns do not lie side by side takes as long as so many steps of a sum.
-_TURNING = 16
+_TURNING = knob("convolution.turning", 16, 0, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,12 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
     low, high, holes = padded_dimensions(lhs.dimensions, around)
     padded = Padded(source, kind, lhs.dimensions, low, high, holes, engine, geometry.kinds[2])
     groups, inputs = op.feature_group_count, geometry.inputs
-    if groups > 1 and inputs.input == 1 and inputs.size * kind.byte_width < _LINE_BYTES and padded.may_have_groups:
+    if (
+        groups > 1
+        and inputs.input == 1
+        and inputs.size * kind.byte_width < _LINE_BYTES.value
+        and padded.may_have_groups
+    ):
         # Groups apart from one another are read in whole lines of the cache.
         padded = replace(padded, groups=groups)
     return padded
@@ -166,7 +172,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     """The product of one phase: placements times features, or the other way round."""
     across = _side_by_side(image, axes)
     along = _along(image, axes)
-    turning = _TURNING / max(1, math.prod(size for size, _ in along))
+    turning = _TURNING.value / max(1, math.prod(size for size, _ in along))
     by_features = False
     if across is not None:
         time = _time(across[0], image) + (across[1] != 1) * turning

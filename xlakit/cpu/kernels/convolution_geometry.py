@@ -17,9 +17,10 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.enums import ConvolutionKind
 from xlakit.ops.convolution import Convolution
+from xlakit.options import knob
 
 # A convolution of more phases than this sees the input with its holes filled with zeros.
-_MOST_PHASES = 16
+_MOST_PHASES = knob("convolution_geometry.most_phases", 16, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
     spatial = list(zip(numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, strict=True))
     sizes = [lhs.dimensions[d] for d, _ in spatial]
     phases = math.prod(d.base_dilation // math.gcd(d.stride, d.base_dilation) for d in window)
-    holes = [d.base_dilation - 1 if phases > _MOST_PHASES else 0 for d in window]
+    holes = [d.base_dilation - 1 if phases > _MOST_PHASES.value else 0 for d in window]
     axes: list[list[Axis]] = []
     for place, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
         o = out[numbers.output_spatial_dimensions[place]]

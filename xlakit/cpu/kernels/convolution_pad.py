@@ -12,11 +12,12 @@ from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
 # Bytes of a task.
-_TASK_BYTES = 1 << 18
+_TASK_BYTES = knob("convolution_pad.task_bytes", 1 << 18, 64, 500)
 # Bytes of a line from which on what is round the copying of lines takes no time that counts.
-_LONG_LINE = 2048
+_LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Padded:
         if changed:
             return changed[-1]
         rank, width = len(self.sizes), self.kind.byte_width
-        return next((d for d in range(rank) if math.prod(self.sizes[d:]) * width <= _TASK_BYTES), rank - 1)
+        return next((d for d in range(rank) if math.prod(self.sizes[d:]) * width <= _TASK_BYTES.value), rank - 1)
 
     @property
     def lines(self) -> int:
@@ -87,7 +88,7 @@ class Padded:
     def together(self) -> int:
         """Lines of a task."""
         line = math.prod(self.padded[self.line :]) * self.kind.byte_width
-        return max(1, _TASK_BYTES // max(1, line))
+        return max(1, _TASK_BYTES.value // max(1, line))
 
     @property
     def tasks(self) -> int:
@@ -121,7 +122,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
         return fn
     # Long lines are filled and copied by functions of the C library.
     line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
-    if line >= _LONG_LINE and padded.source is padded.kind and not padded.holes[padded.line]:
+    if line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]:
         fn.effort = Effort.LITTLE
     return fn
 

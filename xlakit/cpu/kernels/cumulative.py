@@ -25,18 +25,19 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
 
 # Rows of a buffer, and sequences side by side in it.
 _DEPTH = 128
 _LANES = 16
 # Sequences side by side where they are so in memory.
-_STRIP = 512
+_STRIP = knob("cumulative.strip", 512, 16, 64)
 _AT_ONCE = 4
-_FEW_TASKS = 8
-_MOST_SEGMENTS = 32
+_FEW_TASKS = knob("cumulative.few_tasks", 8, 0, 1000)
+_MOST_SEGMENTS = knob("cumulative.most_segments", 32, 3)
 # Sequences of so many blocks of registers are done one by one.
-_LONG = 4
-_SEGMENT_ELEMENTS = 1 << 15
+_LONG = knob("cumulative.long", 4, 1)
+_SEGMENT_ELEMENTS = knob("cumulative.segment_elements", 1 << 15, 4, 50)
 _ELEMENT_NANOSECONDS = 0.5
 
 
@@ -54,14 +55,14 @@ class CumulativePlan:
     @property
     def strip(self) -> int:
         """How many sequences a task has side by side."""
-        return min(self.inner, _STRIP) if self.inner > 1 else min(self.outer, _LANES)
+        return min(self.inner, _STRIP.value) if self.inner > 1 else min(self.outer, _LANES)
 
     @property
     def is_single(self) -> bool:
         """Whether each sequence is done by itself: cut into pieces that run side by side, or in registers."""
-        if self.inner > 1 or self.outer < _FEW_TASKS:
+        if self.inner > 1 or self.outer < _FEW_TASKS.value:
             return self.inner == 1
-        return self.totals is not None and self.length >= _LONG * self.totals.block
+        return self.totals is not None and self.length >= _LONG.value * self.totals.block
 
     @property
     def totals(self) -> RunningTotals | None:
@@ -80,10 +81,10 @@ class CumulativePlan:
     @property
     def segments(self) -> int:
         """Into how many segments each sequence is cut."""
-        if self.groups >= _FEW_TASKS or (self.inner == 1 and not self.is_single):
+        if self.groups >= _FEW_TASKS.value or (self.inner == 1 and not self.is_single):
             return 1
         lanes = self.strip if self.inner > 1 else 1
-        return max(1, min(_MOST_SEGMENTS, self.length * lanes // _SEGMENT_ELEMENTS))
+        return max(1, min(_MOST_SEGMENTS.value, self.length * lanes // _SEGMENT_ELEMENTS.value))
 
     @property
     def cost(self) -> float:

@@ -18,10 +18,11 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
+from xlakit.options import knob
 
 # Vectors of a block, and the most blocks of a chunk.
 _VECTORS = 8
-_BLOCKS = 16
+_BLOCKS = knob("cumulative_vectors.blocks", 16, 1)
 # Shuffles within so many bytes are the fast ones.
 _NEAR_BYTES = 16
 _OPCODES = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -54,7 +55,7 @@ class RunningTotals:
         arrays: where the sequence of ``length`` elements and its results lie.
         """
         type = vector(register_type(self.kind), self.lanes)
-        most = self.block * _BLOCKS
+        most = self.block * _BLOCKS.value
         with fn.loop(*span, most, carried=[fn.splat(before, self.lanes)], hints=NO_UNROLL) as chunk:
             nothing = fn.constant(type, self.start)
             size = fn.intrinsic("llvm.smin", I64, span[1] - chunk.index, fn.i64(most))

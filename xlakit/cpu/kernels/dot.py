@@ -20,21 +20,22 @@ from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.options import knob
 
 # Nanoseconds for a multiplication in a product of matrices, on one core.
 MULTIPLICATION = 0.05
 # For more products than this BLAS is called where it can be: its blocks are made for the largest caches. For fewer
 # where it has less trouble with how the left operand lies, and a task has at least so many of them.
-_OWN_PRODUCTS = 1 << 29
-_OWN_TURNED_PRODUCTS = 1 << 28
-_OWN_COMPLEX_PRODUCTS = 1 << 14
-_BLAS_TASK = 1 << 23
+_OWN_PRODUCTS = knob("dot.own_products", 1 << 29, 0)
+_OWN_TURNED_PRODUCTS = knob("dot.own_turned_products", 1 << 28, 0)
+_OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
+_BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)
 # Rectangles are packed apart, so that there should not be more than processors.
 _MOST_TASKS = os.cpu_count() or 1
 # A matrix of at least so many elements is read in streams by a few rows.
-_STREAMED = 1 << 16
+_STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
-_VECTOR_TASK = 1 << 17
+_VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def plan_product(product: Product) -> DotPlan:
         if turned is not None:
             engine = _vector_engine(product)
             size, deep = max(rows, columns), max(1, depth)
-            unit = min(size, max(8, -(-_VECTOR_TASK // deep // 8) * 8))
+            unit = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
             return DotPlan(
                 "vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1)
             )
@@ -167,7 +168,7 @@ def plan_product(product: Product) -> DotPlan:
         return DotPlan("few_rows", product, tasks, cost, None, engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
-        unit, split = cut_for_blas(product, _BLAS_TASK, _MOST_TASKS)
+        unit, split = cut_for_blas(product, _BLAS_TASK.value, _MOST_TASKS)
         tasks = product.batch * -(-rows // unit) * -(-columns // split)
         return DotPlan("blas", product, tasks, cost, None, None, unit, split)
     blocking = plan_gemm(product)
@@ -177,8 +178,8 @@ def plan_product(product: Product) -> DotPlan:
 def _most_own(product: Product) -> int:
     """The largest product that we compute ourselves although BLAS could."""
     if product.result.is_complex:
-        return _OWN_COMPLEX_PRODUCTS
-    return _OWN_PRODUCTS if product.lhs.along.stride == 1 else _OWN_TURNED_PRODUCTS
+        return _OWN_COMPLEX_PRODUCTS.value
+    return _OWN_PRODUCTS.value if product.lhs.along.stride == 1 else _OWN_TURNED_PRODUCTS.value
 
 
 def _is_streamed(product: Product) -> bool:
@@ -186,9 +187,9 @@ def _is_streamed(product: Product) -> bool:
     rows, columns, depth = product.sizes
     across = product.rhs.across
     return (
-        rows <= MOST_ROWS
+        rows <= MOST_ROWS.value
         and depth >= 16
-        and columns * depth >= _STREAMED
+        and columns * depth >= _STREAMED.value
         and len(across.dims) == 1
         and across.stride == 1
         and choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 1

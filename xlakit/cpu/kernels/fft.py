@@ -77,7 +77,7 @@ def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]
 
 def _emit_axis(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
     """The phases of one axis, and how many bytes of scratch they need behind the first ``scratch`` ones."""
-    if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP:
+    if not is_smooth(axis.points) and axis.points > LONGEST_CHIRP.value:
         return emit_long_rows(module, axis, scratch)
     long = long_row_cost(axis)
     if long is not None and long < group_cost(axis):

@@ -11,11 +11,12 @@ from xlakit.cpu.kernels.fft_lanes import NO_UNROLL
 from xlakit.cpu.kernels.fft_real import tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft_tables import LongRoots, Tables, chirp, chirp_spectrum
 from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.options import knob
 
 # How many points a unit has.
 CHUNK = 1 << LongRoots.BITS
 # Tables of longer chirps would make programs too large.
-LONGEST_CHIRP = 1 << 17
+LONGEST_CHIRP = knob("fft_points.longest_chirp", 1 << 17, 64)
 
 
 class Points:
@@ -138,7 +139,7 @@ class Points:
     def _chirp(self) -> Callable[[Value], Point]:
         """The numbers of the chirp; of a long one, from roots, as a table would make the program too large."""
         count = self._axis.points
-        if count <= LONGEST_CHIRP:
+        if count <= LONGEST_CHIRP.value:
             table = self._tables.pairs(f"chirp.{count}", chirp(count))
             return lambda index: self._entry(table, index)
         roots = LongRoots(self._tables, self._fn, self._part, 2 * count, 1, 2 * count)

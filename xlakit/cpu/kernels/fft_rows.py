@@ -19,10 +19,11 @@ from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.errors import InternalError
+from xlakit.options import knob
 
 # Rows of fewer points are not worth sharing between tasks.
-_SHARED = 1 << 14
-_FEW_ROWS = 4
+_SHARED = knob("fft_rows.shared", 1 << 14, 8, 64)
+_FEW_ROWS = knob("fft_rows.few_rows", 4, 0, 1000)
 
 # Where a step reads and writes: the row itself, its result, one of three memories, or what all rows share.
 _SOURCE, _TARGET, _X, _Y, _Z, _SHARED_SPECTRUM = range(6)
@@ -62,7 +63,7 @@ def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[P
     pipeline = _Pipeline(module, axis)
     pipeline.build()
     before = pipeline.emit_before(scratch)
-    if pipeline.rows >= _FEW_ROWS or pipeline.length < _SHARED:
+    if pipeline.rows >= _FEW_ROWS.value or pipeline.length < _SHARED.value:
         return [*before, pipeline.emit_whole(scratch)], pipeline.shared_bytes
     after = scratch + pipeline.shared_bytes
     bytes = pipeline.shared_bytes + len(pipeline.memories) * pipeline.bytes * pipeline.rows
@@ -127,7 +128,7 @@ class _Pipeline:
         self._simple(Points.chirped, source, _Y, swaps_in)
         self._halves(_Y, _Y, False, False, 1.0)
         # With the parts exchanged, the forward transform is the backward one.
-        if self.axis.points > LONGEST_CHIRP:
+        if self.axis.points > LONGEST_CHIRP.value:
             self._simple(Points.kept_spectrum, _SHARED_SPECTRUM, _Y)
             steps, self.steps = self.steps, self.before
             self._simple(Points.back_chirp, _SHARED_SPECTRUM, _SHARED_SPECTRUM)

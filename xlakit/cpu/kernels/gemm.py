@@ -19,32 +19,33 @@ from xlakit.cpu.kernels.gemm_pack import Matrix, Steps, rounded_up
 from xlakit.cpu.kernels.gemm_store import Epilogue
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
 # A sliver of the right operand stays in the first cache, a block of the left one in the second, all slivers in the
 # third; where they are too many for that, they are packed again for each block of rows, which is larger then.
-_SLIVER_BYTES = 16 << 10
-_BLOCK_BYTES = 96 << 10
-_SLIVERS_BYTES = 4 << 20
-_MOST_SLIVERS_BYTES = 16 << 20
-_LARGE_BLOCK = 768
-_MOST_COLUMNS = 512
+_SLIVER_BYTES = knob("gemm.sliver_bytes", 16 << 10, 1 << 10)
+_BLOCK_BYTES = knob("gemm.block_bytes", 96 << 10, 1 << 10, 4 << 10)
+_SLIVERS_BYTES = knob("gemm.slivers_bytes", 4 << 20, 1 << 12)
+_MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", 16 << 20, 1 << 12)
+_LARGE_BLOCK = knob("gemm.large_block", 768, 24)
+_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128)
 # What batches that share lines of the cache read before the next rows stays in the second cache.
 _LINE_BYTES = 128
-_SHARED_BYTES = 128 << 10
+_SHARED_BYTES = knob("gemm.shared_bytes", 128 << 10, 1 << 10)
 # Rows that are a multiple of this apart meet in the first cache, which has room for so many of them.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
 # Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
-_TASK_PRODUCTS = 1 << 19
+_TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000)
 # A task has at least so many tiles down, and slivers across, where there are so many.
-_LEAST_TILES = 16
-_LEAST_SLIVERS = 4
+_LEAST_TILES = knob("gemm.least_tiles", 16, 1)
+_LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
 # Packing an element takes as long as so many products, and reading it again without.
-_PACKING = 30
-_READING = 8
+_PACKING = knob("gemm.packing", 30, 0, 1000)
+_READING = knob("gemm.reading", 8, 0, 1000)
 # From so many products on, what goes round the tiles takes no time that counts.
-_LARGE = 1 << 18
-_MOST_TASKS = 8 * max(2, os.cpu_count() or 1)
+_LARGE = knob("gemm.large", 1 << 18, 0)
+_MOST_TASKS = knob("gemm.most_tasks", 8 * max(2, os.cpu_count() or 1), 2, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +124,30 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     if rows <= engine.rows and not packs[1]:
         # Nothing is read twice.
         runs, steps, k_blocks = along.outer.size, along.run, 1
-    split = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS)
+    split = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS.value)
     if packs[1]:
-        room = _SLIVERS_BYTES // max(1, k_blocks * runs * steps * engine.packed_bytes)
+        room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * steps * engine.packed_bytes)
         split = min(split, max(room // engine.columns, 4) * engine.columns)
-    wanted = min(_MOST_TASKS, product.batch * rows * columns * along.size // _TASK_PRODUCTS)
-    least = min(split, engine.columns * _LEAST_SLIVERS) if not wide else split
+    wanted = min(_MOST_TASKS.value, product.batch * rows * columns * along.size // _TASK_PRODUCTS.value)
+    least = min(split, engine.columns * _LEAST_SLIVERS.value) if not wide else split
     unit, split = _task_sizes(engine, packs, (rows, columns), (least, split), -(-wanted // max(1, product.batch)))
     splits = max(1, -(-columns // split))
     together = _share_lines(product)
     if together:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
-        unit = min(unit, max(_SHARED_BYTES // reach // engine.rows, 4) * engine.rows)
+        unit = min(unit, max(_SHARED_BYTES.value // reach // engine.rows, 4) * engine.rows)
     # Where rows are in runs, vectors of them are packed that must not reach into the next run.
     even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows
     unit = unit if unit >= rows else rounded_up(unit, even)
     units = max(1, -(-rows // unit))
-    block = _BLOCK_BYTES // max(1, runs * steps * engine.packed_bytes) // even * even
+    block = _BLOCK_BYTES.value // max(1, runs * steps * engine.packed_bytes) // even * even
     every = rounded_up(max(rows, 1), engine.rows)
     block = min(max(block, rounded_up(4 * engine.rows, even)), every)
     ahead = rows > block
     slivers = min(split, rounded_up(columns, engine.columns)) * engine.packed_bytes
-    if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES:
-        ahead, block = False, min(rounded_up(_LARGE_BLOCK, even), every)
+    if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES.value:
+        ahead, block = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
     return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead, together)
 
 
@@ -159,15 +160,15 @@ def _task_sizes(
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = os.cpu_count() or 1
-    least = min(rounded_up(rows, engine.rows), _LEAST_TILES * engine.rows)
+    least = min(rounded_up(rows, engine.rows), _LEAST_TILES.value * engine.rows)
     best, found = math.inf, (rows, widths[1])
     for splits in range(-(-columns // widths[1]), wanted + 1):
         width = max(widths[0], min(widths[1], rounded_up(-(-columns // splits), engine.columns)))
         for units in range(1, wanted // splits + 1):
             unit = rows if units == 1 else max(least, rounded_up(-(-rows // units), engine.rows))
             tasks = -(-rows // unit) * -(-columns // width)
-            cost = unit * width + unit * (_PACKING if packs[0] else _READING)
-            cost += min(width, columns) * (_PACKING if packs[1] else _READING)
+            cost = unit * width + unit * (_PACKING.value if packs[0] else _READING.value)
+            cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
             # The last one to be done keeps the other threads waiting for a part of its time.
             time = (-(-tasks // threads) + 0.25) * cost
             if time < best:
@@ -207,7 +208,7 @@ def _cut_k(engine: Engine, along: Steps) -> tuple[int, int, int]:
     runs, run = along.outer.size, along.run
     if not runs:
         return 1, 0, 1
-    most = max(32, min(_SLIVER_BYTES // (engine.columns * engine.packed_bytes), 1024))
+    most = max(32, min(_SLIVER_BYTES.value // (engine.columns * engine.packed_bytes), 1024))
     if runs <= 1 or run > most:
         # Blocks of like size: a small last one would cost as much traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
@@ -226,7 +227,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     left = plain and stored_as_packed(engine, lhs.kind)
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
         near = lhs.along.stride == 1 or lhs.along.run == 1
-        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES if near else _SLIVER_BYTES)
+        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _SLIVER_BYTES.value)
         left = left or (near and not _rows_meet(lhs))
     return not left, not _is_read_in_place(engine, product)
 
@@ -247,7 +248,7 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
     if rhs.in_place:
         return True
     if stored_as_packed(engine, rhs.kind):
-        return rows <= 2 * engine.rows or columns * depth * engine.packed_bytes <= _SLIVER_BYTES
+        return rows <= 2 * engine.rows or columns * depth * engine.packed_bytes <= _SLIVER_BYTES.value
     return rows <= engine.rows
 
 
@@ -276,6 +277,6 @@ def emit_gemm(
     if task_count(product, cut):
         GemmEmitter(fn, product, cut, epilogue, following).emit()
         rows, columns, depth = product.sizes
-        fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE else Effort.ALL
+        fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
     fn.ret()
     return fn

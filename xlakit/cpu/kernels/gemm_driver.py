@@ -29,14 +29,15 @@ from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
 if TYPE_CHECKING:
     from xlakit.cpu.kernels.gemm import Blocking, Product
 
 # Tiles whose sums are kept before they become results.
-_TILES = 8
+_TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Memory of at most so many bytes is on the stack.
-_STACK_BYTES = 4 << 10
+_STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
 
 
 class GemmEmitter:
@@ -74,7 +75,7 @@ class GemmEmitter:
         left = cut.block * cut.depth * engine.parts
         # The elements of a row of a tile. Rows past the end go to a row of their own.
         self.tile_row = engine.columns * engine.parts
-        rows = cut.block if self.several else min(cut.block, _TILES * engine.rows)
+        rows = cut.block if self.several else min(cut.block, _TILES.value * engine.rows)
         sums = slivers * (engine.columns if self.direct else rows * self.tile_row)
         self.sums_bytes = sums * engine.acc.bytes
         pointers = cut.block * 8
@@ -103,7 +104,7 @@ class GemmEmitter:
         """The loop over tasks."""
         fn, cut = self.fn, self.cut
         _, begin, end = fn.parameters
-        small = self.bytes <= _STACK_BYTES
+        small = self.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, self.bytes, align=64) if small else acquire(fn, self.bytes)
         left, right, sums, results, *tables = (fn.at(scratch, I8, place) for place in self.places)
         self.left, self.right, self.sums, self.results = left, right, sums, results
@@ -457,7 +458,7 @@ class GemmEmitter:
         self, number: Value, block: Block, slivers: tuple[Value, Value], rows: tuple[Value, Value], width: int
     ) -> None:
         """Multiply some tiles, then make results of their sums, and so on."""
-        fn, most = self.fn, _TILES * self.engine.rows
+        fn, most = self.fn, _TILES.value * self.engine.rows
         first, last = rows
         with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
             sliver = slivers[0] + each.index

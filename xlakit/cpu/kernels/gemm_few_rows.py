@@ -17,15 +17,16 @@ from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
 
-MOST_ROWS = 4
+MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9)
 # Bytes of sums.
-_SUMS_BYTES = 16 << 10
+_SUMS_BYTES = knob("gemm_few_rows.sums_bytes", 16 << 10, 512)
 
 
 def stretch(engine: Engine, rows: int, columns: int) -> int:
     """Columns of a task."""
-    most = _SUMS_BYTES // (rows * engine.acc.bytes)
+    most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
     # Not much shorter than a page, and so many that they can be shared.
     wanted = min(most, max(1024, -(-columns // 8)))
     return min(wanted // engine.lanes, -(-columns // engine.lanes)) * engine.lanes

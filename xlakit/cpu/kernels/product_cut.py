@@ -19,19 +19,20 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 from xlakit.ops.movement import Transpose
+from xlakit.options import knob
 from xlakit.passes.product_chain import Chain, Link
 
 # A rectangle of whole rows, and one of an own product's results, has about so many bytes.
-_ROWS_BYTES = 1 << 20
-_LARGEST_BLOCK = 1 << 19
+_ROWS_BYTES = knob("product_cut.rows_bytes", 1 << 20, 256)
+_LARGEST_BLOCK = knob("product_cut.largest_block", 1 << 19, 1 << 12)
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
-_LEAST_ROWS = 64
-_MANY_ROWS = 256
+_LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
+_MANY_ROWS = knob("product_cut.many_rows", 256, 4)
 _MANY_STREAMS = 2
 # Fewer multiplications than this are not worth a task of their own.
-_TASK_PRODUCTS = 1 << 22
+_TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100)
 # From so many multiplications in a block of whole rows on, BLAS is called where it can be.
-_BLAS_BLOCK = 1 << 25
+_BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def cut_first(chain: Chain, streams: int) -> Cut:
 def _as_rows(product: Product, unit: int, split: int) -> tuple[int, int]:
     """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
     rows, columns, _ = product.sizes
-    blocks = max(1, rows // max(_MANY_ROWS, unit * split // columns))
+    blocks = max(1, rows // max(_MANY_ROWS.value, unit * split // columns))
     tasks = min(os.cpu_count() or 1, product.batch * -(-rows // unit) * -(-columns // split))
     return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (unit, split)
 
@@ -126,7 +127,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
 
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
     """Blocks of rows whose results stay in the cache."""
-    most = _LARGEST_BLOCK // (cut.local_width(product) * product.result.byte_width)
+    most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
     block = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
     if block >= cut.block or not (cut.ahead or cut.block >= product.sizes[0]):
         return cut
@@ -147,16 +148,16 @@ def _cut_rows(product: Product) -> Cut:
 def _is_for_blas(product: Product, rows: int) -> bool:
     _, columns, depth = product.sizes
     narrow = min(rows, columns, depth) < 16
-    return not narrow and rows * columns * depth >= _BLAS_BLOCK and fits_blas(product)
+    return not narrow and rows * columns * depth >= _BLAS_BLOCK.value and fits_blas(product)
 
 
 def _rows_at_once(product: Product) -> int:
     """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
-    unit = min(rows, max(_LEAST_ROWS, _ROWS_BYTES // (columns * product.result.byte_width)))
-    wanted = min(os.cpu_count() or 1, product.batch * rows * columns * depth // _TASK_PRODUCTS)
+    unit = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
+    wanted = min(os.cpu_count() or 1, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // unit) < wanted:
-        unit = max(min(rows, _LEAST_ROWS), -(-rows * product.batch // wanted))
+        unit = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
     # Blocks of like size.
     blocks = -(-rows // unit)
     return (rows + 8 * blocks - 1) // (8 * blocks) * 8

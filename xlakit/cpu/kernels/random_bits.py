@@ -18,12 +18,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import RandomAlgorithm
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import RngBitGenerator
+from xlakit.options import knob
 
 # How many counters a task takes.
-_TASK = 8192
+_TASK = knob("random_bits.task", 8192, 64)
 # From so many neighbours on a row is worth a loop of its own; shorter ones go through a block of so many counters.
-_LONG_ROW = 64
-_BLOCK = 512
+_LONG_ROW = knob("random_bits.long_row", 64, 1, 1000)
+_BLOCK = knob("random_bits.block", 512, 64)
 
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 
@@ -120,7 +121,7 @@ class _Writer:
         words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
         if self.layout.is_flat:
             tasks = self._flat(fn, bits, words, begin, end)
-        elif self.layout.inner >= _LONG_ROW:
+        elif self.layout.inner >= _LONG_ROW.value:
             tasks = self._rows(fn, bits, words, begin, end)
         else:
             tasks = self._scattered(fn, bits, words, begin, end)
@@ -151,24 +152,24 @@ class _Writer:
         per_block = (2 if self.is_threefry else 4) // (2 if self.kind.bit_width == 64 else 1)
         step = self.lanes * per_block
         with fn.loop(begin, end) as task:
-            first = task.index * _TASK
-            last = fn.intrinsic("llvm.umin", I64, first + _TASK, fn.i64(layout.blocks))
+            first = task.index * _TASK.value
+            last = fn.intrinsic("llvm.umin", I64, first + _TASK.value, fn.i64(layout.blocks))
             with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
                 elements = interleaved(fn, self._elements(fn, words(counters(fn, loop.index))))
                 place = loop.index * per_block
                 count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.total) - place, fn.i64(step))
                 self._store(fn, elements, fn.at(bits, self.type, place), count)
-        return -(-layout.blocks // _TASK)
+        return -(-layout.blocks // _TASK.value)
 
     def _rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
         """Each row of ``inner`` blocks fills two rows of elements."""
         layout = self.layout
-        chunks = -(-layout.inner // _TASK)
+        chunks = -(-layout.inner // _TASK.value)
         with fn.loop(begin, end) as task:
             row, chunk = task.index.integer("udiv", chunks), task.index.integer("urem", chunks)
             target, has_second = self._row(fn, bits, row)
-            low = chunk * _TASK
-            high = fn.intrinsic("llvm.umin", I64, low + _TASK, fn.i64(layout.inner))
+            low = chunk * _TASK.value
+            high = fn.intrinsic("llvm.umin", I64, low + _TASK.value, fn.i64(layout.inner))
             base = row * layout.inner
             with fn.loop(low, high, self.lanes, hints=_NO_UNROLL) as loop:
                 first, second = self._elements(fn, words(counters(fn, base + loop.index)))
@@ -181,10 +182,10 @@ class _Writer:
     def _scattered(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
         """Rows are short: a number of blocks is computed, and then each is put in its place."""
         layout = self.layout
-        blocks = [fn.alloca(self.type, _BLOCK, align=64) for _ in range(2)]
+        blocks = [fn.alloca(self.type, _BLOCK.value, align=64) for _ in range(2)]
         with fn.loop(begin, end) as task:
-            first = task.index * _BLOCK
-            count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.blocks) - first, fn.i64(_BLOCK))
+            first = task.index * _BLOCK.value
+            count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.blocks) - first, fn.i64(_BLOCK.value))
             with fn.loop(0, count, self.lanes, hints=_NO_UNROLL) as loop:
                 elements = self._elements(fn, words(counters(fn, first + loop.index)))
                 for element, block in zip(elements, blocks, strict=True):
@@ -197,7 +198,7 @@ class _Writer:
                 fn.store(one, fn.at(target, self.type, place))
                 with fn.if_(has_second):
                     fn.store(two, fn.at(target, self.type, place + layout.inner))
-        return -(-layout.blocks // _BLOCK)
+        return -(-layout.blocks // _BLOCK.value)
 
     def _row(self, fn: Function, bits: Value, row: Value) -> tuple[Value, Value]:
         """Where the first elements of a row of blocks go, and whether there are second ones."""

@@ -23,9 +23,10 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import RandomDistribution
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import Rng
+from xlakit.options import knob
 
 # How many blocks of words a task takes.
-_TASK = 512
+_TASK = knob("random_numbers.task", 512, 16, 64)
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Nanoseconds for an element, beside its words.
 _UNIFORM_COST, _NORMAL_COST = 0.7, 2.5
@@ -71,7 +72,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
     make = _maker(fn, distribution, kind, given[0], parameters)
     require("random numbers", [("a task is whole vectors", _TASK % lane_count() == 0)])
     words, word = philox(fn, state, 3), I32 if recipe.width == 32 else I64
-    memory = fn.alloca(word, _TASK * recipe.words_of_block, align=64)
+    memory = fn.alloca(word, _TASK.value * recipe.words_of_block, align=64)
     blocks = -(-total // recipe.elements_of_block)
 
     def elements(group: Value, first: Value, count: int) -> None:
@@ -81,14 +82,14 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
             store(fn, kind, element, result, first + group * recipe.made + number)
 
     with fn.loop(begin, end, hints=_NO_UNROLL) as task:
-        block = task.index * _TASK
-        count = fn.intrinsic("llvm.umin", I64, fn.i64(blocks) - block, fn.i64(_TASK))
+        block = task.index * _TASK.value
+        count = fn.intrinsic("llvm.umin", I64, fn.i64(blocks) - block, fn.i64(_TASK.value))
         with fn.loop(0, count, lane_count(), hints=_NO_UNROLL) as loop:
             found = words(counters(fn, block + loop.index))
             found = interleaved(fn, found if recipe.width == 32 else joined(found))
             fn.store(found, fn.at(memory, word, loop.index * recipe.words_of_block))
         first = block * recipe.elements_of_block
-        left = fn.intrinsic("llvm.umin", I64, fn.i64(total) - first, fn.i64(_TASK * recipe.elements_of_block))
+        left = fn.intrinsic("llvm.umin", I64, fn.i64(total) - first, fn.i64(_TASK.value * recipe.elements_of_block))
         groups = left.integer("udiv", recipe.made)
         with fn.loop(0, groups, independent=True) as loop:
             elements(loop.index, first, recipe.made)
@@ -97,7 +98,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
                 elements(groups, first, 1)
     fn.ret()
     each = _NORMAL_COST if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_COST
-    return (Phase(fn.name, -(-blocks // _TASK), blocks * PHILOX_COST + total * each),), {}, STATE_BYTES
+    return (Phase(fn.name, -(-blocks // _TASK.value), blocks * PHILOX_COST + total * each),), {}, STATE_BYTES
 
 
 def _recipe(distribution: RandomDistribution, kind: PrimitiveType) -> _Recipe:

@@ -14,18 +14,19 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices
 from xlakit.ops.scatter import Scatter
+from xlakit.options import knob
 
-_MOST_TASKS = 16
+_MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
 # A task of a shared window has so many bytes of each.
-_WINDOW_BYTES = 1 << 12
+_WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
 # Windows of so many elements are worth passing over those that belong to other tasks, of which there are so many.
-_TARGET_ELEMENTS = 48
-_TARGET_TASKS = 4
+_TARGET_ELEMENTS = knob("scatter_plan.target_elements", 48, 1)
+_TARGET_TASKS = knob("scatter_plan.target_tasks", 4, 2)
 # Fewer updates than this are applied by one task.
-_FEW_UPDATES = 1 << 14
+_FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0)
 # Private results are worth it where each gets so many updates for each of its elements.
-_UPDATES_PER_ELEMENT = 4
-_MOST_PARTS = 8
+_UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1)
+_MOST_PARTS = knob("scatter_plan.most_parts", 8, 2)
 _UPDATE_NANOSECONDS = 1.5
 _ELEMENT_NANOSECONDS = 0.15
 
@@ -230,18 +231,18 @@ def _shared(
 ) -> tuple[Sharing, int]:
     count = math.prod(loop.extent for loop in updates)
     size = math.prod(loop.extent for loop in window)
-    if count * size < _FEW_UPDATES:
+    if count * size < _FEW_UPDATES.value:
         return Sharing.ALONE, 1
     if updates and (updates[0].operand or op.unique_indices):
-        return Sharing.UPDATES, min(_MOST_TASKS, updates[0].extent)
+        return Sharing.UPDATES, min(_MOST_TASKS.value, updates[0].extent)
     # Windows that begin at different places would reach over the borders between tasks.
     if window and window[-1].still and window[-1].operand == 1:
-        tasks = min(_MOST_TASKS, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES)
+        tasks = min(_MOST_TASKS.value, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES.value)
         if tasks > 1:
             return Sharing.WINDOW, tasks
-    if size >= _TARGET_ELEMENTS and _shared_component(components) is not None:
-        return Sharing.TARGETS, _TARGET_TASKS
-    parts = min(_MOST_PARTS, count // (_UPDATES_PER_ELEMENT * max(1, elements)))
+    if size >= _TARGET_ELEMENTS.value and _shared_component(components) is not None:
+        return Sharing.TARGETS, _TARGET_TASKS.value
+    parts = min(_MOST_PARTS.value, count // (_UPDATES_PER_ELEMENT.value * max(1, elements)))
     if parts > 1 and size == 1 and len(kinds) == 1 and len(updates) == 1 and neutral(op.to_apply, kinds[0]) is not None:
         return Sharing.PARTS, parts
     return Sharing.ALONE, 1
@@ -250,7 +251,7 @@ def _shared(
 def _shared_component(components: Sequence[IndexPart]) -> int | None:
     """The number of the component whose dimension tasks can share."""
     found = [(part.limit, number) for number, part in enumerate(components) if part.apart]
-    return max(found)[1] if found and max(found)[0] >= _TARGET_TASKS else None
+    return max(found)[1] if found and max(found)[0] >= _TARGET_TASKS.value else None
 
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:

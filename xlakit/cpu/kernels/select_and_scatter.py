@@ -27,15 +27,16 @@ from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.windows import SelectAndScatter
+from xlakit.options import knob
 from xlakit.passes.pooling_gradients import padded_selection
 
-_STRIP = 256
+_STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.
-_LEAST_STRIP = 16
-_FEW_TASKS = 8
+_LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
+_FEW_TASKS = knob("select_and_scatter.few_tasks", 8, 1000)
 _PLACE_NANOSECONDS = 1.0
 # Windows of so many places are done at once: they are written out.
-_SMALL_WINDOW = 16
+_SMALL_WINDOW = knob("select_and_scatter.small_window", 16, 0, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class SelectPlan:
         """Whether the lanes' windows are written out."""
         places = math.prod(d.window.size for d in self.moving)
         holes = any(d.window.base_dilation > 1 for d in self.moving)
-        return self.minor.is_still and 0 < places <= _SMALL_WINDOW and not holes
+        return self.minor.is_still and 0 < places <= _SMALL_WINDOW.value and not holes
 
     @property
     def strips(self) -> int:
@@ -154,9 +155,9 @@ def _plan(
     others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
     free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))
     ordered = minor.is_still or simple_fold(op.scatter) is not None
-    strip = min(_STRIP, minor.outputs) if ordered else 1
-    if minor.is_still and math.prod(d.size for d in free) * -(-minor.outputs // strip) < _FEW_TASKS:
-        strip = max(_LEAST_STRIP, minor.outputs // _FEW_TASKS // _LEAST_STRIP * _LEAST_STRIP)
+    strip = min(_STRIP.value, minor.outputs) if ordered else 1
+    if minor.is_still and math.prod(d.size for d in free) * -(-minor.outputs // strip) < _FEW_TASKS.value:
+        strip = max(_LEAST_STRIP.value, minor.outputs // _FEW_TASKS.value // _LEAST_STRIP.value * _LEAST_STRIP.value)
     kinds = (array.element_type, source.element_type, init.element_type)
     return SelectPlan(op, *kinds, free, moving, minor, max(1, strip), arrays, result)
 

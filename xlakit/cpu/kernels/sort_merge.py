@@ -16,6 +16,7 @@ from xlakit.cpu.kernels.sort_records import Rows
 from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Type, Value, integer
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
 # An element as it stands in memory; a complex one as its two parts.
 Stored: TypeAlias = Union[Value, "tuple[Value, Value]"]
@@ -23,7 +24,7 @@ Stored: TypeAlias = Union[Value, "tuple[Value, Value]"]
 Less: TypeAlias = Callable[[Function, Sequence[Stored], Sequence[Stored]], Value]
 
 # Runs of so many elements are sorted by insertion.
-RUN = 16
+RUN = knob("sort_merge.run", 16, 2, 4)
 
 _FLOATS = {PrimitiveType.F16: F16, PrimitiveType.F32: F32, PrimitiveType.F64: F64}
 
@@ -136,8 +137,8 @@ class _MergeSorter:
         ``other`` is memory of the same size; ``source`` and ``target`` may be the same.
         """
         widths: list[int] = []
-        while RUN << len(widths) < longest:
-            widths.append(RUN << len(widths))
+        while RUN.value << len(widths) < longest:
+            widths.append(RUN.value << len(widths))
         now, following = (target, other) if len(widths) % 2 == 0 else (other, target)
         fn.call(self.runs, VOID, *source, *now, begin, end)
         for width in widths:
@@ -149,7 +150,7 @@ class _MergeSorter:
         fn = self._function("sort_runs", 2, 2)
         source, target, (begin, end) = self._parameters(fn)
         with fn.loop(begin, end, carried=[begin]) as loop:
-            start = fn.select((loop.index - loop.carried[0]).eq(RUN), loop.index, loop.carried[0])
+            start = fn.select((loop.index - loop.carried[0]).eq(RUN.value), loop.index, loop.carried[0])
             loop.next(start)
             mine = self.load(fn, source, loop.index)
 

@@ -14,15 +14,16 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.sort import Sort
+from xlakit.options import knob
 from xlakit.passes.sort_order import KeyOrder, Part, SortKey, recognise_order
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
-RANKED_ROW = 128
+RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16)
 # From so many elements on a few long rows are cut up between tasks.
-LONG_ROW = 1 << 17
-CHUNK = 1 << 16
+LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300)
+CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100)
 # Into how many tasks the work is cut at most. Fixed, so that results and buffers do not depend on the machine.
-MOST_TASKS = 32
+MOST_TASKS = knob("sort_plan.most_tasks", 32, 8)
 CACHE_LINE = 64
 RADIX_BITS = 8
 RADIX = 1 << RADIX_BITS
@@ -233,12 +234,12 @@ def plan_rows(
     if rounds and method in (Method.RADIX, Method.PARALLEL_RADIX):
         in_place = tuple(carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
     if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
-        chunks = max(2, min(MOST_TASKS // rows, -(-length // CHUNK)))
+        chunks = max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
         if method is Method.PARALLEL_MERGE:
             chunks = 1 << (chunks.bit_length() - 1)
         tasks = rows * chunks
     else:
-        tasks = min(outer * -(-inner // columns), MOST_TASKS)
+        tasks = min(outer * -(-inner // columns), MOST_TASKS.value)
     plan = SortPlan(method, kinds, outer, length, inner, order, rounds, iotas, tasks, columns, in_place, 0)
     return with_scratch(plan)
 
@@ -246,10 +247,10 @@ def plan_rows(
 def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
     if rows == 0 or length == 0:
         return Method.NOTHING
-    long = length >= LONG_ROW and rows <= MOST_TASKS // 4
+    long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
     if order is None:
         return Method.PARALLEL_MERGE if long else Method.MERGE
-    if length <= RANKED_ROW:
+    if length <= RANKED_ROW.value:
         return Method.RANKS
     return Method.PARALLEL_RADIX if long else Method.RADIX
 

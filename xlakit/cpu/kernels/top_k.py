@@ -33,16 +33,17 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.sort import Sort, TopK
+from xlakit.options import knob
 from xlakit.passes.partial_sorts import is_index, partial_sort
 from xlakit.passes.sort_order import SortKey
 
 # Up to so many elements are kept in a list that new ones are inserted into.
-FEW = 32
+FEW = knob("top_k.few", 32, 0, 3)
 # From so many elements on a few long rows are cut up between tasks.
-LONG_ROW = 1 << 17
-CHUNK = 1 << 16
+LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
+CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
 # Where more is wanted than one in so many of a chunk, it is wanted of too many chunks.
-WANTED_OF_CHUNK = 32
+WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
 
 
 class Method(Enum):
@@ -161,12 +162,16 @@ def _plan(
     *outer, length = shape.dimensions
     rows = math.prod(outer)
     bytes = _record_layout(key, length).bytes
-    is_long = length >= LONG_ROW and 0 < rows <= MOST_TASKS // 4 and k * WANTED_OF_CHUNK <= CHUNK
-    tasks = rows * min(MOST_TASKS // rows, length // CHUNK) if is_long else min(rows, MOST_TASKS)
+    is_long = (
+        length >= max(LONG_ROW.value, CHUNK.value)
+        and 0 < rows <= MOST_TASKS.value // 4
+        and k * WANTED_OF_CHUNK.value <= CHUNK.value
+    )
+    tasks = rows * min(MOST_TASKS.value // rows, length // CHUNK.value) if is_long else min(rows, MOST_TASKS.value)
     scratch = tasks * k * bytes if is_long else 0
     if rows == 0 or k == 0:
         method = Method.NOTHING
-    elif k <= FEW:
+    elif k <= FEW.value:
         method = Method.CHUNKED_LIST if is_long else Method.LIST
     else:
         method = Method.CHUNKED_SORT if is_long else Method.SORT

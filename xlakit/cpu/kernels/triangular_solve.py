@@ -18,15 +18,16 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve
+from xlakit.options import knob
 
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
-SMALL = 16
+SMALL = knob("triangular_solve.small", 16, 0, 4)
 # A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
-_TASK_PRODUCTS = 1 << 18
-_LEAST_SIDES = 64
+_TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10)
+_LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
 _PROCESSORS = os.cpu_count() or 1
 
 
@@ -49,7 +50,7 @@ class _Problem:
     def block(self) -> int:
         """How many right-hand sides a task has."""
         shared = -(-self.sides // -(-_PROCESSORS // max(1, self.batch)))
-        wanted = max(_LEAST_SIDES, shared, int(_TASK_PRODUCTS * self.sides / max(1.0, self.products)))
+        wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
         return min(self.sides, -(-wanted // 16) * 16)
 
     @property
@@ -68,7 +69,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
     fn = module.function("triangular_solve", VOID, [PTR, I64, I64])
     table, begin, end = fn.parameters
     a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
-    solve = _Loops(fn, problem) if size <= SMALL else _Blas(fn, problem)
+    solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
     blocks = -(-sides // problem.block)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         matrix = task.index.integer("udiv", blocks)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.options import knob
 
 # How long a thread computes before it asks, by what its turns are thought to cost; asking takes fifty nanoseconds.
-_STRIP_NANOSECONDS = 5_000_000.0
+_STRIP_NANOSECONDS = knob("asking.strip_nanoseconds", 5_000_000.0, 1.0, 100.0)
 
 
 def turns_between(cost: float) -> int:
     """How many turns of a loop come between two questions, where a turn costs so many nanoseconds; a power of two."""
-    return 1 << max(1, int(_STRIP_NANOSECONDS / max(cost, 0.01))).bit_length() - 1
+    return 1 << max(1, int(_STRIP_NANOSECONDS.value / max(cost, 0.01))).bit_length() - 1
 
 
 def in_strips(

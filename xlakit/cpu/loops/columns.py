@@ -21,9 +21,10 @@ from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 
 # The accumulators of a strip stay in the first-level cache.
-_STRIP_BYTES = 1 << 13
+_STRIP_BYTES = knob("columns.strip_bytes", 1 << 13, 1, 1024)
 # So many turns of the reduced dimension for each visit of an accumulator.
 _AT_ONCE = 4
 
@@ -99,7 +100,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
 
 def _strip(plan: _Plan) -> int:
     widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in plan.foldings)
-    return max(64, _STRIP_BYTES // max(1, widths))
+    return max(64, _STRIP_BYTES.value // max(1, widths))
 
 
 def _write(

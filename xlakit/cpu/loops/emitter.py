@@ -33,11 +33,12 @@ from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation
+from xlakit.options import knob
 
 # Nested reductions of at most so many turns are written out, so that the loop around them can be vectorised.
-_UNROLLED = 16
+_UNROLLED = knob("emitter.unrolled", 16, 0, 2)
 # Where little is computed, a loop of so many turns is not worth becoming vectors.
-_FEW_TURNS = 64
+_FEW_TURNS = knob("emitter.few_turns", 64, 0)
 # A reduction waits for its last step; with four of them under way the processor does not.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
@@ -290,7 +291,7 @@ class Emitter:
             turns = 1
             for variable in fold.over:
                 turns *= variable.extent
-            found = self.folded(fold, initial, unrolled=turns <= _UNROLLED)
+            found = self.folded(fold, initial, unrolled=turns <= _UNROLLED.value)
             self._scopes[-1][fold] = found
         return found
 
@@ -336,7 +337,7 @@ class Emitter:
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
-        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_TURNS)
+        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_TURNS.value)
         hints = INTERLEAVED if is_apart else ()
         with self.fn.loop(0, group.extent, carried=carried, independent=is_apart, hints=hints) as loop, self.scope():
             self.bind_group(group, loop.index)

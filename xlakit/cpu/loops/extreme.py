@@ -38,13 +38,14 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.compare import Compare
+from xlakit.options import knob
 
-_BLOCK = 1024
+_BLOCK = knob("extreme.block", 1024, 8, 32)
 _NO_PLACE = (1 << 31) - 1
-_FEW_ROWS = 8
-_MOST_PARTS = 32
+_FEW_ROWS = knob("extreme.few_rows", 8, 1000)
+_MOST_PARTS = knob("extreme.most_parts", 32, 3)
 # Fewer elements are folded as any others.
-_LEAST_ROW = 17
+_LEAST_ROW = knob("extreme.least_row", 17, 2)
 
 
 # -- which computations --------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], 
         return None
     (reduce,) = reduced.reduces
     (size, *others) = sorted((reduced.sizes[d] for d in reduced.over), reverse=True)
-    if len(reduce.operands) != 4 or math.prod(others) != 1 or size < _LEAST_ROW:
+    if len(reduce.operands) != 4 or math.prod(others) != 1 or size < _LEAST_ROW.value:
         return None
     word = extreme_of(reduce.op.called_computations[0])
     if word is None:
@@ -177,8 +178,10 @@ def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], 
     except UnsupportedError:
         return None
     rows = math.prod(v.extent for v in plan.rows)
-    parts = min(_MOST_PARTS, plan.row.extent // _BLOCK, int(plan.cost * rows / (2 * TASK_NANOSECONDS)))
-    if rows < _FEW_ROWS and parts > 1:
+    parts = min(
+        _MOST_PARTS.value, plan.row.extent // _BLOCK.value, int(plan.cost * rows / (2 * TASK_NANOSECONDS.value))
+    )
+    if rows < _FEW_ROWS.value and parts > 1:
         shared = _Shared(plan, rows, parts)
         return shared.emit(module, name, reduced.arrays + len(reduced.roots))
     return (_rows(module, name, reduced.arrays + len(reduced.roots), plan),), {}, 0
@@ -250,17 +253,17 @@ def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Valu
     fn = emitter.fn
     emitter.hoist([plan.element], frozenset(plan.rows))
     start = as_real(constant(fn, plan.kind, _constant(plan)))
-    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= _BLOCK:
+    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= _BLOCK.value:
         best = _best_of_block(emitter, plan, begin, end, start)
         return best, begin + _first(emitter, plan, begin, end, best)
-    with fn.loop(begin, end, _BLOCK, carried=[start, begin]) as loop:
+    with fn.loop(begin, end, _BLOCK.value, carried=[start, begin]) as loop:
         best, block = loop.carried
-        last = fn.intrinsic("llvm.smin", I64, loop.index + _BLOCK, end)
+        last = fn.intrinsic("llvm.smin", I64, loop.index + _BLOCK.value, end)
         found = _best_of_block(emitter, plan, loop.index, last, start)
         better = _is_better(fn, plan, found, best)
         loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
     best, block = loop.results
-    last = fn.intrinsic("llvm.smin", I64, block + _BLOCK, end)
+    last = fn.intrinsic("llvm.smin", I64, block + _BLOCK.value, end)
     return best, block + _first(emitter, plan, block, last, best)
 
 

@@ -22,14 +22,15 @@ from xlakit.cpu.loops.space import Group
 from xlakit.cpu.loops.streaming import fence, streamed
 from xlakit.cpu.scalars import Scalar, store
 from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
 
 # Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
-_LONG_CHAIN = 2.0
+_LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0)
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
-TASK_NANOSECONDS = 20_000.0
+TASK_NANOSECONDS = knob("kernel.task_nanoseconds", 20_000.0, 50.0, 1e9)
 # Next to a phase that takes longer, a call costs nothing.
-_CALLED_NANOSECONDS = 2_000.0
+_CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     table, begin, end = fn.parameters
     first = 0
     for phase in phases:
-        if phase.cost > _CALLED_NANOSECONDS:
+        if phase.cost > _CALLED_NANOSECONDS.value:
             called = module.functions[phase.function]
             called.attributes.append("noinline")
             called.is_apart = True
@@ -137,7 +138,7 @@ class Level:
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
     """What LLVM should know about an innermost loop that computes the nodes."""
-    return DOUBLED if element_cost(nodes) > _LONG_CHAIN else ()
+    return DOUBLED if element_cost(nodes) > _LONG_CHAIN.value else ()
 
 
 def side_by_side(hints: Sequence[str]) -> int:
@@ -205,7 +206,7 @@ class Split:
     @staticmethod
     def of(groups: Sequence[Group], cost: float) -> Split:
         """Cut so that a task takes about as long as it should, where a turn of the nest costs ``cost``."""
-        wanted = max(64.0, TASK_NANOSECONDS / cost)
+        wanted = max(64.0, TASK_NANOSECONDS.value / cost)
         outer: list[Group] = []
         rest = list(groups)
         left = math.prod(g.extent for g in rest)

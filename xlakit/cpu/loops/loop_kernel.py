@@ -14,14 +14,15 @@ from xlakit.cpu.loops.lanes import lanes_of
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group, merged
 from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
+from xlakit.options import knob
 
 # The most nodes that a short loop, written out, may be made of.
-_MOST_WRITTEN = 200
+_MOST_WRITTEN = knob("loop_kernel.most_written", 200, 0, 2000)
 # Loops of fewer turns do not become vectors.
 _LEAST_VECTOR = 4
 # Runs of more elements are as good as any, and so many of them may be written to by turns.
-_LONG_RUN = 256
-_MOST_STREAMS = 128
+_LONG_RUN = knob("loop_kernel.long_run", 256, 8)
+_MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
 
 
 def loop_kernel(
@@ -54,7 +55,7 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
     if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in (*loads, *offsets)):
         return groups
     *outer, second, run = groups
-    if run.extent > _LONG_RUN:
+    if run.extent > _LONG_RUN.value:
         return groups
 
     def before(group: Group) -> bool:
@@ -62,7 +63,7 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
         own, other = group.variables[-1], second.variables[-1]
         return all(0 < o.factor_of(own) < o.factor_of(other) for o in loads)
 
-    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS]
+    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS.value]
     if not found:
         return groups
     nearest = min(found, key=lambda g: loads[0].factor_of(g.variables[-1]))
@@ -71,10 +72,10 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
     """The innermost loop where it is so short that the one around it should be vectorised in its place."""
-    if len(groups) < 2 or groups[-1].extent > SHORT or groups[-2].extent <= groups[-1].extent:
+    if len(groups) < 2 or groups[-1].extent > SHORT.value or groups[-2].extent <= groups[-1].extent:
         return []
-    size = sum(_MOST_WRITTEN if isinstance(n, Fold) else 1 for n in walk(nodes))
-    return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN else []
+    size = sum(_MOST_WRITTEN.value if isinstance(n, Fold) else 1 for n in walk(nodes))
+    return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
 
 
 def _turns(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:

@@ -19,15 +19,16 @@ from xlakit.cpu.loops.tracer import Index, Source, Tracer
 from xlakit.cpu.scalars import Scalar, store
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 
-_MOST_PARTS = 32
+_MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 
 def count_parts(reduced: Reduced, foldings: Sequence[Folding], cost: float, extent: int) -> int:
     """Into how many parts the outer reduced loop should be cut; 1 where it cannot be."""
     if not reduced.roots_alike() or not all(f.starts_neutral() for f in foldings):
         return 1
-    return max(1, min(_MOST_PARTS, extent, int(cost / (2 * TASK_NANOSECONDS))))
+    return max(1, min(_MOST_PARTS.value, extent, int(cost / (2 * TASK_NANOSECONDS.value))))
 
 
 def part_range(fn: Function, number: Value, parts: int, extent: int) -> tuple[Value, Value]:

@@ -9,10 +9,11 @@ from xlakit.cpu.llvm import I8, I64, Function, Module, Value
 from xlakit.cpu.loops.kernel import Phase, task_function
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.movement import Concatenate
+from xlakit.options import knob
 
 # Runs of fewer bytes are left to a loop that can write several at once.
-_SHORT_ROW = 32
-_TASK_BYTES = 1 << 16
+_SHORT_ROW = knob("pieces.short_row", 32, 1, 1000)
+_TASK_BYTES = knob("pieces.task_bytes", 1 << 16, 64, 192)
 # Of so many bytes a nanosecond: what a processor copies.
 _BYTES_PER_NANOSECOND = 8.0
 
@@ -35,7 +36,7 @@ def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | 
     pieces = _pieces(root, root.op.dimension, arrays)
     row = sum(p.bytes for p in pieces)
     rows = math.prod(root.shape.dimensions[: root.op.dimension])
-    if row < _SHORT_ROW:
+    if row < _SHORT_ROW.value:
         return None
     with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
         if rows == 1:
@@ -68,7 +69,7 @@ def _write_rows(
 ) -> int:
     """Rows of a run from each operand; a task is some rows."""
     rows, row = sizes
-    tasks = max(1, min(rows, rows * row // _TASK_BYTES))
+    tasks = max(1, min(rows, rows * row // _TASK_BYTES.value))
     first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
     with fn.loop(first, last) as loop:
         target = fn.at(arrays[-1], I8, loop.index * row)
@@ -82,14 +83,14 @@ def _write_long(fn: Function, arrays: list[Value], pieces: list[_Piece], begin: 
     """One run from each operand; a task is a part of one."""
     first = 0
     for piece in pieces:
-        tasks = -(-piece.bytes // _TASK_BYTES)
+        tasks = -(-piece.bytes // _TASK_BYTES.value)
         low, high = (
             fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(tasks))
             for b in (begin, end)
         )
         with fn.if_(low < high):
-            at = low * _TASK_BYTES
-            after = fn.intrinsic("llvm.umin", I64, high * _TASK_BYTES, fn.i64(piece.bytes))
+            at = low * _TASK_BYTES.value
+            after = fn.intrinsic("llvm.umin", I64, high * _TASK_BYTES.value, fn.i64(piece.bytes))
             target = fn.at(arrays[-1], I8, at + piece.place)
             fn.copy(target, fn.at(arrays[piece.array], I8, at), after - at)
         first += tasks

@@ -21,17 +21,18 @@ from xlakit.cpu.loops.nodes import Bound, Divided, Guarded, Node
 from xlakit.cpu.loops.space import Group, Place, Space, merged, with_splits
 from xlakit.cpu.loops.tiling import SHORT, Crossing
 from xlakit.cpu.loops.tracer import GuardedFold
+from xlakit.options import knob
 
 # Makes the variables of a nest's results, and the results.
 Make = Callable[[Space], "tuple[list[Variable], list[Output]]"]
 
-_MOST_REGIONS = 16
-_MOST_PIECES = 64
+_MOST_REGIONS = knob("regions.most_regions", 16, 2)
+_MOST_PIECES = knob("regions.most_pieces", 64, 2)
 # Of fewer elements, or of more nodes in all regions, one nest with conditions is made.
-_LEAST_ELEMENTS = 256
+_LEAST_ELEMENTS = knob("regions.least_elements", 256, 2)
 _MOST_NODES = 4000
 # Pieces of a row of fewer elements than this are written in one visit of the row.
-_SHORT_PIECE = 4096
+_SHORT_PIECE = knob("regions.short_piece", 4096, 1)
 
 
 def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
@@ -63,7 +64,7 @@ def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
 
 def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Variable, list[int]]:
     """At which of their values variables are cut."""
-    if math.prod(v.extent for v in variables) < _LEAST_ELEMENTS:
+    if math.prod(v.extent for v in variables) < _LEAST_ELEMENTS.value:
         return {}
     nodes = list(walk(n for o in outputs for n in o.nodes))
     found: dict[Variable, set[int]] = {}
@@ -71,14 +72,14 @@ def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Vari
         if isinstance(node, (Guarded, GuardedFold)):
             for bound in node.bounds:
                 _add_cuts(found, variables, bound)
-    if variables[-1].extent <= SHORT:
+    if variables[-1].extent <= SHORT.value:
         # A short row is written out, all conditions known.
         found.pop(variables[-1], None)
     cuts = {v: sorted(at) for v, at in found.items() if at}
-    while len(cuts) > 1 and _count(cuts) > _MOST_REGIONS:
+    while len(cuts) > 1 and _count(cuts) > _MOST_REGIONS.value:
         del cuts[max(cuts, key=lambda v: (len(cuts[v]), -v.number))]
     count = _count(cuts)
-    return cuts if 1 < count <= _MOST_PIECES and count * len(nodes) <= _MOST_NODES else {}
+    return cuts if 1 < count <= _MOST_PIECES.value and count * len(nodes) <= _MOST_NODES else {}
 
 
 def _count(cuts: Mapping[Variable, Sequence[int]]) -> int:
@@ -126,7 +127,7 @@ class _Regions:
     def emit(self, module: Module, name: str, arrays: int) -> list[Phase] | None:
         """A kernel for each region; None where cutting makes indices that have to be divided as the program runs."""
         rows = self.pieces.get(self.minor, [])
-        together = bool(rows) and max(len(r) for r in rows) < _SHORT_PIECE
+        together = bool(rows) and max(len(r) for r in rows) < _SHORT_PIECE.value
         cut = {place: p for place, p in self.pieces.items() if not together or place != self.minor}
         phases: list[Phase] = []
         for number, chosen in enumerate(itertools.product(*cut.values())):

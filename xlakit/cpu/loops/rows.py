@@ -39,12 +39,13 @@ from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
 
 # A scratch row of at most so many bytes is on the stack.
-_STACK_BYTES = 1 << 15
+_STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are cut across.
-_FEW_ROWS = 8
-_LONG_NANOSECONDS = 50_000.0
+_FEW_ROWS = knob("rows.few_rows", 8, 0, 1000)
+_LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
 # A turn that costs more nanoseconds than this has enough to do for a processor.
 _LONG_TURN = 0.6
 
@@ -88,7 +89,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
     turn = sum(stage.cost for stage in plan.stages)
     row = turn * math.prod(v.extent for v in plan.inner_variables)
     rows = math.prod(v.extent for v in plan.row_variables)
-    if rows < _FEW_ROWS and row > _LONG_NANOSECONDS and len(plan.stages) == 1 and not plan.stages[0].stores:
+    if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value and len(plan.stages) == 1 and not plan.stages[0].stores:
         extent = merged(plan.inner_variables, indices_of(plan.stages[0].nodes))[0].extent
         parts = count_parts(reduced, plan.stages[0].foldings, row * rows, extent)
         if parts > 1:
@@ -241,7 +242,7 @@ def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callab
     total = sum(-(-size // 64) * 64 for size in sizes)
     if not total:
         return lambda: None
-    if total <= _STACK_BYTES:
+    if total <= _STACK_BYTES.value:
         base = fn.alloca(I8, total, align=64)
     else:
         fn.module.declare("xlakit_scratch_acquire", PTR, [I64])
@@ -251,7 +252,7 @@ def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callab
     for size in sizes:
         emitter.arrays.append(fn.at(base, I8, place))
         place += -(-size // 64) * 64
-    return lambda: None if total <= _STACK_BYTES else _release(fn, base)
+    return lambda: None if total <= _STACK_BYTES.value else _release(fn, base)
 
 
 def _release(fn: Function, scratch: Value) -> None:

@@ -15,17 +15,18 @@ from xlakit.cpu.loops.emitter import Emitter, unconditional
 from xlakit.cpu.loops.index import Opaque
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.kernel import Level
     from xlakit.cpu.loops.space import Group
 
 # Turns of a strip: what they ask for stays in the first cache until it is read.
-_TURNS = 64
+_TURNS = knob("scattered.turns", 64, 8)
 # Of smaller arrays most is in a cache anyway.
-_FAR_BYTES = 1 << 20
+_FAR_BYTES = knob("scattered.far_bytes", 1 << 20, 0)
 # Places are computed twice, which must cost little against waiting.
-_MOST_NANOSECONDS = 4.0
+_MOST_NANOSECONDS = knob("scattered.most_nanoseconds", 4.0, 100.0)
 
 
 @contextmanager
@@ -38,15 +39,15 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
         return
     fn = emitter.fn
     begin, end = (_number(emitter, n) for n in (level.begin, level.end))
-    with fn.loop(begin, end, _TURNS) as strip, emitter.scope():
-        even = level.count > 0 and level.count % _TURNS == 0
-        last = strip.index + _TURNS if even else fn.intrinsic("llvm.smin", I64, strip.index + _TURNS, end)
+    with fn.loop(begin, end, _TURNS.value) as strip, emitter.scope():
+        even = level.count > 0 and level.count % _TURNS.value == 0
+        last = strip.index + _TURNS.value if even else fn.intrinsic("llvm.smin", I64, strip.index + _TURNS.value, end)
         with fn.loop(strip.index, last) as loop, emitter.scope():
             emitter.bind_group(level.group, loop.index)
             for node in far:
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
-        yield level.strip(strip.index, last, _TURNS, even=even)
+        yield level.strip(strip.index, last, _TURNS.value, even=even)
 
 
 def _number(emitter: Emitter, number: Value | int) -> Value:
@@ -69,8 +70,8 @@ def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
             places = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
             if (
                 places
-                and (high - low) * node.kind.byte_width >= _FAR_BYTES
-                and element_cost(places) <= _MOST_NANOSECONDS
+                and (high - low) * node.kind.byte_width >= _FAR_BYTES.value
+                and element_cost(places) <= _MOST_NANOSECONDS.value
             ):
                 found[node] = None
     return list(found)

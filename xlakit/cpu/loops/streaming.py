@@ -16,19 +16,20 @@ from xlakit.cpu.llvm import I8, I64, VOID, Function, Value, vector
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter, Redirection
 from xlakit.cpu.loops.index import Variable
+from xlakit.options import knob
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.kernel import Level, Output
     from xlakit.cpu.loops.space import Group
 
 # Results that are larger than this do not go through the caches.
-STREAMED_BYTES = 16 << 20
+STREAMED_BYTES = knob("streaming.streamed_bytes", 16 << 20, 0, 4096)
 VECTOR_BYTES = 32
 # Turns of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
-_TURNS = 512
-_LEAST_BYTES = 512
+_TURNS = knob("streaming.turns", 512, 64)
+_LEAST_BYTES = knob("streaming.least_bytes", 512, 64)
 # What takes longer to compute than this, for a byte, does not wait for memory.
-_MOST_NANOSECONDS = 0.4
+_MOST_NANOSECONDS = knob("streaming.most_nanoseconds", 0.4, 100.0)
 
 
 @cache
@@ -65,7 +66,7 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
         return
     fn = emitter.fn
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
-    turns = min(_TURNS, level.group.extent)
+    turns = min(_TURNS.value, level.group.extent)
     even = level.divisor % turns == 0
     buffers = [fn.alloca(I8, turns * o.kind.byte_width, align=64) for o in chosen]
     emitter.streams = True
@@ -106,7 +107,7 @@ def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
 def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
     """Whether computing the outputs takes longer than memory does to take them."""
     cost = element_cost((n for o in outputs for n in o.nodes), group.variables)
-    return cost > _MOST_NANOSECONDS * sum(o.kind.byte_width for o in outputs)
+    return cost > _MOST_NANOSECONDS.value * sum(o.kind.byte_width for o in outputs)
 
 
 def _may_stream(output: Output, group: Group) -> bool:
@@ -116,9 +117,9 @@ def _may_stream(output: Output, group: Group) -> bool:
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]
     return (
         has_streams()
-        and (high + 1 - low) * width > STREAMED_BYTES
+        and (high + 1 - low) * width > STREAMED_BYTES.value
         and output.offset.factor_of(group.variables[-1]) == 1
-        and group.extent * width >= _LEAST_BYTES
+        and group.extent * width >= _LEAST_BYTES.value
         and all(isinstance(atom, Variable) for atom, _ in terms)
         and all(n * width % VECTOR_BYTES == 0 for n in (output.offset.constant, *(factor for _, factor in terms)))
     )

@@ -20,16 +20,17 @@ from xlakit.cpu.loops.space import Group
 from xlakit.cpu.loops.streaming import STREAMED_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
+from xlakit.options import knob
 
 # The buffers of all tiles together.
-_BUFFER_BYTES = 1 << 14
-_RUN_BYTES = 256
-_MOST_RUN = 128
+_BUFFER_BYTES = knob("tiling.buffer_bytes", 1 << 14, 1024)
+_RUN_BYTES = knob("tiling.run_bytes", 256, 64)
+_MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.
 _UNIT = 32
 # Dimensions that are shorter than this are written out in the loop over the other one.
-SHORT = 8
-_LEAST_ELEMENTS = 512
+SHORT = knob("tiling.short", 8, 1, 30)
+_LEAST_ELEMENTS = knob("tiling.least_elements", 512, 1)
 # What copying an element into the buffer costs, in nanoseconds.
 _STAGING = 0.3
 
@@ -46,7 +47,7 @@ class Crossing:
     @staticmethod
     def of(groups: Sequence[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> Crossing | None:
         """How a nest reads across memory; None where it does not."""
-        if len(groups) < 2 or math.prod(g.extent for g in groups) < _LEAST_ELEMENTS:
+        if len(groups) < 2 or math.prod(g.extent for g in groups) < _LEAST_ELEMENTS.value:
             return None
         every = list(walk(nodes))
         inner = groups[-1]
@@ -69,11 +70,11 @@ class Crossing:
     @property
     def is_short(self) -> bool:
         """Whether one of the two dimensions is so short that it is written out."""
-        return min(self.across.extent, self.inner.extent) <= SHORT
+        return min(self.across.extent, self.inner.extent) <= SHORT.value
 
     def reordered(self) -> list[Group]:
         """The loops with the short one innermost."""
-        if self.inner.extent <= SHORT:
+        if self.inner.extent <= SHORT.value:
             return [*self.outer, self.across, self.inner]
         return [*self.outer, self.inner, self.across]
 
@@ -156,10 +157,10 @@ class _Tiled:
         self.nodes = nodes
         self.outputs = outputs
         width = max((n.kind.byte_width for n in crossing.staged), default=4)
-        run = min(_MOST_RUN, _RUN_BYTES // width)
-        depth = max(_UNIT, _BUFFER_BYTES // (width * run * max(1, len(crossing.staged))) // _UNIT * _UNIT)
+        run = min(_MOST_RUN.value, _RUN_BYTES.value // width)
+        depth = max(_UNIT, _BUFFER_BYTES.value // (width * run * max(1, len(crossing.staged))) // _UNIT * _UNIT)
         self.along = _Cut(crossing.inner.extent, run)
-        self.across = _Cut(crossing.across.extent, min(_MOST_RUN, depth))
+        self.across = _Cut(crossing.across.extent, min(_MOST_RUN.value, depth))
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # A copy of each staged operand, and nothing else: whole vectors go to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
@@ -171,7 +172,7 @@ class _Tiled:
         strides = [c for _, c in output.offset.terms if c != 1]
         aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
         fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
-        return has_streams() and aligned and fits and elements * width > STREAMED_BYTES
+        return has_streams() and aligned and fits and elements * width > STREAMED_BYTES.value
 
     def buffer_bytes(self, node: Load) -> int:
         """The bytes of the buffer of an operand."""
