@@ -130,7 +130,9 @@ def _programs(options: argparse.Namespace) -> Iterator[tuple[str, HloModule, Seq
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.plain", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.plain", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("files", nargs="*", help="programs, in place of generated ones")
     parser.add_argument("--of", choices=["modules", "large"], default="modules", help="which generated programs")
     parser.add_argument("--what", default="all", help=f"what plain code leaves out: {', '.join(PLAIN)}, or all of it")

@@ -1,6 +1,7 @@
 """The command line, as a person meets it: in a process of its own."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -181,10 +182,42 @@ def test_interrupted(add_file, monkeypatch, capsys):
     assert capsys.readouterr().err == "xlakit: interrupted\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--compare-timeout", "0.01"], "jaxlib gave no result in 0.01 s"),
+        (["--compare-memory", "1M"], "more than the 1,048,576 that it may have"),
+    ],
+)
+def test_a_comparison_has_limits(add_file, capsys, options, message):
+    assert cli.main(["run", add_file, "--compare", "jaxlib", *options]) == 3
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dies", "message"),
+    [
+        (
+            "os.write(2, b'F0101 1 a.cc:1] Check failed: x\\nmore\\n'); os.abort()",
+            "died of SIGABRT .*: F0101 .* failed: x",
+        ),
+        ("os._exit(7)", "ended with status 7 on this program: it said nothing"),
+        ("raise ImportError('no such library')", "jaxlib cannot be imported: no such library"),
+    ],
+)
+def test_jaxlib_may_die_of_a_program(add_file, tmp_path, monkeypatch, capsys, dies, message):
+    (tmp_path / "jaxlib.py").write_text(f"import os\n{dies}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert cli.main(["run", add_file, "--compare", "jaxlib"]) == 3
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert "Traceback" not in error
+
+
 def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):
     path = tmp_path / "token.hlo"
     path.write_text("HloModule m\n\nENTRY e {\n  ROOT t = token[] parameter(0)\n}\n")
-    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 1
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 3
     assert "tokens" in capsys.readouterr().err
 
 
@@ -223,6 +256,8 @@ def test_no_command_of_the_project_takes_abbreviations():
         ("--iterations", "ten", "'ten' is not a whole number"),
         ("--seed", "-1", "at least 0"),
         ("--backend", "gpu", "interpreter"),
+        ("--compare-timeout", "nan", "'nan' is not a number of seconds"),
+        ("--compare-memory", "much", "'much' is not a number of bytes"),
     ],
 )
 def test_values_of_options_are_checked(add_file, capsys, option, value, rule):
@@ -284,6 +319,12 @@ def test_an_optimised_program_is_compared_with_jaxlib(tmp_path, capsys):
     )
     assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0
     assert "ok" in capsys.readouterr().out
+    path.write_text(
+        "HloModule m, is_scheduled=true\nfused { x = f32[2,3]{1,0} parameter(0) b = f32[3,2]{0,1} bitcast(x) "
+        "ROOT n = f32[3,2]{0,1} negate(b) }\nENTRY e { x = f32[2,3]{1,0} parameter(0) f = f32[3,2]{0,1} fusion(x), "
+        'kind=kCustom, calls=fused, backend_config={"a":"b"} ROOT b = f32[2,1,3]{2,1,0} bitcast(f) }'
+    )
+    assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0, capsys.readouterr()
 
 
 def test_standard_input():
@@ -330,6 +371,19 @@ def test_inspect_shows_what_a_program_becomes(add_file, capsys, view, words):
     assert cli.main(["inspect", add_file, "--as", view]) == 0
     out = capsys.readouterr().out
     assert all(word in out for word in words), out
+
+
+@pytest.mark.parametrize("view", ["hlo", "cost", "memory", "llvm"])
+def test_a_custom_call_that_nobody_knows_stops_no_inspection(tmp_path, capsys, view):
+    path = tmp_path / "call.hlo"
+    path.write_text(
+        'HloModule m\nENTRY e { x = f32[3] parameter(0) y = f32[3] custom-call(x), custom_call_target="their.Kernel"'
+        " ROOT z = f32[3] add(y, y) }"
+    )
+    assert cli.main(["inspect", str(path), "--as", view]) == 0, capsys.readouterr()
+    assert capsys.readouterr().out
+    assert cli.main(["run", str(path)]) == 1
+    assert "no custom call is registered as 'their.Kernel'" in capsys.readouterr().err
 
 
 def test_the_views_are_those_that_the_help_lists(capsys):

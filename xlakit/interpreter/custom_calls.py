@@ -78,6 +78,10 @@ class CustomCalls:
         if isinstance(target, CTarget):
             target.check(instruction)
 
+    def knows(self, name: str) -> bool:
+        """Whether there is something to call under a name."""
+        return name in self._targets
+
     def native(self, name: str) -> int | None:
         """The address of the C function of a name that machine code can call as it is; None where there is none."""
         target = self._targets.get(name)

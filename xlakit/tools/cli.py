@@ -13,7 +13,8 @@ from xlakit import __version__
 from xlakit.errors import ArgumentError, XlakitError
 
 _EPILOG = """\
-exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is.
+exit status: 0 done; 1 the program or its file is at fault, or a comparison differs; 2 the command line is;
+3 there is nothing to compare with: jaxlib refused the program, died of it, or passed a limit; 130 interrupted.
 """
 
 # The names of api.BACKENDS, which is not loaded to print help.
@@ -117,11 +118,20 @@ def _add_run(commands: _Commands) -> None:
         "--replicas", type=_at_least(1), metavar="N", help="how many replicas run; default: what the program says"
     )
     command.add_argument(
-        "--partitions", type=_at_least(1), metavar="N", help="how many partitions run (HLO protos do not say it)"
+        "--partitions",
+        type=_at_least(1),
+        metavar="N",
+        help="how many partitions run; default: what the program says, or its shardings have",
     )
     command.add_argument("--backend", choices=_BACKENDS, help="what runs it (default: cpu, where it can)")
     command.add_argument(
         "--compare", choices=("interpreter", "jaxlib"), help="run there too and print the errors of each output"
+    )
+    command.add_argument(
+        "--compare-timeout", type=_seconds, default=120.0, metavar="SECONDS", help="for jaxlib (default 120)"
+    )
+    command.add_argument(
+        "--compare-memory", type=_size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
     )
     command.set_defaults(command=_run)
 
@@ -201,6 +211,24 @@ def _at_least(least: int) -> Callable[[str], int]:
     return read
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
+    return value
+
+
+def _size(text: str) -> int:
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper())
+    number = text if unit is None else text[:-1]
+    if not (number.isascii() and number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, such as 500M or 4G")
+    return int(number) * (unit or 1)
+
+
 def _load(path: str):  # noqa: ANN202 - the module type is imported only when a command needs it
     from xlakit.formats.detect import load
 
@@ -209,22 +237,31 @@ def _load(path: str):  # noqa: ANN202 - the module type is imported only when a 
 
 
 def _run(options: argparse.Namespace) -> int:
+    from xlakit.tools.jaxlib_child import Limits, NothingToCompareError
     from xlakit.tools.run import run
+    from xlakit.tools.shards import with_partitions
 
     module = _load(options.file)
-    module = module.replace(
-        replica_count=options.replicas or module.replica_count,
-        num_partitions=options.partitions or module.num_partitions,
+    module = module.replace(replica_count=options.replicas or module.replica_count)
+    module = (
+        with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
     )
-    return run(
-        module,
-        input_path=options.input,
-        seed=options.seed,
-        output_path=options.output,
-        iterations=options.iterations,
-        backend=options.backend,
-        compare_with=options.compare,
-    )
+    try:
+        return run(
+            module,
+            input_path=options.input,
+            seed=options.seed,
+            output_path=options.output,
+            iterations=options.iterations,
+            backend=options.backend,
+            compare_with=options.compare,
+            limits=Limits(options.compare_timeout, options.compare_memory),
+        )
+    except NothingToCompareError as error:
+        if options.traceback:
+            raise
+        print(f"xlakit: {error}", file=sys.stderr)
+        return 3
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -6,13 +6,32 @@ from collections.abc import Callable, Mapping
 
 from xlakit.cpu import cache
 from xlakit.cpu.executable import CpuExecutable, compile_module
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.interpreter.custom_calls import CustomCalls
 from xlakit.ir.instruction import HloModule
+from xlakit.ops.custom_call import CustomCall
+from xlakit.tools.shards import on_devices, with_partitions
 
 
 def inspect(module: HloModule, view: str) -> str:
-    """A program in one of the VIEWS."""
-    return VIEWS[view](compile_module(module)).rstrip("\n") + "\n"
+    """A program in one of the VIEWS: that of one device, where it is split over several."""
+    module = on_devices(with_partitions(module)).module
+    executable = compile_module(module, custom_calls={name: _stand_in(name) for name in unknown_calls(module)})
+    return VIEWS[view](executable).rstrip("\n") + "\n"
+
+
+def unknown_calls(module: HloModule) -> list[str]:
+    """The names of custom calls of which nothing is known but the name: the program can be looked at, but not run."""
+    known = CustomCalls()
+    calls = (i.op for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
+    return sorted({op.custom_call_target for op in calls if not known.knows(op.custom_call_target)})
+
+
+def _stand_in(name: str) -> Callable[..., None]:
+    def call(*_: object) -> None:
+        raise UnsupportedError(f"no custom call is registered as '{name}'", hint="register one to run the program")
+
+    return call
 
 
 def _cost(executable: CpuExecutable) -> str:

@@ -6,6 +6,7 @@ jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see U
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,8 +18,11 @@ import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.ir.instruction import HloModule
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import TOKEN
+from xlakit.ops.control import Fusion
+from xlakit.passes.framework import with_callees, with_computations
 from xlakit.passes.pipeline import run_pipeline
 
 
@@ -86,9 +90,10 @@ class JaxlibBackend:
     def _read(self, module: HloModule | str | bytes) -> Any:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
-        if isinstance(module, HloModule) and _has_fusions(module):
-            # On its way to jaxlib a fusion loses the layouts inside it, without which jaxlib ends the process.
-            module = run_pipeline(module, ["inline-calls"])
+        if isinstance(module, HloModule) and _is_optimised(module):
+            # On its way to jaxlib a program loses layouts: jaxlib refuses the bitcasts that depend on them, and ends
+            # the process where they are missing in a fusion.
+            module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalise-layouts"])
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
 
@@ -142,8 +147,23 @@ class JaxlibBackend:
         return array
 
 
-def _has_fusions(module: HloModule) -> bool:
-    return any(i.opcode == "fusion" for computation in module.computations for i in computation.instructions)
+def _is_optimised(module: HloModule) -> bool:
+    opcodes = {i.opcode for computation in module.computations for i in computation.instructions}
+    return not opcodes.isdisjoint({"fusion", "bitcast"})
+
+
+def _with_plain_fusions(module: HloModule) -> HloModule:
+    """The module with fusions that may be taken apart; what a kernel of XLA's own does, its computation says."""
+    made: dict[Computation, Computation] = {}
+
+    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        if not isinstance(old.op, Fusion) or old.op.kind is not FusionKind.CUSTOM:
+            return old if operands == old.operands else old.replace(operands=operands)
+        return old.replace(op=dataclasses.replace(old.op, kind=FusionKind.LOOP), operands=operands)
+
+    for old in module.computations:
+        made[old] = with_callees(old, made).rebuild(change)
+    return with_computations(module, [made[c] for c in module.computations])
 
 
 @cache

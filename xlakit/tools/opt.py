@@ -9,6 +9,7 @@ from pathlib import Path
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
 from xlakit.passes.rules import RulePass
+from xlakit.tools.shards import with_partitions
 
 
 def names(text: str) -> list[str]:
@@ -28,6 +29,7 @@ def optimise(
 ) -> list[str]:
     """Run passes on a module; gives the lines to print: the new program's, or with ``diff`` what each pass did."""
     module.verify()
+    module = with_partitions(module)
     folder = None if dump is None else Path(dump)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

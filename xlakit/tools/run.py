@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,16 @@ import numpy as np
 
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
+from xlakit.interpreter.executable import Executable
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten, make_inputs, read_inputs
+from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
+from xlakit.tools.replicas import as_replicas
+from xlakit.tools.shards import Devices, on_devices
+
+# The results of a module's devices, each given its arguments; the last is the seed.
+_Reference = Callable[[HloModule, list[list[Any]], int], list[Any]]
 
 
 def run(
@@ -27,22 +34,29 @@ def run(
     iterations: int,
     backend: str | None,
     compare_with: str | None,
+    limits: Limits = Limits(),  # noqa: B008 - it does not change
 ) -> int:
-    """Run a module and print or save what it gives; the exit status is 1 where a comparison differs."""
+    """Run a module and print or save what it gives; the exit status is 1 where a comparison differs.
+
+    Arguments and results are whole arrays, of a program that is split over devices, too. ``limits`` are those of
+    jaxlib, where that is what the program is compared with; NothingToCompareError where it gives nothing within them.
+    """
     if output_path:
         _check_writable(Path(output_path))
-    program = module.entry.program_shape
-    given = read_inputs(input_path, program) if input_path else None
-    executable = compile(module, backend=backend, seed=seed)
+    devices = on_devices(module)
+    given = read_inputs(input_path, devices.program) if input_path else None
+    executable = compile(devices.module, backend=backend, seed=seed)
     # A program that is too large for this machine has been refused by now.
-    arguments = make_inputs(program, seed) if given is None else given
+    values = make_inputs(devices.program, seed) if given is None else given
+    arguments = devices.arguments(values)
     times: list[float] = []
-    result: Any = None
+    results: list[Any] = []
     for done in range(iterations):
         start = time.perf_counter()
-        result = _value(executable(*arguments))
+        results = _run(executable, arguments)
         times.append(time.perf_counter() - start)
         _progress(done + 1, iterations, sum(times))
+    result = devices.joined(results)
     if output_path:
         # Opened here, since savez puts .npz behind a path that does not end so.
         with Path(output_path).open("wb") as file:
@@ -53,7 +67,8 @@ def run(
         print(f"median of {iterations} runs: {format_time(statistics.median(times))}", file=sys.stderr)
     if compare_with is None:
         return 0
-    leaves = compare(result, _reference(module, arguments, compare_with, seed))
+    reference = _on_interpreter if compare_with == "interpreter" else _on_jaxlib(limits)
+    leaves = compare(result, _reference(devices, values, reference, seed))
     print(format_table(leaves))
     return 0 if all(leaf.agrees for leaf in leaves) else 1
 
@@ -69,23 +84,25 @@ def _check_writable(path: Path) -> None:
         path.unlink()
 
 
-def _value(result: Any) -> Any:
-    """The results of several devices, which come as a list, as a tuple with an element for each device."""
-    return tuple(result) if isinstance(result, list) else result  # pyright: ignore[reportUnknownArgumentType]
+def _run(executable: Executable, arguments: list[list[Any]]) -> list[Any]:
+    """The results of all devices, each given its arguments."""
+    return [executable(*arguments[0])] if len(arguments) == 1 else executable.execute_replicated(arguments)
 
 
-def _reference(module: HloModule, arguments: list[Any], name: str, seed: int) -> Any:
-    if name == "interpreter":
-        return _value(compile(module, backend="interpreter", seed=seed)(*arguments))
-    from xlakit.tools.jaxlib_backend import JaxlibBackend
+def _reference(devices: Devices, values: list[Any], run: _Reference, seed: int) -> Any:
+    """What another backend gives: of the whole program on one device, where it can run there."""
+    if devices.whole is not None:
+        results = run(devices.whole, [values] * devices.whole.replica_count, seed)
+        return results[0] if len(results) == 1 else tuple(results)
+    return devices.joined(run(devices.module, devices.arguments(values), seed))
 
-    if module.num_partitions > 1:
-        raise UnsupportedError(
-            "programs of several partitions are not compared with jaxlib", hint="run it without --compare"
-        )
-    count = module.replica_count
-    results = JaxlibBackend(count).run_replicas(module, [arguments] * count)
-    return results[0] if count == 1 else tuple(results)
+
+def _on_interpreter(module: HloModule, arguments: list[list[Any]], seed: int) -> list[Any]:
+    return _run(compile(module, backend="interpreter", seed=seed), arguments)
+
+
+def _on_jaxlib(limits: Limits) -> _Reference:
+    return lambda module, arguments, _: run_on_jaxlib(as_replicas(module), arguments, limits)
 
 
 def _progress(done: int, total: int, seconds: float) -> None:

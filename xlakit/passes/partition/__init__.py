@@ -31,8 +31,16 @@ __all__ = ["Partition", "is_split", "is_to_be_split", "split_over"]
 
 
 def is_split(module: HloModule) -> bool:
-    """Whether a program is that of one partition: :func:`split_over` says so, and XLA schedules only such ones."""
-    return module.is_scheduled or module.spmd_output_sharding is not None or bool(module.spmd_parameters_shardings)
+    """Whether a program is that of one partition: :func:`split_over` says so, and XLA schedules only such ones.
+
+    XLA's partitioner puts ``_spmd`` behind the names of computations, and leaves the shardings of parameters in place.
+    """
+    return (
+        module.is_scheduled
+        or module.spmd_output_sharding is not None
+        or bool(module.spmd_parameters_shardings)
+        or module.entry.name.endswith("_spmd")
+    )
 
 
 def is_to_be_split(module: HloModule, partitions: int) -> bool:

@@ -169,6 +169,23 @@ class Annotations:
             )
 
 
+def partitions_said(module: HloModule) -> int:
+    """How many partitions the meshes and shardings of a module have, which not every format says; 1 without any."""
+    meshes = dict(module.frontend_attributes).get(MESHES, "")
+    found = [1, *(_mesh(m[3]).devices().size for m in _NAMED_MESH.finditer(meshes))]
+    said = {i.annotations.sharding for c in module.computations for i in c.instructions}
+    found += [_device_count(sharding) for sharding in said if sharding is not None]
+    return max(found)
+
+
+def _device_count(sharding: Sharding) -> int:
+    if sharding.kind == "TUPLE":
+        return max(map(_device_count, sharding.elements), default=1)
+    if sharding.named is not None:
+        return sharding.named.mesh.devices().size
+    return int(np.prod(sharding.tile_dimensions)) if sharding.kind == "OTHER" else 1
+
+
 def of_leaves(instruction: Instruction) -> list[Sharding | None]:
     """What the sharding of an instruction says of each array and token that it gives."""
     sharding, count = instruction.annotations.sharding, len(leaf_shapes(instruction.shape))

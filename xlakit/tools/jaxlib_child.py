@@ -1,0 +1,139 @@
+"""jaxlib in a process of its own, with limits: it ends its process on some programs, and never comes back from others.
+
+The process that asks writes the program and its arguments into a folder, starts this module as a program, and reads
+what that has written there.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xlakit.errors import ExecutionError, UnsupportedError
+from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import TOKEN
+
+_REQUEST, _RESULT, _MESSAGES = "request", "result", "messages"
+_POLL_SECONDS = 0.02
+_LONGEST_MESSAGE = 300
+
+
+class NothingToCompareError(ExecutionError):
+    """The other backend gave no result: it refused the program, died of it, or took too long or too much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the process may take: seconds, and bytes of memory that it holds (counted on Linux alone)."""
+
+    seconds: float = 120.0
+    memory: int = 4 << 30
+
+
+def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits: Limits) -> list[Any]:
+    """The result of each replica of a module, each given its own arguments. Raises NothingToCompareError."""
+    if any(leaf is TOKEN for given in arguments for value in given for leaf in _flat(value)):
+        raise NothingToCompareError(
+            "tokens are not given to jaxlib", hint="leave the tokens out of the entry's parameters"
+        )
+    with tempfile.TemporaryDirectory(prefix="xlakit-compare-") as name:
+        folder = Path(name)
+        (folder / _REQUEST).write_bytes(pickle.dumps((module.to_proto(), [list(given) for given in arguments])))
+        with (folder / _MESSAGES).open("wb") as messages:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "xlakit.tools.jaxlib_child", name],
+                stdin=subprocess.DEVNULL,
+                stdout=messages,
+                stderr=messages,
+                env=_environment(),
+            )
+            try:
+                _wait(process, limits)
+            finally:
+                process.kill()
+                process.wait()
+        if process.returncode != 0 or not (folder / _RESULT).exists():
+            raise _death(process.returncode, (folder / _MESSAGES).read_text(errors="replace"))
+        refusal, results = pickle.loads((folder / _RESULT).read_bytes())
+    if refusal:
+        raise NothingToCompareError(refusal, hint="run it with xlakit alone")
+    return results
+
+
+def _environment() -> dict[str, str]:
+    """The environment, in which the child finds this package where its parent has found it."""
+    own = str(Path(__file__).resolve().parents[2])
+    given = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, given] if given else [own])}
+
+
+def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
+    start = time.monotonic()
+    while process.poll() is None:
+        if time.monotonic() - start > limits.seconds:
+            raise NothingToCompareError(
+                f"jaxlib gave no result in {limits.seconds:g} s", hint="allow more with --compare-timeout"
+            )
+        held = _memory_of(process.pid)
+        if held > limits.memory:
+            raise NothingToCompareError(
+                f"jaxlib took {held:,} bytes of memory, more than the {limits.memory:,} that it may have",
+                hint="allow more with --compare-memory",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _memory_of(process: int) -> int:
+    """The bytes that a process holds in memory; 0 where the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _death(status: int, messages: str) -> NothingToCompareError:
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
+    # What aborts a process says so in a line that begins with F and the date; a traceback ends with the error.
+    fatal = [line for line in lines if line.startswith("F") and "] " in line]
+    said = (fatal or lines or ["it said nothing"])[0 if fatal else -1][:_LONGEST_MESSAGE]
+    how = f"ended with status {status}"
+    if status < 0:
+        names = {s.value: s.name for s in signal.Signals}
+        how = f"died of {names.get(-status, f'signal {-status}')}"
+    return NothingToCompareError(f"jaxlib {how} on this program: {said}", hint="run it with xlakit alone")
+
+
+def _flat(value: Any) -> list[Any]:
+    return [leaf for v in value for leaf in _flat(v)] if isinstance(value, (tuple, list)) else [value]
+
+
+def _serve(folder: Path) -> None:
+    """Run what is asked for in a folder."""
+    if sys.platform != "win32":
+        import resource
+
+        # A process that aborts is an answer here, of which a file of all its memory tells nothing more.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    from xlakit.tools.jaxlib_backend import JaxlibBackend
+
+    data, arguments = pickle.loads((folder / _REQUEST).read_bytes())
+    refusal, results = "", []
+    try:
+        results = JaxlibBackend(len(arguments)).run_replicas(HloModule.from_proto(data), arguments)
+    except UnsupportedError as error:
+        refusal = error.rule
+    (folder / _RESULT).write_bytes(pickle.dumps((refusal, results)))
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""A program of several partitions as one of several replicas: the same devices, which meet as they did."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from xlakit.errors import UnsupportedError
+from xlakit.ir.attributes import ReplicaGroups
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ops.collective_moves import Permuting
+from xlakit.ops.shared.collective import Collective
+from xlakit.passes.framework import with_callees, with_computations
+
+
+def as_replicas(module: HloModule) -> HloModule:
+    """The program whose replicas do what the partitions of a program with one replica do.
+
+    Raises UnsupportedError where there are several of both, which no numbers of one kind can tell.
+    """
+    count = module.num_partitions
+    if count == 1:
+        return module
+    if module.replica_count > 1:
+        raise UnsupportedError(
+            "programs of several replicas and several partitions are not compared with jaxlib",
+            hint="compare them with the interpreter",
+        )
+    made: dict[Any, Any] = {}
+
+    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        # Shardings say how whole arrays would be split, of which the replicas know nothing.
+        annotations = dataclasses.replace(old.annotations, sharding=None, frontend_attributes=())
+        return old.replace(op=_for_replicas(old.op, count), operands=operands, annotations=annotations)
+
+    for old in module.computations:
+        made[old] = with_callees(old, made).rebuild(change)
+    module = with_computations(module, [made[c] for c in module.computations])
+    return module.replace(
+        replica_count=count,
+        num_partitions=1,
+        frontend_attributes=(),
+        spmd_parameters_shardings=(),
+        spmd_output_sharding=None,
+    )
+
+
+def _for_replicas(op: Op, count: int) -> Op:
+    if op.opcode == "partition-id":
+        return OPERATIONS["replica-id"]()
+    if op.opcode == "replica-id":
+        raise UnsupportedError(
+            "a program of partitions that asks for its replica is not compared with jaxlib",
+            hint="compare it with the interpreter",
+        )
+    if isinstance(op, Permuting):
+        # Without a channel it is among replicas, of which there is one.
+        own = [(source, target) for source, target in op.source_target_pairs if source == target == 0]
+        pairs = op.source_target_pairs if op.channel_id is not None else tuple((p, p) for p in range(count) if own)
+        return dataclasses.replace(op, channel_id=None, source_target_pairs=pairs)
+    if isinstance(op, Collective):
+        return dataclasses.replace(op, **_groups(op, count))
+    return op
+
+
+def _groups(op: Collective, count: int) -> dict[str, Any]:
+    """The fields of a collective that say who takes part."""
+    changed: dict[str, Any] = {"channel_id": None, "replica_groups": ReplicaGroups(op.replica_groups.groups)}
+    if op.global_ids is not None:
+        changed["use_global_device_ids"] = False
+    if op.channel_id is None:
+        changed["replica_groups"] = ReplicaGroups(tuple((p,) for p in range(count)))
+    elif op.global_ids is False:
+        changed["replica_groups"] = ReplicaGroups((tuple(range(count)),))
+    return changed

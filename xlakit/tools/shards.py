@@ -1,0 +1,260 @@
+"""Whole arrays and the parts of them that devices have: what ``xlakit run`` gives to a program and shows of it.
+
+A program that says how its arrays are split takes whole arrays here, which are cut as it says, and its results are
+joined. So does one that XLA has split already, as far as it still says how: its parameters have the shapes of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.literal import Array
+from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
+from xlakit.errors import ArgumentError, ExecutionError
+from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.operation import TOKEN
+from xlakit.ops.custom_call import CustomCall
+from xlakit.passes.framework import with_callees, with_computations
+from xlakit.passes.partition import is_split, is_to_be_split, split_over
+from xlakit.passes.partition.annotations import CONSTRAINTS, HINTS, Annotations, partitions_said
+from xlakit.passes.partition.tilings import Split, local_sizes, parts
+
+# For one array: the split of each dimension, and numbers where values of different numbers are to be added.
+_Parts = tuple[tuple[Split | None, ...] | None, Split | None]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A program as its devices run it, and how whole arguments and results are split over them.
+
+    module: the program of one partition. program: the shapes of whole arguments, and of the whole result where that is
+    known. whole: the program of all partitions on one device, where it can run there.
+    """
+
+    module: HloModule
+    program: ProgramShape
+    whole: HloModule | None
+    parameters: tuple[tuple[_Parts, ...], ...]
+    result: tuple[_Parts, ...] | None
+
+    @property
+    def count(self) -> int:
+        """How many devices run it."""
+        return self.module.replica_count * self.module.num_partitions
+
+    # -- arguments ---------------------------------------------------------------------------------
+
+    def arguments(self, values: Sequence[Any]) -> list[list[Any]]:
+        """What each device is given of whole arguments. Raises ArgumentError where a shape is another."""
+        partitions = self.module.num_partitions
+        given: list[list[Any]] = [[] for _ in range(partitions)]
+        shapes = zip(self.program.parameters, self.module.entry.parameters, self.parameters, values, strict=True)
+        for whole, own, splits, value in shapes:
+            leaves = [
+                self._cut(array, leaf, local, said, own.name)
+                for array, leaf, local, said in zip(
+                    _leaves(value, whole), _shapes(whole), _shapes(own.shape), splits, strict=True
+                )
+            ]
+            for partition, arguments in enumerate(given):
+                arguments.append(_nested(whole, iter([leaf[partition] for leaf in leaves])))
+        return [list(arguments) for _ in range(self.module.replica_count) for arguments in given]
+
+    def _cut(self, array: Any, whole: Shape, local: Shape, said: _Parts, name: str) -> list[Any]:
+        partitions = self.module.num_partitions
+        splits, unreduced = said
+        if array is TOKEN or not whole.is_array or (splits is None and unreduced is None):
+            return [array] * partitions
+        array, splits = np.asarray(array), splits or (None,) * whole.rank
+        # The program of a part does not say whether the last part is padded, so the whole may be smaller.
+        if array.ndim != whole.rank or local_sizes(splits, array.shape) != local.dimensions:
+            if self.whole is None and array.shape == local.dimensions:
+                return [array] * partitions
+            raise ArgumentError(
+                f"parameter '{name}' takes {whole.to_string(with_layout=False)}, got an array {list(array.shape)}",
+                hint="give the whole array: it is cut as the program's sharding says",
+            )
+        found = [_part(array, splits, local.dimensions, p) for p in range(partitions)]
+        return [f if unreduced is None or not unreduced[p] else np.zeros_like(f) for p, f in enumerate(found)]
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def joined(self, results: Sequence[Any]) -> Any:
+        """The result of one device, or of one replica, put together; a tuple of them where there are several."""
+        partitions = self.module.num_partitions
+        if self.result is None or partitions == 1:
+            return results[0] if len(results) == 1 else tuple(results)
+        own, whole = self.module.entry.root.shape, self.program.result
+        found: list[Any] = []
+        for start in range(0, len(results), partitions):
+            flat = [list(_leaves(r, own)) for r in results[start : start + partitions]]
+            joined = [
+                _join([row[n] for row in flat], said, leaf)
+                for n, (said, leaf) in enumerate(zip(self.result, _shapes(whole), strict=True))
+            ]
+            found.append(_nested(whole, iter(joined)))
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+def on_devices(module: HloModule) -> Devices:
+    """How a module runs on as many devices as it says. Raises ShapeError for shardings that cannot be."""
+    count = module.num_partitions
+    if is_to_be_split(module, count):
+        split = split_over(module, count)
+        said, result = split.spmd_parameters_shardings, split.spmd_output_sharding
+        parameters = [_said(s, p.shape, split) for s, p in zip(said, split.entry.parameters, strict=True)]
+        found = None if result is None else _said(result, split.entry.root.shape, split)
+        # Nothing but shardings, on which no value depends, tells the whole program of several partitions from one.
+        whole = on_one_device(module) if not _has_manual(module) else None
+        return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
+    own = module.entry.program_shape
+    if count == 1 or not is_split(module):
+        nothing = tuple(((None, None),) * len(_shapes(s)) for s in own.parameters)
+        return Devices(module, own, None, nothing, None)
+    stated = module.spmd_parameters_shardings or tuple(p.annotations.sharding for p in module.entry.parameters)
+    parameters = [_said(s, p.shape, module) for s, p in zip(stated, module.entry.parameters, strict=True)]
+    output = module.spmd_output_sharding or module.entry.root.annotations.sharding
+    result = None if output is None else _said(output, own.result, module)
+    if result is not None and any(splits is None for splits, _ in result):
+        result = None
+    program = ProgramShape(
+        tuple(_whole_shape(s, p) for s, p in zip(own.parameters, parameters, strict=True)),
+        own.result if result is None else _whole_shape(own.result, result),
+        own.parameter_names,
+    )
+    return Devices(module, program, None, tuple(parameters), result)
+
+
+def with_partitions(module: HloModule) -> HloModule:
+    """The module with as many partitions as its shardings have, where its format has not said how many there are."""
+    count = partitions_said(module) if module.num_partitions == 1 and module.replica_count == 1 else 1
+    return module if count == 1 else module.replace(num_partitions=count)
+
+
+def on_one_device(module: HloModule) -> HloModule:
+    """A program that says how it is split, as one that says nothing of it."""
+    made: dict[Any, Any] = {}
+
+    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        op, count = old.op, len(operands)
+        if isinstance(op, CustomCall) and op.custom_call_target in CONSTRAINTS | HINTS and count == 1:
+            return operands[0]
+        annotations = replace(old.annotations, sharding=None, frontend_attributes=())
+        return old.replace(operands=operands, annotations=annotations)
+
+    for old in module.computations:
+        made[old] = with_callees(old, made).rebuild(change)
+    # The frontend attributes of such modules are Shardy's.
+    module = with_computations(module, [made[c] for c in module.computations])
+    return module.replace(num_partitions=1, frontend_attributes=(), header=())
+
+
+def _has_manual(module: HloModule) -> bool:
+    """Whether there are computations that say themselves what each partition does."""
+    calls = [i.op for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)]
+    return any(o.custom_call_target.startswith(("SPMD", "xla.sdy.")) and not _is_hint(o) for o in calls)
+
+
+def _is_hint(op: CustomCall) -> bool:
+    return op.custom_call_target in CONSTRAINTS | HINTS
+
+
+# -- shapes and shardings ----------------------------------------------------------------------------
+
+
+def _said(sharding: Sharding | None, shape: Shape, module: HloModule) -> tuple[_Parts, ...]:
+    said, leaves = Annotations(module, module.num_partitions), _shapes(shape)
+    given = sharding.elements if sharding is not None and sharding.kind == "TUPLE" else (sharding,) * len(leaves)
+    return tuple(
+        (said.splits(one, leaf.rank) if leaf.is_array else None, said.unreduced(one))
+        for one, leaf in zip(given, leaves, strict=bool(leaves))
+    )
+
+
+def _shapes(shape: Shape) -> list[Shape]:
+    return [leaf for _, leaf in shape.leaves()]
+
+
+def _whole_shape(shape: Shape, said: Sequence[_Parts]) -> Shape:
+    remaining = iter(said)
+
+    def made(part: Shape) -> Shape:
+        if part.is_tuple:
+            return make_tuple_shape([made(s) for s in part.tuple_shapes])
+        splits, _ = next(remaining)
+        if splits is None or not part.is_array:
+            return part
+        sizes = tuple(size * parts(split) for size, split in zip(part.dimensions, splits, strict=True))
+        return replace(part.without_layout(), dimensions=sizes)
+
+    return made(shape)
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+
+def _leaves(value: Any, shape: Shape) -> Iterator[Any]:
+    if shape.is_tuple:
+        for element, inner in zip(value, shape.tuple_shapes, strict=True):
+            yield from _leaves(element, inner)
+    else:
+        yield value
+
+
+def _nested(shape: Shape, leaves: Iterator[Any]) -> Any:
+    return tuple(_nested(s, leaves) for s in shape.tuple_shapes) if shape.is_tuple else next(leaves)
+
+
+def _box(splits: Sequence[Split | None], local: Sequence[int], partition: int) -> tuple[slice, ...]:
+    starts = [0 if split is None else split[partition] * size for split, size in zip(splits, local, strict=True)]
+    return tuple(slice(start, start + size) for start, size in zip(starts, local, strict=True))
+
+
+def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], partition: int) -> Array:
+    """The part of a partition, with zeros where it reaches beyond the array."""
+    inside = array[_box(splits, local, partition)]
+    if inside.shape == tuple(local):
+        return np.ascontiguousarray(inside)
+    made = np.zeros(local, array.dtype)
+    made[tuple(map(slice, inside.shape))] = inside
+    return made
+
+
+def _join(found: Sequence[Any], said: _Parts, whole: Shape) -> Any:
+    splits, unreduced = said
+    if splits is None or not whole.is_array:
+        return found[0]
+    arrays = [np.asarray(f) for f in found]
+    if unreduced is not None:
+        arrays = [_total(arrays, splits, unreduced, p) for p in range(len(arrays))]
+    local = arrays[0].shape
+    made = np.zeros([size * parts(split) for size, split in zip(local, splits, strict=True)], arrays[0].dtype)
+    written: dict[tuple[tuple[int, int], ...], int] = {}
+    for partition, array in enumerate(arrays):
+        box = _box(splits, local, partition)
+        first = written.setdefault(tuple((b.start, b.stop) for b in box), partition)
+        if first == partition:
+            made[box] = array
+        elif array.tobytes() != arrays[first].tobytes():
+            raise ExecutionError(
+                f"partitions {first} and {partition} have the same part of a result, with different values",
+                shapes=[whole.without_layout()],
+                hint="let the output sharding say that parts differ, or have them computed alike",
+            )
+    return made[tuple(map(slice, whole.dimensions))]
+
+
+def _total(arrays: Sequence[Array], splits: Sequence[Split | None], numbers: Split, partition: int) -> Array:
+    """The sum of the values of one part, one for each number."""
+
+    def place(p: int) -> list[int | None]:
+        return [None if split is None else split[p] for split in splits]
+
+    chosen = {numbers[p]: p for p in range(len(arrays)) if place(p) == place(partition)}
+    total: Callable[[Sequence[Array]], Any] = sum  # pyright: ignore[reportAssignmentType]
+    return np.asarray(total([arrays[chosen[n]] for n in sorted(chosen)])).astype(arrays[0].dtype)
