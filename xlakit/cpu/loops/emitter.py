@@ -28,7 +28,7 @@ from xlakit.cpu.loops.space import Group, Space, merged
 from xlakit.cpu.loops.tracer import GuardedFold, Tracer
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
-from xlakit.cpu.scalars.memory import as_real, from_parts, is_narrow, memory_type, parts, rounded
+from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -305,7 +305,7 @@ class Emitter:
             known = set(self._bound_variables())
             running = self._looped(fold, groups, initial, bounds, known)
         return [
-            rounded(self.fn, init.kind, as_real(r)) if is_narrow(init.kind) else r
+            r if init.kind.is_complex else rounded(self.fn, init.kind, as_real(r))
             for init, r in zip(fold.initial, running, strict=True)
         ]
 

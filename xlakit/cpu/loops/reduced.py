@@ -12,7 +12,7 @@ from xlakit.cpu.loops.emitter import Emitter, simple_fold
 from xlakit.cpu.loops.nodes import Constant, Given, Node
 from xlakit.cpu.loops.tracer import Index, Tracer, as_kind
 from xlakit.cpu.scalars import Scalar
-from xlakit.cpu.scalars.memory import as_real, is_narrow, rounded
+from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
@@ -78,7 +78,7 @@ class Folding:
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
         """What is folded in the end, as its type holds it."""
         kind = self.kinds[part]
-        if not is_narrow(kind) or simple_fold(self.computation) in ("maximum", "minimum"):
+        if kind.is_complex or simple_fold(self.computation) in ("maximum", "minimum"):
             return value
         return rounded(fn, kind, as_real(value))
 
