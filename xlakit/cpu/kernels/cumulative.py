@@ -128,7 +128,7 @@ def emit_cumulative(module: Module, plan: CumulativePlan) -> Emitted:
         f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
         [
             ("there are elements", min(plan.outer, plan.length, plan.inner) > 0),
-            ("a task has sequences", 0 < plan.strip <= max(_STRIP, _LANES)),
+            ("a task has sequences", 0 < plan.strip <= max(_STRIP.value, _LANES)),
             ("each segment has elements", 0 < plan.segments <= plan.length),
             ("each array has a parameter for both sides", len(plan.computation.parameters) == 2 * len(plan.kinds)),
         ],

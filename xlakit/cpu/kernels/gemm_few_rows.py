@@ -41,7 +41,7 @@ def emit_few_rows(
     require(
         f"a product of {product.sizes}, row after row of its right operand",
         [
-            (f"there are at most {MOST_ROWS} rows", 0 < rows <= MOST_ROWS),
+            (f"there are at most {MOST_ROWS.value} rows", 0 < rows <= MOST_ROWS.value),
             ("there are columns", columns > 0 and product.columns.size == across.size),
             ("columns lie side by side", len(across.dims) == 1 and across.stride == 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),

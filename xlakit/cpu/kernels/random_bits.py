@@ -108,7 +108,8 @@ class _Writer:
         self.type = integer(max(8, kind.bit_width))
         self.lanes = lane_count()
         # Whole vectors are written into buffers of so many blocks.
-        require("random bits", [("a task is whole vectors", _TASK % self.lanes == _BLOCK % self.lanes == 0)])
+        fits = _TASK.value % self.lanes == _BLOCK.value % self.lanes == 0
+        require("random bits", [("a task is whole vectors", fits)])
         self._spare_place: Value | None = None
 
     # -- phases ----------------------------------------------------------------------------------

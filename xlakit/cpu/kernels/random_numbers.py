@@ -26,7 +26,7 @@ from xlakit.ops.random import Rng
 from xlakit.options import knob
 
 # How many blocks of words a task takes.
-_TASK = knob("random_numbers.task", 512, 16, 64)
+_TASK = knob("random_numbers.task", 512, 64)
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Nanoseconds for an element, beside its words.
 _UNIFORM_COST, _NORMAL_COST = 0.7, 2.5
@@ -70,7 +70,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
     given = [o.shape.element_type for o in instruction.operands]
     parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(given, pointers, strict=True)]
     make = _maker(fn, distribution, kind, given[0], parameters)
-    require("random numbers", [("a task is whole vectors", _TASK % lane_count() == 0)])
+    require("random numbers", [("a task is whole vectors", _TASK.value % lane_count() == 0)])
     words, word = philox(fn, state, 3), I32 if recipe.width == 32 else I64
     memory = fn.alloca(word, _TASK.value * recipe.words_of_block, align=64)
     blocks = -(-total // recipe.elements_of_block)

@@ -89,7 +89,7 @@ def check_plan(plan: SortPlan) -> None:
     require(
         what,
         [
-            ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW),
+            ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
             ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
             ("runs of chunks are merged in pairs", pairs),
             ("records that are made in place of others are as wide", len({r.bits for r in plan.rounds}) <= 1),
