@@ -36,7 +36,7 @@ def pytest_configure(config: Any) -> None:
     from xlakit.jax import initialize
 
     initialize()
-    if os.environ.get("JAX_AS_CPU"):
+    if os.environ.get("JAX_TESTED_AS_CPU"):
         from jax._src import test_util
 
         # What tests are skipped, and how exact the others are, goes by this name.

@@ -1,16 +1,18 @@
 """JAX's own tests on xlakit and on jaxlib's CPU: ``python -m proofs.jax_tests --jax CHECKOUT [FILES]``.
 
-CHECKOUT is one of JAX's repository, of the version that is installed. Each file runs in a process of its own, once for
-each platform, and at most so many seconds; what has not run then counts as not run. Printed are the counts side by
-side, and then what xlakit fails and jaxlib's CPU does not, by cause. A test that ends its process has failed, and the
-others of its file run in the next one.
+CHECKOUT is one of JAX's repository, of the version that is installed. xlakit is JAX's platform ``cpu`` (``as-cpu``);
+with ``--on xlakit`` it is a platform of its own. Each file runs in a process of its own, once for each platform, and at
+most so many seconds; what has not run then counts as not run. Printed are the counts side by side, and then what xlakit
+fails or skips and jaxlib's CPU does not, by cause. A test that ends its process has failed, and the others of its file
+run in the next one.
 
 With ``--keep FOLDER`` results stay: the next run does what is not done, and ``--seconds 0`` only reports. ``--again``
 has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever.
 
 JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
-chooses among the tests as pytest does. To JAX's tests both platforms are processors: none is skipped for being of
-another kind. Ends with 1 where xlakit fails what jaxlib's CPU passes, unless proofs/jax_accepted.py says why it may.
+chooses among the tests as pytest does. To JAX's tests all platforms are processors: none is skipped for being of
+another kind. Ends with 1 where xlakit fails or skips what jaxlib's CPU passes, unless proofs/jax_accepted.py says why
+it may.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +37,12 @@ FILES = (
     "lax", "lax_numpy", "lax_numpy_operators", "lax_numpy_indexing", "lax_numpy_reducers", "lax_control_flow",
     "lax_autodiff", "lax_vmap", "random", "fft", "linalg", "scipy_signal", "nn", "api", "dtypes", "array",
 )  # fmt: skip
-PLATFORMS = {"xlakit": "xlakit,cpu", "cpu": "cpu"}
+# For each platform what stands in the environment; the last is what the others are compared with.
+PLATFORMS = {
+    "as-cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"},
+    "xlakit": {"JAX_PLATFORMS": "xlakit,cpu", "XLAKIT_AS": "", "JAX_TESTED_AS_CPU": "1"},
+    "cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": ""},
+}
 _ROOT = Path(__file__).parents[1]
 _TESTS_SHOWN = 3
 # What pytest ends with where it was interrupted, has failed itself, or was called in a wrong way.
@@ -105,11 +112,10 @@ def _run_until_it_ends(
     """Run what is not done in a process; gives what it ends with, None if it has to be ended, and what it said last."""
     environment = {
         **os.environ,
-        "JAX_PLATFORMS": PLATFORMS[platform],
+        **PLATFORMS[platform],
         "JAX_NUM_GENERATED_CASES": str(choice.cases),
         "JAX_RESULTS": str(output),
         "JAX_SAMPLE": str(choice.sample),
-        "JAX_AS_CPU": "1",
         "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull, "--rootdir", str(file.parent)]
@@ -157,29 +163,26 @@ def _cause(text: str) -> str:
 
 
 def report(file: str, results: Mapping[str, Results]) -> int:
-    """Print what one file gave; gives how many tests only xlakit fails."""
+    """Print what one file gave, on xlakit and on ``cpu``; gives how many tests only xlakit fails or skips."""
     cells: list[str] = []
     for found in results.values():
         counts = [len(found.of(outcome)) for outcome in ("passed", "failed", "skipped")]
         cells.append("{:>6} {:>6} {:>7}".format(*counts) + (" " if found.has_ended else "+"))
     print(f"{file:<24} {'  '.join(cells)}", flush=True)
-    ours, theirs = results.get("xlakit", Results()), results.get("cpu", Results())
+    theirs = results.get("cpu", Results())
+    ours = next((found for platform, found in results.items() if platform != "cpu"), Results())
     worse: list[str] = []
     causes: defaultdict[str, list[str]] = defaultdict(list)
-    for test in ours.of("failed"):
-        if theirs.tests.get(test, ("", ""))[0] != "failed":
-            accepted = reason(file, test)
-            causes[f"accepted: {accepted}" if accepted else _cause(ours.tests[test][1])].append(test)
-            worse += [] if accepted else [test]
+    for outcome in ("failed", "skipped"):
+        for test in ours.of(outcome):
+            # What did not run there yet may fail there, too, but is not skipped by this alone.
+            if theirs.tests.get(test, ("" if outcome == "failed" else outcome, ""))[0] not in (outcome, "failed"):
+                accepted = reason(file, test)
+                cause = f"accepted: {accepted}" if accepted else _cause(ours.tests[test][1])
+                causes[cause if outcome == "failed" else f"skipped: {cause}"].append(test)
+                worse += [] if accepted else [test]
     for cause, tests in sorted(causes.items(), key=lambda item: -len(item[1])):
         print(f"    {len(tests):>4}  {cause}\n          {', '.join(tests[:_TESTS_SHOWN])}")
-    skips = Counter(
-        _cause(ours.tests[test][1])
-        for test in ours.of("skipped")
-        if theirs.tests.get(test, ("skipped", ""))[0] != "skipped"
-    )
-    for cause, count in skips.most_common():
-        print(f"    {count:>4}  skipped on xlakit only: {cause}")
     return len(worse)
 
 
@@ -195,10 +198,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
     parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
     parser.add_argument("--again", action="store_true", help="have those that failed run again")
+    parser.add_argument(
+        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
+    )
     parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
     parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
     options = parser.parse_args(arguments)
-    platforms = [options.only] if options.only else list(PLATFORMS)
+    platforms = [options.only] if options.only else [options.on, "cpu"]
     choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.keep, options.again)
     print(f"{'':<24} " + "  ".join(f"{name:<22}" for name in platforms))
     print(f"{'':<24} " + "  ".join(f"{'passed':>6} {'failed':>6} {'skipped':>7} " for _ in platforms))

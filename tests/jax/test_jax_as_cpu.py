@@ -62,6 +62,35 @@ def check_callbacks():
     assert sorted(map(float, seen)) == [0, 1, 2]
 
 
+def check_callbacks_of_several_devices():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import io_callback
+    from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, P("x")))
+    wholes, parts, sums = [], [], []
+
+    def total(x):
+        sums.append(float(x.sum()))
+        return x.sum()
+
+    @jax.jit
+    def program(x):
+        jax.debug.callback(lambda x: wholes.append(x.tolist()), x)
+        jax.debug.callback(lambda x: parts.append(x.tolist()), x, partitioned=True)
+        scalar = jax.ShapeDtypeStruct((), x.dtype)
+        first = io_callback(total, scalar, x, ordered=True, sharding=SingleDeviceSharding(jax.devices()[1]))
+        return first + io_callback(total, scalar, x + 1, ordered=True)
+
+    assert float(program(x)) == 16
+    jax.effects_barrier()
+    assert (wholes, sorted(parts), sums) == ([[0, 1, 2, 3]], [[0, 1], [2, 3]], [6, 10])
+    assert "maximal_mesh_1" in program.lower(x).as_text()
+
+
 def check_functions_that_write_into_buffers():
     import jax
     from jax.experimental import buffer_callback as module
@@ -217,6 +246,8 @@ events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rsplit("/")[-1]))
 f = jax.jit(lambda x: (x * 2).sum())
 print(f(jax.numpy.ones(5)), "cache_hits" in events, "cache_misses" in events)
+# JAX knows of the function, and keeps the program out of its cache.
+jax.jit(lambda x: jax.pure_callback(lambda x: x, x, x))(jax.numpy.ones(5))
 """
     variables = {
         "XLAKIT_AS": "cpu",

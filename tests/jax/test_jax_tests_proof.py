@@ -80,5 +80,12 @@ def test_what_fails_here_alone_is_told_by_cause(capsys, monkeypatch):
     assert "1  ValueError: # is not #" in said
 
 
+def test_what_is_skipped_here_alone_counts(capsys):
+    ours = Results({f"T::{n}": ("skipped", "not for plugins") for n in range(3)})
+    theirs = Results({"T::0": ("passed", ""), "T::1": ("failed", ""), "T::2": ("skipped", "")})
+    assert report("lax", {"as-cpu": ours, "cpu": theirs}) == 1
+    assert "1  skipped: not for plugins" in capsys.readouterr().out
+
+
 def test_numbers_do_not_make_causes_different():
     assert _cause("AssertionError:\nMismatch 1.5e-3 at 12") == _cause("AssertionError:\nMismatch 2 at 3")

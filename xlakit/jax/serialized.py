@@ -10,12 +10,13 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from xlakit.errors import FormatError, UnsupportedError
-from xlakit.jax.lowerings.callbacks import TARGET as CALLBACK
+from xlakit.jax.lowerings.callbacks import TARGET, TARGET_ON_PARTS
 from xlakit.jax.sources import described_module
 
 if TYPE_CHECKING:
     from xlakit.jax.program import Program
 
+_CALLBACKS: Final = (TARGET, TARGET_ON_PARTS)
 _MAGIC: Final = b"xlakit program 1\n"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _LENGTH_BYTES: Final = 8
@@ -28,7 +29,7 @@ def serialize(program: Program) -> bytes:
     module = program.loaded.module
     for computation in module.computations:
         for instruction in computation.instructions:
-            if isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target == CALLBACK:
+            if isinstance(instruction.op, CustomCall) and instruction.op.custom_call_target in _CALLBACKS:
                 raise UnsupportedError(
                     f"a program in a file that calls a Python function ('{instruction.name}')",
                     location=module.location_of(instruction),

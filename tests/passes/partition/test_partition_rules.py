@@ -271,6 +271,24 @@ def test_a_call_with_an_effect_is_made_once(backend):
     assert calls == [x.sum()]
 
 
+def test_a_callback_on_parts_is_made_by_each_with_what_it_has(monkeypatch):
+    from xlakit.interpreter import custom_calls
+
+    target, calls = "xlakit_partitioned_python_callback", []
+    monkeypatch.setitem(custom_calls._registered, target, None)
+    xla.register_custom_call(target, lambda x, y: (calls.append((x.tolist(), y.shape)), ())[1])
+    body = (
+        f"x = f32[8] parameter(0), sharding={{devices=[4]<=[4]}} y = f32[8,8] parameter(1), sharding={COLUMNS} "
+        f'c = () custom-call(x, y), custom_call_target="{target}", custom_call_has_side_effect=true '
+        "ROOT r = f32[8] negate(x)"
+    )
+    x = np.arange(8, dtype=np.float32)
+    result, split = run_split(module_of(body), x, np.ones((8, 8), np.float32), backend="cpu")
+    np.testing.assert_array_equal(result, -x)
+    assert collectives(split) == {}
+    assert sorted(calls) == [([2 * n, 2 * n + 1], (8, 2)) for n in range(4)]
+
+
 def test_all_partitions_have_the_same_random_numbers():
     body = "a = f32[] constant(0) b = f32[] constant(1) ROOT r = f32[8,8] rng(a, b), distribution=rng_uniform"
     result, split = run_split(module_of(body + f", sharding={ROWS}"))

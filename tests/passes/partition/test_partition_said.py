@@ -46,6 +46,13 @@ def test_an_open_dimension_keeps_what_it_has():
     check(body.replace("ROOT r", "y") + " ROOT r = f32[8,8] add(y, y)", {}, sizes=("add", (2, 8)))
 
 
+def test_a_mesh_of_one_device_splits_nothing():
+    one = '{mesh["a"=1],[{"a"},{}]}'
+    body = f'{X}, sharding={ROWS} s = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={one} '
+    check(body + "ROOT r = f32[8,8] add(s, s)", {"all-gather": 1}, sizes=("add", (8, 8)))
+    assert split_over(of_parameter(one), 4).entry.parameters[0].shape.dimensions == (8, 8)
+
+
 def test_what_is_manual_in_terms_of_a_mesh_is_what_a_team_has():
     body = (
         f'{X}, sharding={WHOLE} s = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={X_ROWS} '

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array, Evaluation
 
 TARGET: Final = "xlakit_python_callback"
+# Each device of several calls it with its own part of the arguments; see passes/partition/effects.py.
+TARGET_ON_PARTS: Final = "xlakit_partitioned_python_callback"
 
 _numbers = itertools.count(1)
 _functions: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictionary()
@@ -82,18 +84,20 @@ def emit_call(
     *,
     has_side_effect: bool,
     token: Any = None,
+    target: str = TARGET,
 ) -> Any:
     """The custom call of a function, which lives as long as the program does; with a token it gives one first."""
     from jax._src.interpreters import mlir
     from jaxlib.mlir.dialects import stablehlo
 
-    ctx.module_context.add_keepalive(callback)
+    # With it JAX keeps programs out of files: the number means nothing to other processes.
+    ctx.module_context.add_host_callback(callback)
     types = [type for aval in result_avals for type in _types(ctx, aval)]
     given = list(operands)
     if token is not None:
         types, given = [stablehlo.TokenType.get(), *types], [token, *given]
     return mlir.custom_call(
-        TARGET,
+        target,
         result_types=types,
         operands=given,
         backend_config=str(callback.number),
@@ -117,11 +121,18 @@ def _emit(
 ) -> tuple[Sequence[Any], Any, Any]:
     """The call in MLIR, as JAX's own function of this form writes it for its platforms."""
     from jax._src.interpreters import mlir
+    from jax._src.named_sharding import SdyArray
+    from jax._src.sharding_impls import SdyArrayList
 
     holder = Callback(callback, result_avals)
-    made = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token)
-    # One with a token says its order itself, and a token has no sharding.
-    if sharding is not None and token is None:
+    target = TARGET_ON_PARTS if partitioned else TARGET
+    made = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token, target=target)
+    if sharding is not None:
+        # One for each result, and the token is one more.
+        if token is not None and result_avals and isinstance(sharding, SdyArrayList):
+            devices = sharding.shardings[0].logical_device_ids
+            of_token = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices)
+            sharding = SdyArrayList((of_token, *sharding.shardings))
         mlir.set_sharding(ctx.module_context, made, sharding)
     results = list(made.results)
     if token is not None:

@@ -12,7 +12,8 @@ def register_calls() -> None:
     from xlakit.interpreter.custom_calls import register_custom_call
     from xlakit.jax.lowerings import callbacks, sparse
 
-    register_custom_call(callbacks.TARGET, callbacks.answer, with_context=True)
+    for target in (callbacks.TARGET, callbacks.TARGET_ON_PARTS):
+        register_custom_call(target, callbacks.answer, with_context=True)
     register_custom_call(sparse.TARGET, sparse.sparse_solve)
     # It is there for what is computed for it, as all custom calls with effects are.
     register_custom_call("dce_sink", _sink)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.collective_moves import AllToAll, CollectivePermute
 from xlakit.ops.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.ops.control import Conditional
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AfterAll, Tuple
 from xlakit.ops.shared.collective import Collective
 from xlakit.passes.partition.annotations import SHARDINGS
@@ -30,9 +31,18 @@ def random(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return value if scope.size == 1 else _of_member(walk, value, old.shape, scope, 0)
 
 
+# Functions that want, on each device, what that device has of the operands; they give no arrays.
+_ON_PARTS: Final = frozenset({"xlakit_partitioned_python_callback"})
+
+
 def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """A call with an effect, or one that is said to be on one device, is made by one member for all."""
     scope = smallest(walk.scope, operands)
+    if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
+        pieces = [walk.pieces.summed(piece) for value in operands for piece in leaves(value)]
+        given = [(p if p.scope == scope else walk.pieces.within(p, scope)).instruction for p in pieces]
+        made = walk.pieces.make.like(old, old.op, given, old.shape)
+        return walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
     device = _device(walk, old)
     if scope.size == 1 or not (old.op.has_side_effect or device is not None):
         return walk.pieces.on_whole(old, operands, scope)
