@@ -13,6 +13,7 @@ def check_the_platform():
     import jax
     import jax.numpy as jnp
     from jax import lax
+    from jax.experimental import topologies
 
     assert jax.default_backend() == "cpu"
     assert jax.devices() == jax.devices("cpu") == jax.local_devices(backend="cpu")
@@ -21,6 +22,12 @@ def check_the_platform():
     assert [device.device_kind for device in jax.devices()] == ["cpu", "cpu"]
     assert "xlakit" in jax.devices()[0].client.platform_version
     assert float(lax.platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)) == pytest.approx(np.sin(1))
+    try:
+        topologies.get_topology_desc(platform="cpu")
+    except NotImplementedError as error:
+        assert "topology not implemented for cpu" in str(error)
+    else:
+        raise AssertionError("there are topologies without devices")
     with jax.default_device(jax.devices("cpu")[1]):
         assert jnp.ones(3).devices() == {jax.devices()[1]}
 
@@ -113,6 +120,15 @@ def check_arrays_in_the_same_memory():
     given = np.ones((64, 64), np.float32)
     assert jax.dlpack.from_dlpack(given).devices() == {jax.devices()[0]}
     np.testing.assert_array_equal(jnp.from_dlpack(given), given)
+    np.testing.assert_array_equal(jnp.from_dlpack(given[::2].T), given[::2].T)
+    odd = np.zeros(9, np.uint8)[1:].view(np.float32)
+    np.testing.assert_array_equal(jnp.from_dlpack(odd), odd)
+    try:
+        jnp.from_dlpack(given.T[:3], copy=False)
+    except ValueError as error:
+        assert "copy is False" in str(error)
+    else:
+        raise AssertionError("it was copied")
     y = jax.jit(lambda x: x * 2, donate_argnums=0)(jnp.copy(x))
     np.testing.assert_array_equal(y, np.arange(12).reshape(3, 4) * 2)
 

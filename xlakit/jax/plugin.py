@@ -75,6 +75,8 @@ def _register(platform: str, *, is_default: bool) -> None:
     bridge: Any = xla_bridge
     bridge._nonexperimental_plugins.add(platform)
     bridge.register_plugin(platform, priority=_PRIORITIES.get(platform, _PLUGIN_PRIORITY), c_api=capsule)
+    # There are no topologies without devices, which JAX then says itself.
+    bridge._topology_factories.pop(platform)
     _registered[platform] = state, capsule
     from xlakit.jax.lowerings import register_lowerings
 

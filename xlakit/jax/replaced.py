@@ -3,11 +3,12 @@
 Text: an executable's text is read back from a proto. Ours has the fusions and calls of our passes, which that reader
 does not know all of.
 Costs: what a program costs that is not compiled, jaxlib counts for clients of its own alone.
+DLPack, from others: jaxlib takes tensors in any order of memory as they are. Ours are copied, but for major to minor.
 
 The rest goes by the platform's name, and is as it should be where that is ``cpu``:
 
-DLPack: jaxlib's own function knows the memory of its platforms by their names, and no other. A device of ours is the
-processor, so its arrays are what NumPy makes of them.
+DLPack, to others: jaxlib's own function knows the memory of its platforms by their names, and no other. A device of
+ours is the processor, so its arrays are what NumPy makes of them.
 NumPy's arrays: ``jnp.asarray(a, copy=False)`` is for platforms that JAX knows to share NumPy's memory.
 """
 
@@ -35,12 +36,11 @@ def replace(text_of: Text, platform: str, *, is_default: bool) -> None:
     """
     _replace_text(text_of)
     _replace_cost_analysis(platform)
-    if platform == CPU_PLATFORM:
-        return
-    _replace_export(platform)
-    _replace_platform(platform)
-    if is_default:
+    if is_default or platform == CPU_PLATFORM:
         _replace_import(platform)
+    if platform != CPU_PLATFORM:
+        _replace_export(platform)
+        _replace_platform(platform)
 
 
 def _replace_text(text_of: Text) -> None:
