@@ -55,4 +55,4 @@ def _key(symbol: str) -> str | None:
 def _load(symbol: str, data: bytes) -> None:
     with _lock:
         if symbol not in _loaded:
-            _loaded[symbol] = engine.Library(symbol, data, [symbol], {})
+            _loaded[symbol] = engine.Library(symbol, data, [symbol], {}, stays=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -12,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from xlakit import options
 from xlakit.cpu.llvm.function import Effort
@@ -93,18 +96,43 @@ def _target_machine(level: int, width: int) -> Any:
     )
 
 
+class _Machine:
+    """A target machine, and what makes LLVM's passes for it."""
+
+    def __init__(self, level: int, width: int) -> None:
+        self.target = _target_machine(level, width)
+        self.data_layout = str(self.target.target_data)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = True
+        # Loops that gain from more say so themselves; for all of them it would double the time to compile.
+        tuning.slp_vectorization = False
+        tuning.loop_interleaving = False
+        tuning.loop_unrolling = False
+        # It serves for many modules: what running passes makes of it is not freed before the process ends.
+        self._builder = llvm.create_pass_builder(self.target, tuning)
+
+    def run_passes(self, module: Any, *, tidies: bool) -> None:
+        """Improve a module with the passes of the level, or with a few that are quick."""
+        # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
+        passes = _tidying() if tidies else self._builder.getModulePassManager()
+        _native().run_passes(passes, module, self._builder)
+        # llvmlite frees no pass managers by itself: the method that does is hidden by that of another base class.
+        NewPassManager._dispose(passes)  # pyright: ignore[reportPrivateUsage]
+        passes.detach()
+
+
 # Machines change while they are used, so each is lent to one compilation at a time.
-_machines: dict[tuple[int, int], list[Any]] = {}
+_machines: dict[tuple[int, int], list[_Machine]] = {}
 
 
 @contextmanager
-def _machine(level: int) -> Generator[Any]:
+def _machine(level: int) -> Generator[_Machine]:
     key = level, vector_bytes()
     free = _machines.setdefault(key, [])
     try:
         machine = free.pop()
     except IndexError:
-        machine = _target_machine(*key)
+        machine = _Machine(*key)
     yield machine
     free.append(machine)
 
@@ -172,17 +200,9 @@ def optimize(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = F
             module = llvm.parse_assembly(text, llvm.create_context())
         except RuntimeError as error:
             raise InternalError(f"the compiler wrote faulty LLVM IR: {error}") from None
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        tuning.loop_vectorization = True
-        # Loops that gain from more say so themselves; for all of them it would double the time to compile.
-        tuning.slp_vectorization = False
-        tuning.loop_interleaving = False
-        tuning.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, tuning)
-        passes = _tidying() if tidies else builder.getModulePassManager()
-        _native().run_passes(passes, module, builder)
+        module.triple = machine.target.triple
+        module.data_layout = machine.data_layout
+        machine.run_passes(module, tidies=tidies)
         return module
 
 
@@ -200,7 +220,7 @@ def emit_object(module: Any, level: int = 3) -> bytes:
     native = _native()
     message = ctypes.c_char_p()
     with _machine(level) as machine:
-        buffer = native.emit(machine, module, 1, ctypes.byref(message))
+        buffer = native.emit(machine.target, module, 1, ctypes.byref(message))
     if not buffer:
         raise InternalError(f"LLVM made no machine code: {(message.value or b'').decode(errors='replace')}")
     try:
@@ -212,7 +232,7 @@ def emit_object(module: Any, level: int = 3) -> bytes:
 def emit_assembly(module: Any, level: int = 3) -> str:
     """The assembly text of an optimised module."""
     with _machine(level) as machine:
-        return machine.emit_assembly(module)
+        return machine.target.emit_assembly(module)
 
 
 def compiled_all(parts: Iterable[tuple[Effort, str]], threads: int) -> list[bytes]:
@@ -280,30 +300,95 @@ class _Work:
 
 
 class Library:
-    """Machine code in memory. It stays as long as this object does."""
+    """Machine code in memory. It is there as long as this object is; who calls it holds that."""
 
     def __init__(
-        self, name: str, objects: bytes | Sequence[bytes], functions: Sequence[str], symbols: Mapping[str, int]
+        self,
+        name: str,
+        objects: bytes | Sequence[bytes],
+        functions: Sequence[str],
+        symbols: Mapping[str, int],
+        *,
+        stays: bool = False,
     ) -> None:
-        """Object files linked together; ``functions`` are those that are asked for, ``symbols`` what they import."""
+        """Object files linked together; ``functions`` are those that are asked for, ``symbols`` what they import.
+
+        stays: whether it is needed as long as the process runs, whatever programs come and go.
+        """
         _targets()
+        builder = llvm.JITLibraryBuilder()
+        for data in (objects,) if isinstance(objects, bytes) else objects:
+            builder.add_object_img(data)
+        builder.add_current_process()
+        for symbol, address in symbols.items():
+            builder.import_symbol(symbol, address)
+        for function in functions:
+            builder.export_symbol(function)
         with _lock:
-            builder = llvm.JITLibraryBuilder()
-            for data in (objects,) if isinstance(objects, bytes) else objects:
-                builder.add_object_img(data)
-            builder.add_current_process()
-            for symbol, address in symbols.items():
-                builder.import_symbol(symbol, address)
-            for function in functions:
-                builder.export_symbol(function)
-            self._tracker = builder.link(_jit(), name)
-        self._addresses = {function: int(self._tracker[function]) for function in functions}
+            jit = _lasting_jit() if stays else _next_jit()
+            tracker = builder.link(jit.engine, name)
+            jit.alive += 1
+        self._addresses = {function: int(tracker[function]) for function in functions}
+        # When the process ends, code may still run, and what would free it is half taken down.
+        weakref.finalize(self, _release, jit, tracker).atexit = False
+        _free_released()
 
     def address(self, function: str) -> int:
         """Where a function starts."""
         return self._addresses[function]
 
 
-@cache
-def _jit() -> Any:
-    return llvm.create_lljit_compiler(_target_machine(3, _own_vector_bytes()), use_jit_link=True)
+# -- freeing machine code --------------------------------------------------------------------------
+#
+# LLVM frees the code of a library that is given up, and keeps what it knows of its symbols, some kilobytes, until the
+# whole JIT goes. So a JIT takes so many libraries and then no more, and goes with the last of them:
+#
+#     linked         0 .. 16        16             16                16
+#     alive          0 .. 16        16 .. 1        0                 -
+#                    the next one   takes none     closed            gone
+#
+# Making a JIT takes as long as linking a few programs, and a library that stays keeps what 15 others leave behind.
+_LIBRARIES_OF_A_JIT = 16
+
+
+class _Jit:
+    """An LLJIT, how many libraries it has linked, and how many of them are there."""
+
+    def __init__(self) -> None:
+        machine = _target_machine(3, _own_vector_bytes())
+        self.engine: Any = llvm.create_lljit_compiler(machine, use_jit_link=True)
+        self.linked = 0
+        self.alive = 0
+
+
+_lasting_jit = cache(_Jit)
+_newest: list[_Jit] = []
+# What is to be freed. A library may be given up in the middle of anything, where its thread holds the lock.
+_released: deque[tuple[_Jit, Any]] = deque()
+
+
+def _next_jit() -> _Jit:
+    """The JIT for the next library; the lock is held."""
+    if not _newest or _newest[0].linked == _LIBRARIES_OF_A_JIT:
+        _newest[:] = [_Jit()]
+    _newest[0].linked += 1
+    return _newest[0]
+
+
+def _release(jit: _Jit, tracker: Any) -> None:
+    _released.append((jit, tracker))
+    _free_released()
+
+
+def _free_released() -> None:
+    """Free what has been given up; where another library is being linked, that is done after it."""
+    while _released and _lock.acquire(blocking=False):
+        try:
+            while _released:
+                jit, tracker = _released.popleft()
+                tracker.close()
+                jit.alive -= 1
+                if not jit.alive and jit.linked == _LIBRARIES_OF_A_JIT:
+                    jit.engine.close()
+        finally:
+            _lock.release()

@@ -122,7 +122,7 @@ class Runtime:
     def __init__(self, data: bytes) -> None:
         api = api_symbols()
         exported = [*_FOR_PROGRAMS, *_FUNCTIONS, *([] if api is None else _FOR_PYTHON)]
-        self._library = engine.Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})})
+        self._library = engine.Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})}, stays=True)
         # Never unloaded, not even when Python takes its modules down.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
         self.symbols = {name: self._library.address(name) for name in exported}

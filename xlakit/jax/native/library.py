@@ -58,7 +58,9 @@ class Native:
         for name, _, _ in PYTHON_FUNCTIONS:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         exported = [*names, *_FOR_PYTHON]
-        self._library = engine.Library("xlakit_jax", data, exported, {**symbols, "xlakit_jax_failure": failure})
+        self._library = engine.Library(
+            "xlakit_jax", data, exported, {**symbols, "xlakit_jax_failure": failure}, stays=True
+        )
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
         self.slots: Mapping[str, int] = {name: self._library.address(name) for name in names}
         self._make_error = self._function(
