@@ -147,7 +147,9 @@ def _keep(folder: str, name: str, program: Sketched, child: Child, against: Sequ
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.idioms", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.idioms", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--count", type=int, default=2000, help="how many programs (2000)")
     parser.add_argument("--seconds", type=float, help="stop after this time, however many there were")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")

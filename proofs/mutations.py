@@ -25,6 +25,7 @@ from proofs.mutators import mutate_bytes, mutate_message, mutate_text
 from xlakit.api import compile
 from xlakit.errors import XlakitError
 from xlakit.formats.hlo_proto import schema
+from xlakit.formats.hlo_text.faults import check_text as all_faults
 from xlakit.ir.instruction import HloModule
 
 _SECONDS = 1.0
@@ -62,9 +63,17 @@ class Tally:
 
 
 def check_text(text: str) -> None:
-    """Read, verify, print, and read again."""
-    module = HloModule.from_text(text)
-    module.verify()
+    """Read, verify, print, and read again; all faults at once are some where there is one."""
+    told = all_faults(text).faults
+    try:
+        module = HloModule.from_text(text)
+        module.verify()
+    except XlakitError as error:
+        if not told:
+            raise AssertionError(f"this is no fault to 'xlakit check': {error}") from None
+        raise
+    if told:
+        raise AssertionError(f"'xlakit check' finds a fault: {told[0]}")
     _check_printed(module)
 
 

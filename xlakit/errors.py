@@ -163,6 +163,7 @@ class ParseError(FormatError):
         start = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
         line = (source[start:] if end < 0 else source[start:end]).rstrip("\r")
+        self.offset = offset
         self.line = source.count("\n", 0, start) + 1
         self.column = offset - start + 1
         self.text = line

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xlakit.api import BACKENDS
+from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
 
 ADD = """HloModule add
@@ -72,6 +73,27 @@ def test_check_and_its_errors(add_file, tmp_path, capsys):
     bad.write_text(ADD.replace("f32[3] parameter(1)", "f32[4] parameter(1)"))
     assert cli.main(["check", str(bad)]) == 1
     assert "sum" in capsys.readouterr().err
+
+
+def test_check_tells_every_fault(add_file, tmp_path, capsys):
+    bad = tmp_path / "bad.hlo"
+    bad.write_text(
+        ADD.replace("f32[3] parameter(0)", "f32[4] parameter(0)").replace("f32[3] parameter(1)", "f33[3] p(1)")
+    )
+    bad.write_text(bad.read_text().replace("ROOT", "n = s32[4] negate(x)\n  ROOT"))
+    assert cli.main(["check", str(bad)]) == 1
+    error = capsys.readouterr().err
+    assert f"{bad}:5:7: unknown element type 'f33'" in error
+    assert f"{bad}:6:3: negate 'n' in computation main: declared as s32[4], the rule gives f32[4]" in error
+    assert error.endswith(f"xlakit: {bad}: 2 faults\n")
+    # A proto has no lines, and tells all the same.
+    text = ADD.replace("ROOT sum = f32[3] add(x, y)", "a = f32[4] negate(x)\n  ROOT b = f32[5] negate(y)")
+    proto = tmp_path / "bad.pb"
+    proto.write_bytes(HloModule.from_text(text).to_proto())
+    assert cli.main(["check", str(proto)]) == 1
+    error = capsys.readouterr().err
+    assert "the rule gives f32[3]" in error.split("negate 'b'")[0]
+    assert error.endswith("2 faults\n")
 
 
 def test_convert_there_and_back(add_file, tmp_path, capsysbinary):

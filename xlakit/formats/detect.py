@@ -45,12 +45,24 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         raise error.at(location=Location(name, 1)) from None
 
 
+def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
+    """The text in a file that is HLO text; None for any other format. Raises FormatError as :func:`load` does."""
+    if data.startswith(_GZIP_MAGIC):
+        data = _gunzip(data, name)
+    text = None if data.startswith(stablehlo.BYTECODE_MAGIC) else _as_text(data, name)
+    return text if text is not None and _is_hlo(text) else None
+
+
+def _is_hlo(text: str) -> bool:
+    return not _JSON.match(text) and not _MLIR.match(text) and _HLO.match(text) is not None
+
+
 def _load_text(text: str, name: str) -> HloModule:
     if _JSON.match(text):
         return hlo_proto.module_from_json(text)
     if _MLIR.match(text):
         return stablehlo.read_stablehlo(text, name=name)
-    if _HLO.match(text):
+    if _is_hlo(text):
         from xlakit.formats import hlo_text
 
         return hlo_text.parse_module(text, name=name)

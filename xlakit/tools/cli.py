@@ -232,8 +232,14 @@ def _size(text: str) -> int:
 def _load(path: str):  # noqa: ANN202 - the module type is imported only when a command needs it
     from xlakit.formats.detect import load
 
-    data = _open(sys.stdin, "standard input").buffer.read() if path == "-" else Path(path).read_bytes()
-    return load(data, name="<stdin>" if path == "-" else path)
+    return load(*_read(path))
+
+
+def _read(path: str) -> tuple[bytes, str]:
+    """What a file holds, and its name in errors."""
+    if path == "-":
+        return _open(sys.stdin, "standard input").buffer.read(), "<stdin>"
+    return Path(path).read_bytes(), path
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -265,8 +271,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    module = _load(options.file)
-    module.verify()
+    from xlakit.tools.check import check
+
+    data, name = _read(options.file)
+    module, faults = check(data, name)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if module is None:
+        print(f"xlakit: {options.file}: {_counted(len(faults), 'fault')}", file=sys.stderr)
+        return 1
     computations = _counted(len(module.computations), "computation")
     instructions = _counted(module.instruction_count(), "instruction")
     print(f"{options.file}: {module.name} is well formed: {computations}, {instructions}")

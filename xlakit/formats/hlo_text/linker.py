@@ -77,37 +77,45 @@ class Linker:
     def _make(self, body: Body, made: dict[str, Computation]) -> Computation:
         instructions: list[Instruction] = []
         for record in body.records:
-            operands = [operand.made for operand in record.operands]
-            op = self._op(record, made)
-            shape = record.shape
-            if record.operand_shapes:
-                self._check_operand_shapes(record)
-            if record.cls.opcode in _ALWAYS_TOKENS:
-                shape = TOKEN_SHAPE
-            elif record.cls.opcode == "send":
-                # Likewise: what a send gives begins with its first operand.
-                shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])  # pyright: ignore
-            elif shape is None:
-                shape = self._inferred(record, op)
-            record.made = Instruction(
-                op,
-                operands,  # pyright: ignore
-                shape,
-                record.name,
-                control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # pyright: ignore
-                annotations=record.annotations,
-            )
+            record.made = self.instruction(record, made)
             instructions.append(record.made)
         root = (body.root or body.records[-1]).made
         assert root is not None  # all records were just made
         computation = Computation(body.name, tuple(instructions), root, body.thread)
         if body.result is not None and not body.result[0].compatible(root.shape):
-            raise self.lexer.error(
+            self.differs(
                 f"computation {body.name} is said to give {body.result[0].to_string(with_layout=False)}, its root "
                 f"'{root.name}' is {root.shape.to_string(with_layout=False)}",
                 body.result[1],
             )
         return computation
+
+    def differs(self, rule: str, offset: int) -> None:
+        """Raise ParseError where a computation gives something else than it is said to."""
+        raise self.lexer.error(rule, offset)
+
+    def instruction(self, record: Record, made: dict[str, Computation]) -> Instruction:
+        """What a record becomes. Raises ParseError, ShapeError."""
+        operands = [operand.made for operand in record.operands]
+        op = self._op(record, made)
+        shape = record.shape
+        if record.operand_shapes:
+            self._check_operand_shapes(record)
+        if record.cls.opcode in _ALWAYS_TOKENS:
+            shape = TOKEN_SHAPE
+        elif record.cls.opcode == "send":
+            # Likewise: what a send gives begins with its first operand.
+            shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])  # pyright: ignore
+        elif shape is None:
+            shape = self._inferred(record, op)
+        return Instruction(
+            op,
+            operands,  # pyright: ignore
+            shape,
+            record.name,
+            control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),  # pyright: ignore
+            annotations=record.annotations,
+        )
 
     def _op(self, record: Record, made: dict[str, Computation]) -> Op:
         values = record.values

@@ -5,10 +5,11 @@ Source: the checks of OpenXLA's HLO verifier that do not depend on a backend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from xlakit.data.shape import ProgramShape, Shape
-from xlakit.errors import ShapeError, VerificationError
+from xlakit.errors import ShapeError, VerificationError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
 from xlakit.ir.verifier.annotations import annotation_faults
 from xlakit.ir.verifier.buffers import buffer_faults
@@ -42,37 +43,72 @@ _EXACT = frozenset(
 )
 
 
+class Finding(NamedTuple):
+    """A fault as the error that it is, and where: in an instruction, in a computation, or in the module's header."""
+
+    error: XlakitError
+    computation: Computation | None = None
+    instruction: Instruction | None = None
+
+
 def verify(module: HloModule) -> None:
     """Check a module; raises VerificationError or ShapeError that name the instruction, the rule and the place."""
+    for finding in findings(module):
+        raise finding.error
+
+
+def findings(module: HloModule) -> Iterator[Finding]:
+    """Every fault of a module; rules beyond one instruction are for modules whose instructions have none."""
     names: set[str] = set()
+    is_sound = True
     for computation in module.computations:
         if computation.name in names:
-            raise VerificationError(
+            is_sound = False
+            error = VerificationError(
                 f"two computations are called {computation.name}",
                 hint="rename one of them with dataclasses.replace(computation, name=...)",
             )
+            yield Finding(error, computation)
         names.add(computation.name)
-        _verify_computation(module, computation)
-    _verify_entry_layout(module)
-    _verify_aliases(module)
+        for finding in _of_computation(module, computation):
+            is_sound = False
+            yield finding
     if module.replica_count < 1 or module.num_partitions < 1:
-        raise VerificationError(
-            "replica_count and num_partitions must be at least 1", hint="give 1 where the program runs on one device"
+        is_sound = False
+        yield Finding(
+            VerificationError(
+                "replica_count and num_partitions must be at least 1",
+                hint="give 1 where the program runs on one device",
+            )
         )
-    program = Program(module)
-    for rules in (pair_faults, device_faults, annotation_faults, buffer_faults):
-        for fault in rules(program):
-            raise _broken(module, *fault)
+    for rule in (_of_entry_layout, _of_aliases):
+        try:
+            yield from map(Finding, rule(module))
+        except XlakitError as error:  # of an index that leads nowhere
+            yield Finding(error)
+    if is_sound:
+        program = Program(module)
+        for rules in (pair_faults, device_faults, annotation_faults, buffer_faults):
+            for fault in rules(program):
+                yield Finding(_broken(module, *fault), fault.computation, fault.instruction)
 
 
-def _verify_computation(module: HloModule, computation: Computation) -> None:
+def shape_findings(module: HloModule) -> Iterator[Finding]:
+    """The faults of single instructions: operands and attributes that do not fit, results declared otherwise."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            yield from _of_shape(module, computation, instruction)
+
+
+def _of_computation(module: HloModule, computation: Computation) -> Iterator[Finding]:
+    def found(instruction: Instruction, rule: str, hint: str) -> Finding:
+        return Finding(_broken(module, computation, instruction, rule, hint), computation, instruction)
+
     seen: set[Instruction] = set()
     names: set[str] = set()
     for instruction in computation.instructions:
         if instruction.name in names:
-            raise _broken(
-                module,
-                computation,
+            yield found(
                 instruction,
                 f"two instructions are called {instruction.name}",
                 "rename one of them with replace(name=...)",
@@ -80,49 +116,54 @@ def _verify_computation(module: HloModule, computation: Computation) -> None:
         names.add(instruction.name)
         for operand in instruction.operands:
             if operand not in seen:
-                raise _broken(
-                    module,
-                    computation,
+                yield found(
                     instruction,
                     f"operand {operand.name} is not defined before it",
                     "list operands before their users, as Computation.from_root does",
                 )
         for predecessor in instruction.control_predecessors:
             if predecessor not in seen:
-                raise _broken(
-                    module,
-                    computation,
+                yield found(
                     instruction,
                     f"control predecessor {predecessor.name} is not defined before it",
                     "list operands before their users, as Computation.from_root does",
                 )
         seen.add(instruction)
-        _verify_shape(module, computation, instruction)
+        yield from _of_shape(module, computation, instruction)
     if computation.root not in seen:
-        raise VerificationError(
+        error = VerificationError(
             f"the root of computation {computation.name} is not one of its instructions",
             hint="make the computation with Computation.from_root",
         )
+        yield Finding(error, computation)
     numbers = [p.op.number for p in computation.parameters]  # pyright: ignore[reportAttributeAccessIssue]
     if numbers != list(range(len(numbers))):
-        raise VerificationError(
+        error = VerificationError(
             f"computation {computation.name} has parameters numbered {numbers}",
             hint=f"number them 0 .. {len(numbers) - 1}, each once",
         )
+        yield Finding(error, computation)
 
 
-def _verify_shape(module: HloModule, computation: Computation, instruction: Instruction) -> None:
+def _of_shape(module: HloModule, computation: Computation, instruction: Instruction) -> Iterator[Finding]:
     location = module.location_of(instruction)
     operands = [o.shape for o in instruction.operands]
-    inferred = infer_shape(instruction.op, operands, instruction.shape, location, instruction.name, computation.name)
+    try:
+        inferred = infer_shape(
+            instruction.op, operands, instruction.shape, location, instruction.name, computation.name
+        )
+    except XlakitError as error:
+        yield Finding(error, computation, instruction)
+        return
     if not matches(instruction.shape, inferred, exact=instruction.opcode in _EXACT):
-        raise ShapeError(
+        error = ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
             operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
             shapes=operands,
             location=location,
             hint=f"declare {inferred}, or change operands or attributes",
         )
+        yield Finding(error, computation, instruction)
 
 
 def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:
@@ -152,25 +193,25 @@ def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:
     )
 
 
-def _verify_entry_layout(module: HloModule) -> None:
+def _of_entry_layout(module: HloModule) -> Iterator[XlakitError]:
     layout = module.entry_computation_layout
     if layout is None:
         return
     actual = module.entry.program_shape
     if not ProgramShape(layout.parameters, layout.result).compatible(actual):
-        raise VerificationError(
+        yield VerificationError(
             f"entry_computation_layout {layout.to_string(with_layout=False)} does not match the entry computation "
             f"{actual.to_string(with_layout=False)}",
             hint="leave entry_computation_layout out, or give the entry's own shapes",
         )
 
 
-def _verify_aliases(module: HloModule) -> None:
+def _of_aliases(module: HloModule) -> Iterator[XlakitError]:
     parameters = module.entry.program_shape.parameters
     outputs: set[tuple[int, ...]] = set()
     for entry in module.input_output_alias:
         if entry.output_index in outputs:
-            raise VerificationError(
+            yield VerificationError(
                 f"output {{{_join(entry.output_index)}}} is aliased twice", hint="give each output one parameter"
             )
         outputs.add(entry.output_index)
@@ -178,7 +219,7 @@ def _verify_aliases(module: HloModule) -> None:
         _verify_parameter_index(parameters, entry.parameter_number, entry.parameter_index, "input_output_alias")
         given = parameters[entry.parameter_number].at(entry.parameter_index)
         if output.byte_size != given.byte_size:
-            raise VerificationError(
+            yield VerificationError(
                 f"output {{{_join(entry.output_index)}}} of {output.byte_size} bytes cannot lie in parameter "
                 f"{entry.parameter_number}, {{{_join(entry.parameter_index)}}}, of {given.byte_size}",
                 shapes=[output, given],

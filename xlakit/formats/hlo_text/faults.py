@@ -1,0 +1,270 @@
+"""All faults of HLO text at once: what cannot be read is passed over, and what can is verified.
+
+In the place of an instruction that cannot be read stands a custom call of the shape that is written for it, so that
+what uses it can be looked at; of what has no shape that can be read nothing is said, nor of what uses that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import TOKEN_SHAPE, Shape
+from xlakit.errors import ParseError, XlakitError
+from xlakit.formats.hlo_text.header import parse_header, parse_stack_frames
+from xlakit.formats.hlo_text.lexer import Lexer
+from xlakit.formats.hlo_text.linker import Linker
+from xlakit.formats.hlo_text.parser import parse_module
+from xlakit.formats.hlo_text.reader import Reader, unknown
+from xlakit.formats.hlo_text.records import Body, Callee, Record
+from xlakit.formats.hlo_text.shapes import at_shape, parse_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.verifier import Finding, findings, shape_findings
+from xlakit.ops.custom_call import CustomCall
+
+_UNREAD: Final = "xlakit.Unread"
+_HEAD: Final = re.compile(r"(ROOT\s+)?%?([\w.\-]+)\s*=\s*")
+_TYPES: Final = "|".join(t.hlo_name for t in PrimitiveType)
+# A line that begins an instruction or ends a computation; a line of an attribute has other things behind its =.
+_NEXT: Final = re.compile(rf"\n[ \t]*(?=ROOT\s|%?[\w.\-]+\s*=\s*(?:(?:{_TYPES})\[|\(|[a-z\-]+\()|\}}[ \t]*(?:\n|,|\Z))")
+_COMPUTATION: Final = re.compile(r"(?:ENTRY\s+)?%?[A-Za-z_][\w.\-]*\s*(?:\([^\n]*)?\{")
+_NEXT_COMPUTATION: Final = re.compile(rf"\n(?={_COMPUTATION.pattern})")
+
+
+@dataclass
+class Checked:
+    """What a text holds, and what is wrong with it, in the order of the text."""
+
+    module: HloModule | None = None
+    faults: list[XlakitError] = field(default_factory=list)
+
+
+def check_text(text: str, name: str = "<text>") -> Checked:
+    """The module in HLO text, where there is one, and every fault of it with line, column and caret."""
+    lexer = Lexer(text, name)
+    if lexer.text not in ("HloModule", "ENTRY") and lexer.peek() not in ("{", "("):
+        return _check_list(text, name)
+    reader = _Reader(lexer)
+    fields, entry = reader.read_all()
+    if entry is None:
+        return Checked(None, sorted(reader.faults, key=_offset))
+    linker = _Linker(lexer, reader.bodies, reader.faults, reader.lost)
+    module = linker.module(entry, fields)
+    if module is None:
+        return Checked(None, sorted(reader.faults, key=_offset))
+    is_read = not reader.faults
+    found = findings(module) if is_read else linker.plain(shape_findings(module))
+    faults = [*reader.faults, *(_placed(f, linker, lexer) for f in found)]
+    return Checked(module if not faults else None, sorted(faults, key=_offset))
+
+
+def _check_list(text: str, name: str) -> Checked:
+    """Instructions without a computation around them, of which the first that cannot be read is the only one told."""
+    try:
+        module = parse_module(text, name=name)
+    except XlakitError as error:
+        return Checked(None, [error])
+    faults = [finding.error for finding in findings(module)]
+    return Checked(None if faults else module, faults)
+
+
+def _offset(fault: XlakitError) -> int:
+    return fault.offset if isinstance(fault, ParseError) else 0
+
+
+class _Placed(ParseError):
+    """A fault of what a text says, shown as those of how it says it are."""
+
+    def __init__(self, error: XlakitError, source: str, offset: int, name: str) -> None:
+        rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
+        super().__init__(rule, source=source, offset=offset, name=name)
+        self._notes = [line for line in str(error).splitlines()[1:] if line.strip()]
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *self._notes])
+
+
+def _placed(finding: Finding, linker: _Linker, lexer: Lexer) -> ParseError:
+    offset = 0
+    if finding.instruction is not None:
+        offset = linker.offsets.get(finding.instruction, 0)
+    elif finding.computation is not None:
+        offset = linker.bodies[finding.computation.name].offset
+    return _Placed(finding.error, lexer.source, offset, lexer.name)
+
+
+class _Reader(Reader):
+    """A reader that goes on behind what it cannot read."""
+
+    def __init__(self, lexer: Lexer) -> None:
+        super().__init__(lexer)
+        self.faults: list[XlakitError] = []
+        # Computations that could not be read, by their names.
+        self.lost: set[str] = set()
+
+    def read_all(self) -> tuple[dict[str, Any], Body | None]:
+        """The header's fields and the entry; None where no computation could be read."""
+        lexer = self.lexer
+        fields: dict[str, Any] = {"name": "_"}
+        if lexer.text == "HloModule":
+            try:
+                fields |= parse_header(lexer)
+                fields["stack_frames"] = parse_stack_frames(lexer)
+            except ParseError as error:
+                self._skip_to_computation(error, 0)
+        entry: Body | None = None
+        last: Body | None = None
+        while lexer.kind != "end":
+            start = lexer.start
+            marked = lexer.accept("ENTRY")
+            name = lexer.text.removeprefix("%")
+            try:
+                last = self.read_computation()
+                if marked and entry is not None:
+                    raise lexer.error("a module has only one ENTRY", start)
+                entry = last if marked else entry
+            except ParseError as error:
+                self.lost.add(name)
+                if marked:
+                    # Whatever else there is, it is not what the program begins with.
+                    last = None
+                self._skip_to_computation(error, start)
+        if last is None and entry is None and not self.faults:
+            self.faults.append(lexer.expected("a computation"))
+        return fields, entry or last
+
+    def _skip_to_computation(self, error: ParseError, start: int) -> None:
+        """Go to the computation behind the one that begins at ``start``, or to the one that the fault is about."""
+        self.faults.append(error)
+        found = _NEXT_COMPUTATION.search(self.lexer.source, max(start, error.offset - 1))
+        self._go_to(found.end() if found else len(self.lexer.source), 0)
+
+    def read_instruction(self, body: Body) -> None:
+        lexer = self.lexer
+        start, depth = lexer.start, lexer.depth
+        if lexer.kind == "end":
+            raise lexer.expected("an instruction's name or '}'")
+        if _COMPUTATION.match(lexer.source, start):
+            raise lexer.error(f"computation {body.name} has no '}}' before the next one begins")
+        try:
+            super().read_instruction(body)
+        except ParseError as error:
+            found = _NEXT.search(lexer.source, error.offset)
+            if found is None:
+                raise
+            self.faults.append(error)
+            self._put_unread(body, start)
+            self._go_to(found.end(), depth)
+
+    def _go_to(self, offset: int, depth: int) -> None:
+        self.lexer.depth = depth
+        self.lexer.split_shapes(False)
+        self.lexer.move_to(offset)
+
+    def _put_unread(self, body: Body, start: int) -> None:
+        """What stands in the place of an instruction, with its name and its shape as far as these can be read."""
+        head = _HEAD.match(self.lexer.source, start)
+        if head is None:
+            return
+        record = Record(head[2], CustomCall, start, self._shape_at(head.end()))
+        record.values["custom_call_target"] = _UNREAD
+        if head[2] in body.names:
+            record.name = body.unused_name(head[2])
+        body.names[record.name] = record
+        body.records.append(record)
+        if head[1] and body.root is None:
+            body.root = record
+
+    def _shape_at(self, offset: int) -> Shape | None:
+        try:
+            lexer = Lexer(self.lexer.source, self.lexer.name, offset)
+            return parse_shape(lexer) if at_shape(lexer) else None
+        except XlakitError:
+            return None  # the fault of the instruction has been told
+
+
+class _Linker(Linker):
+    """A linker that puts something in the place of what it cannot make."""
+
+    def __init__(self, lexer: Lexer, bodies: dict[str, Body], faults: list[XlakitError], lost: set[str]) -> None:
+        super().__init__(lexer, bodies)
+        self.offsets: dict[Instruction, int] = {}
+        self._faults = faults
+        self._lost = lost
+        # What stands in the place of others; of those in ``_shapeless`` not even the shape is known.
+        self._unread: set[Instruction] = set()
+        self._shapeless: set[Instruction] = set()
+
+    def module(self, entry: Body, fields: dict[str, Any]) -> HloModule | None:
+        """The module; None where computations call themselves."""
+        for body in self.bodies.values():
+            body.callees = [c for c in body.callees if self._is_there(c)]
+        try:
+            made = self.link()
+            return HloModule(entry=made[entry.name], computations=tuple(made.values()), **fields)
+        except XlakitError as error:
+            self._faults.append(error)
+            return None
+
+    def _is_there(self, callee: Callee) -> bool:
+        if callee.name in self.bodies:
+            return True
+        if callee.name not in self._lost:
+            rule, hint = unknown(callee.name, list(self.bodies), "computation")
+            self._faults.append(self.lexer.error(rule, callee.offset, hint=hint))
+            self._lost.add(callee.name)
+        return False
+
+    def differs(self, rule: str, offset: int) -> None:
+        self._faults.append(self.lexer.error(rule, offset))
+
+    def instruction(self, record: Record, made: dict[str, Computation]) -> Instruction:
+        if record.values.get("custom_call_target") == _UNREAD or self._depends_on_what_is_lost(record):
+            result = self._stand_in(record)
+        else:
+            try:
+                result = super().instruction(record, made)
+            except XlakitError as error:
+                placed = isinstance(error, ParseError)
+                source, name = self.lexer.source, self.lexer.name
+                self._faults.append(error if placed else _Placed(error, source, record.offset, name))
+                result = self._stand_in(record)
+        self.offsets[result] = record.offset
+        return result
+
+    def _depends_on_what_is_lost(self, record: Record) -> bool:
+        if any(o.made in self._shapeless for o in record.operands if o.made is not None):
+            return True
+        for value in record.values.values():
+            named = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(v, Callee) and v.name not in self.bodies for v in named):  # pyright: ignore[reportUnknownVariableType]
+                return True
+        return False
+
+    def _stand_in(self, record: Record) -> Instruction:
+        made = Instruction(
+            CustomCall(custom_call_target=_UNREAD),
+            (),
+            TOKEN_SHAPE if record.shape is None else record.shape,
+            record.name,
+        )
+        self._unread.add(made)
+        if record.shape is None:
+            self._shapeless.add(made)
+        return made
+
+    def plain(self, found: Any) -> list[Finding]:
+        """The findings that do not come of what could not be read."""
+        broken = {c for c in self._made_computations() if not self._unread.isdisjoint(c.instructions)}
+        kept: list[Finding] = []
+        for finding in found:
+            instruction = finding.instruction
+            calls = () if instruction is None else instruction.op.called_computations
+            if instruction not in self._unread and broken.isdisjoint(calls):
+                kept.append(finding)
+        return kept
+
+    def _made_computations(self) -> set[Computation]:
+        return {c for i in self.offsets for c in i.op.called_computations}
