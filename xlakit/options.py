@@ -7,6 +7,8 @@ is part of the keys of the compile cache, and two settings are the same program 
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
+    XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory
+                                                        (:mod:`xlakit.cpu.sanitizer`)
 
 The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
 
@@ -38,6 +40,7 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
+_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE")
 
 
 _Number = TypeVar("_Number", int, float)
@@ -80,17 +83,20 @@ class Options:
 
     plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
     leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
+    sanitize: whether programs are run step by step, under a watch over their memory.
     """
 
     plain: frozenset[str] = frozenset()
     vector_bytes: int = 0
     verify: frozenset[str] = frozenset()
     knobs: Mapping[str, float] = field(default_factory=dict[str, float])
+    sanitize: bool = False
 
     @property
     def text(self) -> str:
         """All of them, as keys of the compile cache have them."""
-        return f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
+        text = f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
+        return text + " sanitize" * self.sanitize
 
     @property
     def tag(self) -> str:
@@ -107,7 +113,7 @@ def current() -> Options:
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
-    return _of_environment(*(os.environ.get(f"XLAKIT_{name}", "") for name in ("PLAIN", "VECTOR_BYTES", "VERIFY")))
+    return _of_environment(*(os.environ.get(f"XLAKIT_{name}", "") for name in _VARIABLES))
 
 
 def is_plain(what: str) -> bool:
@@ -123,6 +129,7 @@ def compiling(
     vector_bytes: int | None = None,
     verify: str | Iterable[str] | None = None,
     knobs: Mapping[str, float] | None = None,
+    sanitize: bool | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
@@ -144,6 +151,8 @@ def compiling(
                 f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has those of loaded modules"
             )
         made = replace(made, knobs={**made.knobs, **knobs})
+    if sanitize is not None:
+        made = replace(made, sanitize=sanitize)
     token = _chosen.set(made)
     try:
         yield made
@@ -152,9 +161,12 @@ def compiling(
 
 
 @lru_cache(maxsize=64)
-def _of_environment(plain: str, width: str, verify: str) -> Options:
+def _of_environment(plain: str, width: str, verify: str, sanitize: str) -> Options:
+    if sanitize not in ("", "0", "1"):
+        raise ArgumentError(f"XLAKIT_SANITIZE is {sanitize!r}", hint="set it to 1")
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
-    return Options(_names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES"), verified)
+    names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
+    return Options(names, bytes, verified, sanitize=sanitize == "1")
 
 
 def _names(given: str | Iterable[str], source: str) -> frozenset[str]:

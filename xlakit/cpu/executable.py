@@ -64,6 +64,11 @@ def compile_module(
         "cache": cache,
     }
     compiled = partial(_executable, module, **arguments, world=world)
+    if options.current().sanitize:
+        from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
+
+        with options.compiling(sanitizing()):
+            return SanitizedExecutable(compiled()).made_by(compile_module, module, **arguments)
     made, verify = compiled(), options.current().verify
     if verify:
         from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated

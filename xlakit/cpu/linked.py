@@ -25,15 +25,23 @@ _numbers = itertools.count(1)
 class Linked:
     """The machine code of a program, linked with what it imports. It must stay as long as anybody may call it."""
 
-    def __init__(self, program: Program, c_functions: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, program: Program, c_functions: Mapping[str, int] | None = None, functions: Sequence[str] = ()
+    ) -> None:
+        """``functions`` are those beside the entry that are asked for."""
         symbols = _addresses(program.imports, c_functions or {})
-        self._library = engine.Library(f"program{next(_numbers)}", program.objects, [program.entry], symbols)
+        names = [program.entry, *functions]
+        self._library = engine.Library(f"program{next(_numbers)}", program.objects, names, symbols)
         self._entry = self._library.address(program.entry)
         self._arena_bytes = program.arena_bytes
         self._constants = [readable(c) for c in program.constants]
         self._constant_table = (ctypes.c_void_p * max(1, len(self._constants)))(
             *[c.ctypes.data for c in self._constants]
         )
+
+    def address(self, function: str) -> int:
+        """Where one of the functions that were asked for starts."""
+        return self._library.address(function)
 
     def new_context(self, *, ordinal: int = 0, host: int = 0, random: RandomState | None = None) -> Context:
         """What calls on one device begin with; see :class:`Context`."""

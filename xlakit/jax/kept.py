@@ -42,7 +42,8 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     import jaxlib.version
 
     # Who wants to see the passes wants them to run; and what is to be compared is compiled twice.
-    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or options.current().verify:
+    is_watched = options.current().verify or options.current().sanitize
+    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or is_watched:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])
 

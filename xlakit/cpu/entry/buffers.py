@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from xlakit.data.shape import Shape
-from xlakit.options import is_plain
+from xlakit.options import current, is_plain
 
 ALIGNMENT = 64
+# What lies behind a buffer, for what writes too far, where the program is sanitized.
+GUARD_BYTES = 64
 
 
 class Buffer:
@@ -80,13 +82,14 @@ def assign_offsets(buffers: Iterable[Buffer]) -> int:
     each has a place that no other one ever has. Gives the size of the arena in bytes.
     """
     reuses = not is_plain("memory")
+    guard = GUARD_BYTES if current().sanitize else 0
     alive: list[tuple[int, int, int]] = []
     free = _Holes()
     for buffer in sorted(buffers, key=lambda b: (b.first, -b.bytes)):
         while reuses and alive and alive[0][0] < buffer.first:
             _, offset, size = heapq.heappop(alive)
             free.give(offset, size)
-        size = -(-max(1, buffer.bytes) // ALIGNMENT) * ALIGNMENT
+        size = -(-max(1, buffer.bytes) // ALIGNMENT) * ALIGNMENT + guard
         buffer.offset = free.take(size)
         heapq.heappush(alive, (buffer.last, buffer.offset, size))
     return free.end

@@ -90,7 +90,7 @@ class Collectives:
         if meeting.is_identity:
             if share is not None:
                 share(given, made)
-            steps.extend(CopyStep(own, new) for own, new in zip(given, made, strict=True))
+            steps.extend(CopyStep(own, new, is_value=True) for own, new in zip(given, made, strict=True))
             return result
         if done is not None and not meeting.is_shared:
             visit = (Buffer(8, name=instruction.name + ".visit"),)

@@ -25,13 +25,14 @@ from xlakit.options import is_plain
 
 @dataclass(slots=True)
 class Lowered:
-    """What a module was lowered to."""
+    """What a module was lowered to. values: what the results hold, buffers in the order of ``results``."""
 
     steps: list[Step]
     arguments: list[Buffer]
     results: list[Buffer]
     constants: list[Array]
     host_instructions: list[Instruction] = field(default_factory=list)
+    values: list[Buffer] = field(default_factory=list[Buffer])
 
 
 class Lowering:
@@ -71,7 +72,7 @@ class Lowering:
             trees.append(tree)
         steps: list[Step] = []
         root = self._computation(entry, trees, steps)
-        return Lowered(steps, arguments, self._results(root, steps), self._constants, self._host)
+        return Lowered(steps, arguments, self._results(root, steps), self._constants, self._host, leaves(root))
 
     def _results(self, root: Tree, steps: list[Step]) -> list[Buffer]:
         """Make the results' buffers those that the caller gives, copying what cannot be."""
@@ -289,7 +290,8 @@ class Lowering:
         result = self._computation(op.body, [carried], body)
         self._carry(op.body, carried, result, body)
         self._reused |= before
-        steps.append(WhileStep(instruction, condition, predicate, body, tuple(leaves(carried))))
+        state = tuple(leaves(carried)), tuple(leaves(initial)), tuple(leaves(result))
+        steps.append(WhileStep(instruction, condition, predicate, body, *state))
         return carried
 
     def _carry(self, body: Computation, carried: Tree, result: Tree, steps: list[Step]) -> None:
@@ -330,13 +332,16 @@ class Lowering:
         index, *arguments = operands
         results = new_tree(instruction.shape, instruction.name)
         branches: list[list[Step]] = []
+        values: list[tuple[Buffer, ...]] = []
         for computation, argument in zip(op.branch_computations, arguments, strict=True):
             branch: list[Step] = []
             given = self._called(computation, [argument], branch)
             self._give(results, given, argument, branch)
             branches.append(branch)
+            values.append(tuple(leaves(given)))
         is_predicate = instruction.operands[0].shape.element_type.name == "PRED"
-        steps.append(ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, tuple(leaves(results))))
+        made = tuple(leaves(results))
+        steps.append(ConditionalStep(instruction, leaves(index)[0], is_predicate, branches, made, values))
         return results
 
     def _give(self, results: Tree, given: Tree, argument: Tree, branch: list[Step]) -> None:

@@ -26,10 +26,14 @@ class KernelStep:
 
 @dataclass(slots=True, eq=False)
 class CopyStep:
-    """Copy an array."""
+    """Copy an array.
+
+    is_value: whether ``target`` is a value of its own from here on, and not only memory that another value is put into.
+    """
 
     source: Buffer
     target: Buffer
+    is_value: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -80,24 +84,33 @@ class NumberStep:
 
 @dataclass(slots=True, eq=False)
 class WhileStep:
-    """Repeat the body while the condition, whose steps leave it in ``predicate``, holds."""
+    """Repeat the body while the condition, whose steps leave it in ``predicate``, holds.
+
+    carried: the state; initial: what it is at first; given: what the body makes of it.
+    """
 
     instruction: Instruction
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
     carried: tuple[Buffer, ...]
+    initial: tuple[Buffer, ...] = ()
+    given: tuple[Buffer, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class ConditionalStep:
-    """Run the branch that ``index`` says (an s32, or a pred for true and false); the last one if it is out of range."""
+    """Run the branch that ``index`` says (an s32, or a pred for true and false); the last one if it is out of range.
+
+    given: for each branch, what becomes the results.
+    """
 
     instruction: Instruction
     index: Buffer
     is_predicate: bool
     branches: list[list[Step]]
     results: tuple[Buffer, ...] = field(default=())
+    given: list[tuple[Buffer, ...]] = field(default_factory=list[tuple[Buffer, ...]])
 
 
 Step = KernelStep | CopyStep | HostStep | RandomStep | MeetStep | NumberStep | WhileStep | ConditionalStep

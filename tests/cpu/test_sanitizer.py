@@ -1,0 +1,211 @@
+"""The sanitizer: it is silent about right programs, and names the step of each kind of fault."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlakit
+from proofs.programs.modules import module as generated
+from xlakit.cpu import compile as compiler
+from xlakit.cpu.entry import lowering
+from xlakit.cpu.entry.lowering import Lowering
+from xlakit.cpu.entry.steps import CopyStep, Step
+from xlakit.cpu.entry.uses import Uses
+from xlakit.cpu.kernels.library import Kernel, KernelLibrary
+from xlakit.cpu.sanitizer import SanitizedExecutable
+from xlakit.errors import InternalError
+from xlakit.options import compiling, current
+from xlakit.tools.inputs import flatten
+
+COMPARE = "{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }"
+SORT = f"dimensions={{0}}, to_apply={COMPARE}"
+UPDATES = f"""
+HloModule updates
+
+ENTRY e {{
+  p = f32[64] parameter(0)
+  i = s32[] parameter(1)
+  x = f32[64] sort(p), {SORT}, metadata={{source_file="model.py" source_line=7}}
+  one = f32[1] constant({{1}})
+  y = f32[64] dynamic-update-slice(x, one, i), metadata={{source_file="model.py" source_line=8}}
+  z = f32[64] sort(y), {SORT}, metadata={{source_file="model.py" source_line=9}}
+  w = f32[64] add(z, x)
+  ROOT v = f32[64] sort(w), {SORT}, metadata={{source_file="model.py" source_line=11}}
+}}
+"""
+SWAP = """
+HloModule swap
+
+body {
+  p = (s32[], f32[64], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[64] get-tuple-element(p), index=1
+  b = f32[64] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  ROOT r = (s32[], f32[64], f32[64]) tuple(n, b, a)
+}
+
+condition {
+  p = (s32[], f32[64], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] parameter_bound()
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  x = f32[64] parameter(0)
+  y = f32[64] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[64], f32[64]) tuple(zero, x, y)
+  w = (s32[], f32[64], f32[64]) while(t), condition=condition, body=body
+  a = f32[64] get-tuple-element(w), index=1
+  ROOT r = f32[64] negate(a)
+}
+""".replace("parameter_bound()", "constant(33)")
+VALUES = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+
+
+def sanitized(text: str, **given: Any) -> SanitizedExecutable:
+    with compiling(sanitize=True):
+        made = xlakit.compile(xlakit.HloModule.from_text(text), backend="cpu", cache=False, **given)
+    assert isinstance(made, SanitizedExecutable)
+    return made
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_generated_modules_have_no_faults_and_the_same_results(number: int):
+    program = generated(21, number)
+    module = xlakit.HloModule.from_text(program.text)
+    # Its kernels are the same, but that they stay functions.
+    with compiling(plain="inline"):
+        expected = flatten(xlakit.compile(module, backend="cpu", cache=False)(*program.arguments[0]))
+    actual = flatten(sanitized(program.text)(*program.arguments[0]))
+    assert {name: a.tobytes() for name, a in actual.items()} == {name: a.tobytes() for name, a in expected.items()}
+
+
+def test_loops_random_numbers_and_host_steps():
+    made = sanitized(SWAP)(VALUES, VALUES + 1)
+    np.testing.assert_array_equal(made, -(VALUES + 1))
+    text = """
+HloModule m
+ENTRY e {
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  r = f32[4] rng(low, high), distribution=rng_uniform
+  q = f32[4] custom-call(r), custom_call_target="twice"
+  ROOT s = f32[4] negate(q)
+}
+"""
+    result = sanitized(text, custom_calls={"twice": lambda x: 2 * x})()  # pyright: ignore
+    assert np.all(result <= 0) and np.all(result >= -2)
+
+
+def test_an_update_in_place_that_is_too_early(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Uses, "ends_at", lambda *_: True)
+    with pytest.raises(InternalError) as caught:
+        sanitized(UPDATES)(VALUES, 7)
+    text = str(caught.value)
+    assert "reads 'x', whose memory holds something else by now" in text
+    assert "dynamic-update-slice" in text or "fusion" in text
+
+
+def test_a_value_that_dies_too_early(monkeypatch: pytest.MonkeyPatch):
+    number_uses = compiler.number_uses
+
+    def shortened(steps: list[Step]) -> None:
+        number_uses(steps)
+        for buffer in compiler.used_in(steps):
+            buffer.last = buffer.first
+
+    monkeypatch.setattr(compiler, "number_uses", shortened)
+    with pytest.raises(InternalError, match=r"reads '[a-z]', in whose memory '[a-z]([.]scratch)?' lies"):
+        sanitized(UPDATES)(VALUES, 7)
+
+
+def test_a_result_in_the_memory_of_an_operand_that_is_still_read(monkeypatch: pytest.MonkeyPatch):
+    text = f"""
+HloModule m
+ENTRY e {{
+  p = f32[64] parameter(0)
+  x = f32[64] sort(p), {SORT}
+  y = f32[64] reverse(x), dimensions={{0}}
+  w = f32[64] add(x, y)
+  ROOT z = f32[64] sort(w), {SORT}
+}}
+"""
+    sanitized(text)(VALUES)
+    monkeypatch.setattr(lowering, "in_place_pairs", lambda _: {(0, 0)})  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(InternalError, match="it overwrites what it still reads"):
+        sanitized(text)(VALUES)
+
+
+def test_a_function_that_writes_one_element_too_far():
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    def wild(out: int, inputs: Any) -> None:
+        ctypes.memmove(out, inputs[0], 256)
+        ctypes.memset(out + 256, 1, 4)
+
+    text = f"""
+HloModule m
+ENTRY e {{
+  p = f32[64] parameter(0)
+  x = f32[64] sort(p), {SORT}
+  y = f32[64] custom-call(x), custom_call_target="wild", metadata={{source_file="model.py" source_line=5}}
+  ROOT z = f32[64] sort(y), {SORT}
+}}
+"""
+    with pytest.raises(InternalError) as caught:
+        sanitized(text, custom_calls={"wild": wild})(VALUES)
+    assert "writes outside of its results, 0 bytes behind one" in str(caught.value)
+    assert "custom-call 'y'" in str(caught.value)
+    assert "model.py:5" in str(caught.value)
+
+
+def test_elements_that_are_not_written(monkeypatch: pytest.MonkeyPatch):
+    kernel = KernelLibrary.kernel
+
+    def fewer(self: KernelLibrary, instruction: Any) -> Kernel | None:
+        made = kernel(self, instruction)
+        if made is None or instruction.opcode == "sort":
+            return made
+        return replace(made, phases=tuple(replace(p, tasks=p.tasks - 1) for p in made.phases))
+
+    monkeypatch.setattr(KernelLibrary, "kernel", fewer)
+    with (
+        compiling(knobs={"kernel.task_nanoseconds": 50.0}),
+        pytest.raises(InternalError, match="gives other elements of result 0 each time"),
+    ):
+        sanitized("HloModule m\nENTRY e { p = f32[4096] parameter(0)  ROOT r = f32[4096] tanh(p) }")(
+            np.ones(4096, np.float32)
+        )
+
+
+def test_state_that_is_overwritten_before_it_is_carried_on(monkeypatch: pytest.MonkeyPatch):
+    carry = Lowering._carry  # pyright: ignore[reportPrivateUsage]
+
+    def careless(self: Lowering, body: Any, carried: Any, result: Any, steps: list[Step]) -> None:
+        carry(self, body, carried, result, steps)
+        held = {s.target: s.source for s in steps if isinstance(s, CopyStep) and s.target.name == "held"}
+        assert held
+        steps[:] = [s for s in steps if not (isinstance(s, CopyStep) and s.target in held)]
+        for step in steps:
+            if isinstance(step, CopyStep):
+                step.source = held.get(step.source, step.source)
+
+    monkeypatch.setattr(Lowering, "_carry", careless)
+    with pytest.raises(InternalError, match=r"while 'w': .* should go on with .* holds something else"):
+        sanitized(SWAP)(VALUES, VALUES + 1)
+
+
+def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLAKIT_SANITIZE", "1")
+    assert current().sanitize
+    monkeypatch.setenv("XLAKIT_SANITIZE", "yes")
+    with pytest.raises(xlakit.ArgumentError, match="XLAKIT_SANITIZE is 'yes'"):
+        current()
