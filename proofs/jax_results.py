@@ -44,6 +44,13 @@ def pytest_configure(config: Any) -> None:
         _have_devices(test_util)
 
 
+def pytest_runtest_setup() -> None:
+    """Undo what a conftest has said of the platform: JAX_PLATFORMS says it."""
+    import jax
+
+    jax.config.update("jax_platform_name", "")
+
+
 def _have_devices(test_util: Any) -> None:
     """Have as many devices of xlakit as a file asks jaxlib's CPU for."""
     theirs = test_util.request_cpu_devices

@@ -18,15 +18,17 @@ it may.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +51,11 @@ _TESTS_SHOWN = 3
 _NOT_RUN = (2, 3, 4)
 # What it ends with where tests passed, where some failed, and where there were none to run.
 _ENDED = (0, 1, 5)
+_HOW = {-signal.SIGKILL: "the process was ended: the test took too long, or too much memory"}
+
+
+class DoesNotRunError(Exception):
+    """Pytest does not get as far as a file's tests."""
 
 
 @dataclass
@@ -73,20 +80,23 @@ class Choice:
     sample: int = 0
     keep: Path | None = None
     again: bool = False
+    seconds_each: float = math.inf
+    """For one test; after that its process is ended, and the test has failed."""
+    pytest_options: tuple[str, ...] = ("--noconftest",)
 
 
-def run(file: Path, platform: str, choice: Choice) -> Results:
-    """The results of a file on a platform."""
-    with _kept(choice, f"{file.stem.removesuffix('_test')}.{platform}") as output:
+def run(file: Path, platform: str, choice: Choice, name: str = "") -> Results:
+    """The results of a file on a platform; they are kept under a name, or that of the file."""
+    with _kept(choice, f"{name or file.stem.removesuffix('_test')}.{platform}") as output:
         end = time.monotonic() + choice.seconds
         while (left := end - time.monotonic()) > 0:
             before = len(_results(output).tests)
             status, log = _run_until_it_ends(file, platform, left, choice, output)
             if status in _NOT_RUN:
-                sys.exit(f"{file} does not run:\n{log}")
-            crashed = status not in (*_ENDED, None)
-            found = _results(output, crashed=crashed)
-            if not crashed or len(found.tests) == before:
+                raise DoesNotRunError(f"{file} does not run:\n{log}")
+            how = "" if status in (*_ENDED, None) else _HOW.get(status, f"the process ended with {status}")
+            found = _results(output, crashed=how)
+            if not how or len(found.tests) == before:
                 break
         return _results(output)
 
@@ -118,8 +128,9 @@ def _run_until_it_ends(
         "JAX_SAMPLE": str(choice.sample),
         "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull, "--rootdir", str(file.parent)]
-    command += ["-p", "no:cacheprovider", "-p", "proofs.jax_results", "-n0" if _has_xdist() else "-q", str(file)]
+    command = [sys.executable, "-m", "pytest", "-q", *choice.pytest_options, "-c", os.devnull]
+    command += ["--rootdir", str(file.parent), "-p", "no:cacheprovider", "-p", "proofs.jax_results"]
+    command += ["-n0" if _has_xdist() else "-q", str(file)]
     if choice.tests:
         command += ["-k", choice.tests]
     # In a folder of its own: JAX's sources beside its tests are not those that are installed.
@@ -127,13 +138,26 @@ def _run_until_it_ends(
         log = Path(folder) / "log"
         with log.open("w") as said:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
-            try:
-                status = process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                status = None
+            status = wait(process, seconds, choice.seconds_each, output)
         return status, "\n".join(log.read_text().splitlines()[-30:])
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float, seconds_each: float, output: Path) -> int | None:
+    """What a process ends with; None where it took too long, and -SIGKILL where one of its tests did."""
+    end = time.monotonic() + seconds
+    # The size of the file of results changes when a test begins, and when it ends.
+    size, since = -1, time.monotonic()
+    while (now := time.monotonic()) < end:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(end - now, 1))
+        grown = output.stat().st_size if output.exists() else 0
+        if grown != size:
+            size, since = grown, now
+        elif now - since > seconds_each:
+            break
+    process.kill()
+    process.wait()
+    return None if now >= end else -signal.SIGKILL
 
 
 def _has_xdist() -> bool:
@@ -142,15 +166,15 @@ def _has_xdist() -> bool:
     return find_spec("xdist") is not None
 
 
-def _results(output: Path, *, crashed: bool = False) -> Results:
-    """What a file says; where the process has crashed, it is written there which test did it."""
+def _results(output: Path, *, crashed: str = "") -> Results:
+    """What a file says; where the process has crashed, it is written there which test did it, and how."""
     tests = read(output)
     _, found = tests.pop("", ("", ""))
     running = [test for test, (outcome, _) in tests.items() if outcome == "begun"]
     for test in running:
         del tests[test]
     if crashed and running:
-        tests[running[-1]] = "failed", "the process ended"
+        tests[running[-1]] = "failed", crashed
         write(output, running[-1], *tests[running[-1]])
     return Results(tests, has_ended=bool(found) and len(tests) >= int(found))
 
@@ -213,7 +237,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = options.jax.resolve() / "tests" / f"{name}_test.py"
         if not path.exists():
             parser.error(f"there is no {path}")
-        found = {platform: run(path, platform, choice) for platform in platforms}
+        try:
+            found = {platform: run(path, platform, choice) for platform in platforms}
+        except DoesNotRunError as error:
+            sys.exit(str(error))
         worse += report(name, found)
     print("+ marks what is not done yet")
     return min(worse, 1)

@@ -18,7 +18,7 @@ def test_a_test_that_ends_the_process_has_failed_and_one_without_time_has_not_ru
     entries = [("", "found", "2"), ("A::a", "begun", ""), ("A::a", "passed", ""), ("A::b", "begun", "")]
     late = _results(lines(tmp_path / "x", *entries))
     assert late == Results({"A::a": ("passed", "")}, has_ended=False)
-    crashed = _results(tmp_path / "x", crashed=True)
+    crashed = _results(tmp_path / "x", crashed="the process ended")
     assert crashed == Results({"A::a": ("passed", ""), "A::b": ("failed", "the process ended")}, has_ended=True)
     assert _results(tmp_path / "x") == crashed
 

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import importlib.util
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proofs import libraries, library_tests
+from proofs.jax_tests import wait
+from proofs.libraries_worker import arrays_file, read, write
+from proofs.library_programs.registry import program
+
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+
+
+def _options(folder: Path, *names: str) -> libraries.Options:
+    return libraries.Options(Path(sys.executable), folder, names, 0, 120, math.inf)
+
+
+def _results(folder: Path, ours: np.ndarray, theirs: np.ndarray, **found: float) -> dict[str, dict[str, object]]:
+    results: dict[str, dict[str, object]] = {}
+    for platform, array in (("as-cpu", ours), ("cpu", theirs)):
+        (folder / platform).mkdir()
+        np.savez(arrays_file(folder / platform, "x/y"), a=array)
+        results[platform] = {"outcome": "ran", "types": [str(array.dtype)], "tolerance": None, "compile": 0.0}
+    results["as-cpu"].update(found)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wrong"),
+    [
+        (np.float32([1, 2]), np.float32([1, 2 + 1e-6]), ""),
+        (np.float32([1, 2]), np.float32([1, 2.01]), "numbers"),
+        (np.float32([1, np.nan]), np.float32([1, 2]), "numbers"),
+        (np.float32([1, 2]), np.float32([1, np.nan]), "numbers"),
+        (np.float32([1, np.inf]), np.float32([1, np.inf]), ""),
+        (np.int32([1, 2]), np.int32([1, 3]), "numbers"),
+        (np.int32([1, 2]), np.int64([1, 2]), "types"),
+        (np.float64([1, 2]), np.float64([1, 2 + 1e-9]), "numbers"),
+    ],
+)
+def test_numbers_that_are_apart_are_told(tmp_path: Path, ours: np.ndarray, theirs: np.ndarray, wrong: str):
+    found, _ = libraries.verdict("x/y", _results(tmp_path, ours, theirs), _options(tmp_path))
+    assert found.startswith(wrong)
+    assert bool(found) == bool(wrong)
+
+
+def test_a_compiler_that_takes_long_is_told(tmp_path: Path):
+    same = np.float32([1])
+    found, _ = libraries.verdict("x/y", _results(tmp_path, same, same, compile=100.0), _options(tmp_path))
+    assert "compiling took 100.0 s" in found
+
+
+def test_roundings_beside_large_numbers_are_no_numbers(tmp_path: Path):
+    # A gradient that is 0 but for roundings.
+    for folder, noise in (("a", 1e-8), ("b", -1e-8)):
+        np.savez(tmp_path / f"{folder}.npz", large=np.float32([3]), none=np.float32([noise]))
+    apart, _ = libraries.difference(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert 0 < apart < 1e-5
+
+
+def test_a_tolerance_needs_a_reason():
+    with pytest.raises(ValueError, match="needs a reason"):
+        program("x/y", tolerance=1e-2)
+
+
+@needs_jax
+def test_a_program_runs_on_both_platforms_and_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    options = _options(tmp_path, "control/crosswise")
+    results = {platform: libraries.run_file("control", platform, options) for platform in ("as-cpu", "cpu")}
+    assert libraries.report(results, options) == 0
+    assert "control/crosswise" in capsys.readouterr().out
+    lines = (tmp_path / "cpu" / "control.jsonl").read_text()
+    libraries.run_file("control", "cpu", options)
+    assert (tmp_path / "cpu" / "control.jsonl").read_text() == lines
+
+
+def test_a_process_is_ended_when_one_test_takes_too_long(tmp_path: Path):
+    output = tmp_path / "results"
+    write(output, "slow", {"outcome": "begun"})
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    assert wait(process, 500, 0.1, output) == -signal.SIGKILL
+    assert read(output) == {"slow": {"outcome": "begun"}}
+
+
+@needs_jax
+def test_a_checkout_is_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    package = tmp_path / "chex"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "some_test.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n")
+    (package / "pmap_test.py").write_text("def test_left_out(): assert False\n")
+    arguments = ["--checkout", str(tmp_path), "--only", "as-cpu", "--keep", str(tmp_path / "results")]
+    assert library_tests.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "| chex | 1 | 1 | 0 |" in said
+    assert "test_bad" in said
+    assert "left_out" not in said
