@@ -19,6 +19,7 @@ def check_the_platform():
     assert jax.devices() == jax.devices("cpu") == jax.local_devices(backend="cpu")
     # As many as XLA's flag says.
     assert [repr(device) for device in jax.devices()] == ["CpuDevice(id=0)", "CpuDevice(id=1)"]
+    assert [str(device) for device in jax.devices()] == ["cpu:0", "cpu:1"]
     assert [device.device_kind for device in jax.devices()] == ["cpu", "cpu"]
     assert "xlakit" in jax.devices()[0].client.platform_version
     assert float(lax.platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)) == pytest.approx(np.sin(1))

@@ -23,7 +23,10 @@ class Place:
 
     def __init__(self, number: int, platform: str) -> None:
         name = "CpuDevice" if platform == CPU else "XlakitDevice"
-        self.description = Words(DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"{name}(id={number})")
+        self.description = Words(
+            DESCRIPTION, id=number, process_index=0, kind="cpu", text=f"{name}(id={number})",
+            debug_text=f"{platform}:{number}",
+        )  # fmt: skip
         self.device = Words(
             DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number, num_memories=1
         )

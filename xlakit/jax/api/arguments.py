@@ -58,7 +58,7 @@ _FIELDS: Final = {
     "DeviceDescription_ProcessIndex": "description process_index:i",
     "DeviceDescription_Attributes": "description num_attributes attributes",
     "DeviceDescription_Kind": "description kind kind_size",
-    "DeviceDescription_DebugString": "description text text_size",
+    "DeviceDescription_DebugString": "description debug_text debug_text_size",
     "DeviceDescription_ToString": "description text text_size",
     "Device_GetDescription": "device description",
     "Device_IsAddressable": "device is_addressable:b",

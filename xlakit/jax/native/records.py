@@ -37,7 +37,8 @@ TOPOLOGY: Final = Record(
     num_descriptions=1, attributes=1, num_attributes=1,
 )  # fmt: skip
 DESCRIPTION: Final = Record(
-    id=1, process_index=1, attributes=1, num_attributes=1, kind=1, kind_size=1, text=1, text_size=1
+    id=1, process_index=1, attributes=1, num_attributes=1, kind=1, kind_size=1, text=1, text_size=1, debug_text=1,
+    debug_text_size=1,
 )  # fmt: skip
 DEVICE: Final = Record(
     description=1, is_addressable=1, local_hardware_id=1, memories=1, num_memories=1, memory=1
