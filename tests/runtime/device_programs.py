@@ -33,6 +33,17 @@ def all_reduced(name="reduced"):
     return module(body, extra=SUM, name=name)
 
 
+def endless():
+    """A loop that nothing but closing the client ends."""
+    return module(
+        "  a = f32[4] parameter(0)\n  ROOT r = f32[4] while(a), condition=always, body=step",
+        extra="always {\n  x = f32[4] parameter(0)\n  n = f32[] constant(0)\n  s = f32[] reduce(x, n), dimensions={0}, "
+        "to_apply=sum\n  ROOT c = pred[] compare(s, n), direction=GE\n}\nstep {\n  y = f32[4] parameter(0)\n"
+        "  ROOT z = f32[4] abs(y)\n}\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n"
+        "  ROOT t = f32[] add(p, q)\n}",
+    )
+
+
 def floats(*values):
     return np.array(values, np.float32)
 

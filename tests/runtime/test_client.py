@@ -4,13 +4,16 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
-from device_programs import Held, add, all_reduced, floats, module
+from device_programs import Held, add, all_reduced, endless, floats, module
 
 import xlakit as xla
 
@@ -124,17 +127,9 @@ def test_a_closed_client_takes_nothing_and_keeps_its_buffers():
 
 
 def test_closing_stops_what_runs_and_what_waits():
-    # Nothing but closing ends this loop.
-    endless = module(
-        "  a = f32[4] parameter(0)\n  ROOT r = f32[4] while(a), condition=always, body=step",
-        extra="always {\n  x = f32[4] parameter(0)\n  n = f32[] constant(0)\n  s = f32[] reduce(x, n), dimensions={0}, "
-        "to_apply=sum\n  ROOT c = pred[] compare(s, n), direction=GE\n}\nstep {\n  y = f32[4] parameter(0)\n"
-        "  ROOT z = f32[4] abs(y)\n}\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n"
-        "  ROOT t = f32[] add(p, q)\n}",
-    )
     client = xla.Client()
     x = client.buffer_from_host(floats(1, 2, 3, 4))
-    results = [client.compile(endless, backend="cpu").execute([x])]
+    results = [client.compile(endless(), backend="cpu").execute([x])]
     results.append(client.compile(add()).execute([results[0], x]))
     time.sleep(0.05)
     assert not any(r.is_ready() for r in results)
@@ -142,6 +137,37 @@ def test_closing_stops_what_runs_and_what_waits():
     for result in results:
         with pytest.raises(xla.ExecutionError, match="the client was closed"):
             result.block_until_ready()
+
+
+def test_at_the_end_of_the_process_programs_stop_and_handlers_go_on():
+    code = """
+import atexit
+
+@atexit.register
+def late():
+    try:
+        running.block_until_ready()
+    except xla.ExecutionError as error:
+        print(error)
+    # The call has ended when it returns: nothing runs on behind the last handler.
+    print([result.is_ready() for result in reduced.execute_sharded([[x], [z]])])
+    print(np.asarray(client.compile(add()).execute([x, x])))
+
+import numpy as np
+import xlakit as xla
+from device_programs import add, all_reduced, endless, floats
+client = xla.Client(devices=2)
+x = client.buffer_from_host(floats(1, 2, 3, 4))
+z = client.buffer_from_host(floats(1, 2, 3, 4), client.devices()[1])
+reduced = client.compile(all_reduced(), num_replicas=2)
+running = client.compile(endless(), backend="cpu").execute([x])
+assert not running.is_ready()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("the process ended before the program had\n[True, True]\n[2. 4. 6. 8.]\n", "")
 
 
 def test_a_client_that_nobody_holds_ends_its_threads():
