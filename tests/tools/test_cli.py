@@ -141,6 +141,8 @@ def test_input_that_is_damaged_or_pickled_is_refused(add_file, tmp_path, capsys)
 
 def test_an_output_that_cannot_be_written_is_told_before_the_run(add_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("xlakit.tools.run.compile", lambda *_, **__: pytest.fail("it was compiled"))
+    assert cli.main(["run", add_file, "--output", ""]) == 1
+    assert "Is a directory" in capsys.readouterr().err
     for path in (tmp_path, tmp_path / "missing" / "y.npz"):
         assert cli.main(["run", add_file, "--output", str(path)]) == 1
         assert capsys.readouterr().err.startswith(f"xlakit: {path}: ")
@@ -193,6 +195,14 @@ def test_closed_streams_are_told(add_file, monkeypatch, capsys, stream):
     monkeypatch.setattr(sys, stream, None)
     assert cli.main(["check", "-" if stream == "stdin" else add_file]) == 1
     assert "is closed" in capsys.readouterr().err
+
+
+def test_faults_are_not_printed_among_results_where_standard_error_is_closed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(["check", str(tmp_path / "none.hlo")]) == 1
+    (tmp_path / "bad.hlo").write_text(ADD.replace("add(", "ad("))
+    assert cli.main(["check", str(tmp_path / "bad.hlo")]) == 1
+    assert capsys.readouterr().out == ""
 
 
 def test_interrupted(add_file, monkeypatch, capsys):

@@ -38,15 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("xlakit: interrupted", file=sys.stderr)
+        _tell("xlakit: interrupted")
         return 130
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        print(f"xlakit: {_plain(error)}", file=sys.stderr)
+        _tell(f"xlakit: {_plain(error)}")
         # These take arguments from nowhere but the command line.
         return 2 if isinstance(error, ArgumentError) and options.command in (_opt, _ops) else 1
     return status
+
+
+def _tell(message: str) -> None:
+    """A line for standard error; where that is closed, print would put it among the results."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        print(message, file=sys.stderr)
 
 
 def _plain(error: Exception) -> str:
@@ -266,7 +272,7 @@ def _run(options: argparse.Namespace) -> int:
     except NothingToCompareError as error:
         if options.traceback:
             raise
-        print(f"xlakit: {error}", file=sys.stderr)
+        _tell(f"xlakit: {error}")
         return 3
 
 
@@ -276,9 +282,9 @@ def _check(options: argparse.Namespace) -> int:
     data, name = _read(options.file)
     module, faults = check(data, name)
     for fault in faults:
-        print(fault, file=sys.stderr)
+        _tell(str(fault))
     if module is None:
-        print(f"xlakit: {options.file}: {_counted(len(faults), 'fault')}", file=sys.stderr)
+        _tell(f"xlakit: {options.file}: {_counted(len(faults), 'fault')}")
         return 1
     computations = _counted(len(module.computations), "computation")
     instructions = _counted(module.instruction_count(), "instruction")
@@ -298,7 +304,7 @@ def _convert(options: argparse.Namespace) -> int:
         data = module_to_json(module).encode()
     else:
         data = module.to_text().encode() if options.to == "text" else module.to_proto()
-    if options.output:
+    if options.output is not None:
         Path(options.output).write_bytes(data)
     else:
         _open(sys.stdout, "standard output").buffer.write(data)

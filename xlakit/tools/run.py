@@ -41,10 +41,10 @@ def run(
     Arguments and results are whole arrays, of a program that is split over devices, too. ``limits`` are those of
     jaxlib, where that is what the program is compared with; NothingToCompareError where it gives nothing within them.
     """
-    if output_path:
+    if output_path is not None:
         _check_writable(Path(output_path))
     devices = on_devices(module)
-    given = read_inputs(input_path, devices.program) if input_path else None
+    given = read_inputs(input_path, devices.program) if input_path is not None else None
     executable = compile(devices.module, backend=backend, seed=seed)
     # A program that is too large for this machine has been refused by now.
     values = make_inputs(devices.program, seed) if given is None else given
@@ -57,7 +57,7 @@ def run(
         times.append(time.perf_counter() - start)
         _progress(done + 1, iterations, sum(times))
     result = devices.joined(results)
-    if output_path:
+    if output_path is not None:
         # Opened here, since savez puts .npz behind a path that does not end so.
         with Path(output_path).open("wb") as file:
             np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
