@@ -57,11 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m proofs.collectives", description=summary)
     parser.add_argument("--count", type=int, default=500, help="how many programs (500)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time")
     parser.add_argument("--number", type=int, help="one program, by its number, with its text")
     options = parser.parse_args(arguments)
     numbers = range(options.count) if options.number is None else [options.number]
-    failures, with_python, start = 0, 0, time.monotonic()
-    for done, number in enumerate(numbers):
+    failures, with_python, done, start = 0, 0, 0, time.monotonic()
+    for number in numbers:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
         program = spread_module(options.seed, number)
         if options.number is not None:
             print(program.text)
@@ -70,9 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if fault:
             failures += 1
             print(f"FAILED python -m proofs.collectives --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 99:
-            print(f"{done + 1} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{len(numbers)} programs, {failures} failures, Python does a part of {with_python}")
+        if done % 100 == 0:
+            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} programs, {failures} failures, Python does a part of {with_python}")
     return 1 if failures else 0
 
 

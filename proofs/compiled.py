@@ -7,6 +7,7 @@ status is 1 where a result differs, or where the compiled backend refuses what t
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections import Counter
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="how many programs, at least (2000)")
     parser.add_argument("--seed", type=int, default=0, help="what the programs are made from (0)")
     parser.add_argument("--only", default="", metavar="OPCODE", help="the programs of one operation")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time, having shuffled them")
     parser.add_argument("--number", type=int, help="one program, by its number; with --only")
     options = parser.parse_args(arguments)
     if options.only and options.only not in FAMILIES:
@@ -59,16 +61,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         entries = [Entry(options.only, options.seed, options.number)]
         print(entries[0].make().text)
     counts: Counter[str] = Counter()
-    start = time.monotonic()
-    for done, entry in enumerate(entries):
+    done, start = 0, time.monotonic()
+    if options.seconds is not None:
+        random.Random(options.seed).shuffle(entries)
+    for entry in entries:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
         program = entry.make()
         status, detail = judge(program)
         counts[status] += 1
         if status != "agreed":
             print(f"{status.upper()} python -m proofs.compiled {entry} ({program.case}): {detail}", flush=True)
-        if done % 100 == 99:
-            print(f"{done + 1}/{len(entries)} programs, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{len(entries)} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
+        if done % 100 == 0:
+            print(f"{done}/{len(entries)} programs, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
     return 1 if counts["failed"] else 0
 
 

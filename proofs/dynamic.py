@@ -51,11 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=1000, help="how many programs (1000)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time")
     parser.add_argument("--number", type=int, help="one program, by its number, with its text")
     options = parser.parse_args(arguments)
     numbers = range(options.count) if options.number is None else [options.number]
-    counts, start = Counter[str](), time.monotonic()
-    for done, number in enumerate(numbers):
+    counts, done, start = Counter[str](), 0, time.monotonic()
+    for number in numbers:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
         program = dynamic_program(options.seed, number)
         if options.number is not None:
             print(program.module.to_text())
@@ -64,11 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if status in ("unsupported", "failed"):
             place = f"python -m proofs.dynamic --seed {options.seed} --number {number}"
             print(f"{status.upper()} {place}: {detail}", flush=True)
-        if done % 100 == 99:
-            print(
-                f"{done + 1} programs, {counts['failed']} failures, {time.monotonic() - start:.0f} s", file=sys.stderr
-            )
-    print(f"{len(numbers)} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
+        if done % 100 == 0:
+            print(f"{done} programs, {counts['failed']} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} programs: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
     return 1 if counts["failed"] else 0
 
 

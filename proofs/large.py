@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Entry(f"--only {name} --seed {seed} --number {number}", partial(_judged, name, seed, number, shown))
         for name, seed, number in chosen
     ]
-    return run("proofs.large", entries)
+    return run("proofs.large", entries, options.seconds)
 
 
 if __name__ == "__main__":

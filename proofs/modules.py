@@ -111,11 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=5000, help="how many modules (5000)")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time")
     parser.add_argument("--number", type=int, help="one module, by its number, with its text")
     options = parser.parse_args(arguments)
     numbers = range(options.count) if options.number is None else [options.number]
-    failures, start = 0, time.monotonic()
-    for done, number in enumerate(numbers):
+    failures, done, start = 0, 0, time.monotonic()
+    for number in numbers:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
         program = module(options.seed, number)
         if options.number is not None:
             print(program.text)
@@ -123,9 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if fault:
             failures += 1
             print(f"FAILED python -m proofs.modules --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 99:
-            print(f"{done + 1} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{len(numbers)} modules, {failures} failures")
+        if done % 100 == 0:
+            print(f"{done} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} modules, {failures} failures")
     return 1 if failures else 0
 
 

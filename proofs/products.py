@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed, shown = options.seed, options.number is not None
     numbers = [options.number] if shown else range(options.count)
     entries = [Entry(f"--seed {seed} --number {n}", partial(_judged, seed, n, shown)) for n in numbers]
-    return run("proofs.products", entries)
+    return run("proofs.products", entries, options.seconds)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ from xlakit.errors import ShapeError
 State = list[Op]
 _KINDS = (
     xla.F32, xla.F32, xla.F32, xla.F32, xla.S32, xla.S32, xla.S32, xla.F64, xla.BF16, xla.F16, xla.S8, xla.S64, xla.U8,
-    xla.U32, xla.PRED, xla.C64, xla.C128, xla.S16, xla.U16, xla.U64, xla.S4, xla.U4, xla.F8E4M3FN, xla.F8E5M2,
+    xla.U32, xla.PRED, xla.C64, xla.C128, xla.S16, xla.U16, xla.U64, xla.S4, xla.U4, xla.S4, xla.U4,
+    xla.F8E4M3FN, xla.F8E5M2,
 )  # fmt: skip
 _DEEPEST = 3
 
@@ -111,7 +112,7 @@ def _stepped(frame: Frame, state: State) -> State:
 
 def _where(frame: Frame, state: State) -> State:
     """The new state where a predicate says, the old one elsewhere: a loop that is mapped over, with lanes that end."""
-    new, test = _moved(frame, state, 1), frame.test()
+    new, test = _moved(frame, state, drawn(frame, 1)), frame.test()
     kept = frame.chance.chance(0.8)
     return [
         xla.select(_spread(frame, test, o) if kept else frame.tests(o.shape.dimensions), n, o)
@@ -128,7 +129,8 @@ def _branched(frame: Frame, state: State) -> State:
     def branch(given: Op) -> Op:
         *inside, counter = elements(given)
         inner = Frame(chance, given.builder, list(inside), [counter], frame.depth + 1)
-        return xla.tuple_(given.builder, *_moved(inner, inside, chance.integer(0, 2)))
+        moves = [_unseen] if chance.chance(0.3) else [chance.one_of(MOVES) for _ in range(chance.integer(0, 2))]
+        return xla.tuple_(given.builder, *_moved(inner, inside, moves))
 
     if chance.chance():
         made = xla.conditional(frame.test(), whole, branch, whole, branch)
@@ -136,6 +138,12 @@ def _branched(frame: Frame, state: State) -> State:
         count = chance.integer(1, 3)
         made = xla.conditional(frame.counter(), [branch] * count, [whole] * count)
     return elements(made)
+
+
+def _unseen(frame: Frame, state: State) -> State:
+    """A choice between the state and the state, which rules see only late: branches around it stay calls."""
+    whole = tuple(state)
+    return elements(xla.conditional(frame.test(), whole, lambda s: s, whole, lambda s: s))
 
 
 def _nested(frame: Frame, state: State) -> State:
@@ -160,7 +168,7 @@ def _scanned(frame: Frame, state: State) -> State:
 
     def body(row: Op, *inside: Op) -> Op:
         inner = Frame(chance, row.builder, [row, *inside], [], frame.depth + 1)
-        last = _moved(inner, list(inside), 1) if inside else []
+        last = _moved(inner, list(inside), drawn(inner, 1)) if inside else []
         take(inner, STEPS)
         return xla.tuple_(row.builder, chance.one_of([v for v in inner.values if same_shape(v, row)]), *last)
 
@@ -181,7 +189,7 @@ def _called(frame: Frame, state: State) -> State:
 
     def body(*inside: Op) -> Op:
         inner = Frame(frame.chance, inside[0].builder, list(inside[:-1]), [inside[-1]], frame.depth + 1)
-        return xla.tuple_(inside[0].builder, *_moved(inner, list(inside[:-1]), 1))
+        return xla.tuple_(inside[0].builder, *_moved(inner, list(inside[:-1]), drawn(inner, 1)))
 
     return elements(xla.call(frame.builder, body, [*state, frame.counter()]))
 
@@ -193,15 +201,21 @@ def _same(frame: Frame, state: State) -> State:
 Move = Callable[[Frame, State], State]
 MOVES: tuple[Move, ...] = (
     _permuted, _permuted, _repeated, _crosswise, _crosswise, _crosswise, _ordered, _shifted, _stepped, _stepped,
-    _stepped, _stepped, _stepped, _where, _where, _branched, _branched, _nested, _scanned, _called, _same,
+    _stepped, _stepped, _stepped, _where, _where, _branched, _branched, _branched, _unseen, _unseen, _nested,
+    _scanned, _called, _same,
 )  # fmt: skip
 
 
-def _moved(frame: Frame, state: State, count: int) -> State:
-    """A state after so many moves; new values may be seen by those that come later."""
-    for _ in range(count):
+def drawn(frame: Frame, count: int) -> list[Move]:
+    """So many moves."""
+    return [frame.chance.one_of(MOVES) for _ in range(count)]
+
+
+def _moved(frame: Frame, state: State, moves: Sequence[Move]) -> State:
+    """A state after some moves, without those that do not fit."""
+    for move in moves:
         try:
-            state = frame.chance.one_of(MOVES)(frame, state)
+            state = move(frame, state)
         except ShapeError:
             continue
     return state
@@ -235,7 +249,11 @@ def loop(frame: Frame, state: State, moves: int) -> State:
     bounded = chance.chance(0.2) and frame.depth == 0
     start = frame.scalar(xla.S32, limit if down else 0)
     whole = [*state[:place], start, *state[place:]]
+    # What a body is given and gives back as it was: the goal, the data, where it began.
+    kept = set(chance.some(range(len(state)), chance.one_of([0.0, 0.0, 0.4])))
     stops = chance.integer(1, LARGEST) if chance.chance(0.2) else 0
+
+    looks = chance.chance(0.2)
 
     def split(given: Op) -> tuple[Op, State]:
         inside = elements(given)
@@ -249,7 +267,10 @@ def loop(frame: Frame, state: State, moves: int) -> State:
         if stops and scalars:
             last = xla.constant(given.builder, np.asarray(stops).astype(kind_of(scalars[0]).dtype))
             going = xla.and_(going, xla.ne(scalars[0], last))
-        return going
+        arrays = [
+            v for v in inside if v.shape.rank and is_real(v) and v.shape.num_elements and kind_of(v).bit_width > 8
+        ]
+        return xla.and_(going, _goes_on(counter, arrays[0])) if looks and arrays else going
 
     def body(given: Op) -> Op:
         counter, inside = split(given)
@@ -257,7 +278,10 @@ def loop(frame: Frame, state: State, moves: int) -> State:
         if bounded:
             # A counter that another one follows.
             inner.counters.insert(0, xla.rem(counter, inner.scalar(xla.S32, 3)))
-        last = _moved(inner, inside, moves)
+        last = [
+            own if i in kept else new
+            for i, (own, new) in enumerate(zip(inside, _moved(inner, inside, drawn(inner, moves)), strict=True))
+        ]
         one = inner.scalar(xla.S32, 1)
         follows = xla.sub(counter, one) if down else xla.add(counter, one)
         return xla.tuple_(given.builder, *last[:place], follows, *last[place:])
@@ -265,6 +289,16 @@ def loop(frame: Frame, state: State, moves: int) -> State:
     end = elements(xla.while_(more, body, tuple(whole)))
     frame.counters.append(end[place])
     return [*end[:place], *end[place + 1 :]]
+
+
+def _goes_on(counter: Op, value: Op) -> Op:
+    """What a condition says that writes into a copy of an element to look at it."""
+    number = xla.constant(counter.builder, np.asarray(1).astype(kind_of(value).dtype))
+    part = xla.broadcast(number, [1] * value.shape.rank)
+    zero = xla.constant(counter.builder, np.int32(0))
+    written = xla.dynamic_update_slice(value, part, [counter, *[zero] * (value.shape.rank - 1)])
+    most = xla.reduce_all(written, number, xla.max)
+    return xla.ne(most, xla.constant(counter.builder, np.asarray(LARGEST).astype(kind_of(value).dtype)))
 
 
 # -- programs ----------------------------------------------------------------------------------------
@@ -307,14 +341,23 @@ def carried_program(seed: int, number: int) -> Sketched:
     given, state = len(frame.values), list(frame.values)
     for _ in range(chance.integer(0, 2)):
         take(frame, STEPS)
+    # Loops begin with what is given, or with what nothing else reads.
+    fresh = chance.one_of([0.0, 0.5, 1.0])
     for _ in range(chance.one_of([1, 1, 1, 2])):
+        state = [_changed(own) if chance.chance(fresh) else own for own in state]
         state = [frame.pick(lambda v, own=own: same_shape(v, own)) if chance.chance(0.3) else own for own in state]
-        state += [chance.one_of(state) for _ in range(chance.one_of([0, 0, 1, 2]))]
+        state += [chance.one_of(state) for _ in range(chance.one_of([0, 1, 1, 2]))]
         state = loop(frame, state[:8], chance.integer(1, 3))
         frame.values += state
     for _ in range(chance.integer(0, 2)):
         take(frame, STEPS)
     return _finished(frame, state, given, arguments)
+
+
+def _changed(value: Op) -> Op:
+    """Another value, exact as well."""
+    kind = kind_of(value)
+    return xla.not_(value) if kind is xla.PRED or kind.is_unsigned else xla.neg(value)
 
 
 def _finished(frame: Frame, state: State, given: int, arguments: list[object]) -> Sketched:

@@ -80,6 +80,40 @@ def _reduce(frame: Frame) -> None:
     frame.keep(xla.select(frame.tests(value.shape.dimensions), spread, value))
 
 
+def _clip(frame: Frame) -> None:
+    """An array that is compared with what is folded from it, as values are with their sum."""
+    value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v))
+    along = frame.chance.integer(0, value.shape.rank - 1)
+    over = [along] if frame.chance.chance() else list(range(value.shape.rank))
+    made = xla.reduce(value, frame.scalar(kind_of(value), 0), frame.chance.one_of([xla.add, xla.max]), over)
+    kept = [d for d in range(value.shape.rank) if d not in over]
+    spread = xla.broadcast_in_dim(frame.small(made), value.shape.dimensions, kept)
+    test = frame.chance.one_of([xla.lt, xla.gt])(value, spread)
+    frame.keep(xla.select(test, value, spread if frame.chance.chance() else frame.like(value)))
+
+
+def _stencil(frame: Frame) -> None:
+    """An array and a function of it at other places: differences, sums of neighbours, what is symmetric."""
+    value = frame.pick(lambda v: v.shape.rank > 0 and is_number(v) and 0 not in v.shape.dimensions)
+    first = (
+        xla.mul(value, frame.full(value, 2))
+        if frame.chance.chance()
+        else xla.not_(value)
+        if (kind_of(value).is_integral)
+        else xla.neg(value)
+    )
+    along = frame.chance.integer(0, value.shape.rank - 1)
+    size = value.shape.dimensions[along]
+    if frame.chance.chance():
+        moved = xla.rev(first, [along])
+    else:
+        cut = frame.chance.integer(0, size)
+        parts = [xla.slice_in_dim(first, cut, size, 1, along), xla.slice_in_dim(first, 0, cut, 1, along)]
+        moved = xla.concat_in_dim(parts, along)
+    own = value if frame.chance.chance(0.3) else first
+    frame.keep(frame.chance.one_of([xla.add, xla.sub])(own, moved))
+
+
 def _argmin(frame: Frame) -> None:
     value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v))
     along = frame.chance.integer(0, value.shape.rank - 1)
@@ -296,7 +330,8 @@ def take(frame: Frame, steps: tuple[Step, ...]) -> None:
 
 # Those that a vmapped or hand-written loop body is made of, with what is drawn often more often.
 STEPS: tuple[Step, ...] = (
-    _unary, _binary, _binary, _binary, _binary, _select, _select, _compare, _convert, _scale, _scale, _reduce, _reduce,
-    _argmin, _running, _dot, _dot, _transpose, _reverse, _roll, _slice, _pad, _reshape, _broadcast, _part, _part,
-    _update, _update, _update, _look_up, _segments, _sort, _random, _effect, _barrier,
+    _unary, _binary, _binary, _binary, _binary, _select, _select, _compare, _convert, _scale, _scale, _reduce,
+    _reduce, _clip, _clip, _stencil, _stencil, _argmin, _running, _dot, _dot, _transpose, _reverse, _roll, _slice,
+    _pad, _reshape, _broadcast, _part, _part, _update, _update, _update, _look_up, _segments, _sort, _random, _effect,
+    _barrier,
 )  # fmt: skip

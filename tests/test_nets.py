@@ -1,0 +1,61 @@
+"""The nets: their shares of the time, what is noticed of a net, and that all faults of the bank can be put back."""
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+import xlakit
+from proofs.bug_bank.__main__ import table
+from proofs.bug_bank.bugs import BUGS, Bug, Edit
+from proofs.nets import NETS, Found, Net, chosen, run, shares
+
+_SOURCES = Path(xlakit.__file__).parents[1]
+
+
+def test_shares_add_up_and_names_choose():
+    assert math.isclose(sum(shares(NETS, 240).values()), 240)
+    assert [net.name for net in chosen(["plain", "idioms"])] == ["idioms", "plain"]
+
+
+def _net(tmp_path, code):
+    (tmp_path / "made.py").write_text(f"import os, signal, sys\n{code}\n")
+    return run(Net("made", ("made",), 1, ""), 3, 5, str(tmp_path))
+
+
+def test_a_net_that_finds_nothing(tmp_path):
+    assert not _net(tmp_path, "assert sys.argv[1:] == ['--seed', '3', '--seconds', '5']").fault
+
+
+def test_a_net_that_finds_something_tells_its_first_line(tmp_path):
+    found = _net(tmp_path, "print('FAILED one')\nprint('FAILED two')\nprint('2 programs, 2 failures')\nsys.exit(1)")
+    assert (found.fault, found.last) == ("FAILED one", "2 programs, 2 failures")
+
+
+def test_a_net_that_dies_has_found_something(tmp_path):
+    assert _net(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)").fault.startswith("died of SIGSEGV")
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_each_fault_of_the_bank_can_be_put_back(bug, tmp_path):
+    for edit in bug.edits:
+        (tmp_path / edit.path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_SOURCES / edit.path, tmp_path / edit.path)
+    bug.put_back(tmp_path)
+    for path in {edit.path for edit in bug.edits}:
+        changed = (tmp_path / path).read_text()
+        assert changed != (_SOURCES / path).read_text()
+        compile(changed, path, "exec")
+
+
+def test_a_fault_that_cannot_be_put_back_says_so(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n")
+    with pytest.raises(ValueError, match="0 times, not once"):
+        Bug("b", "", "", (Edit("a.py", "y = 1", "y = 2"),)).put_back(tmp_path)
+
+
+def test_the_table_tells_what_was_not_found_from_what_was_not_tried():
+    found = {"one": {"idioms": Found("x", 3.4, ""), "plain": None}}
+    line = table(found, chosen(["idioms", "plain", "modules"])).splitlines()[-1]
+    assert line == "| one | 3 |  | - |"
