@@ -38,7 +38,7 @@ from xlakit import compile as compile_program
 from xlakit.cpu.verified import difference
 from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule
-from xlakit.options import DEFAULT, PLAIN, compiling
+from xlakit.options import DEFAULT, PLAIN, compiling, current
 from xlakit.passes.roundings import inexact_results, largest_epsilon
 from xlakit.tools.inputs import flatten, make_inputs
 
@@ -64,7 +64,7 @@ def fault_of(module: HloModule, arguments: Sequence[Any], what: str = "all") -> 
         fault, suspects = _compared(module, actual, expected, inexact)
         if fault and "rewrites" in left_out:
             # Functions of constants are NumPy's in one of the two: not where the same passes run on both sides.
-            with compiling(plain=left_out & {"memory", "llvm"}):
+            with compiling(plain=current().plain | (left_out & {"memory", "llvm"})):
                 alike = _results(module, arguments)
             fault, _ = _compared(module, actual, alike, inexact)
             if not fault:
