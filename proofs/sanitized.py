@@ -49,7 +49,9 @@ def judge(program: Program, options: Options = DEFAULT) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m proofs.sanitized", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m proofs.sanitized", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
     parser.add_argument("--seconds", type=float, default=600.0, help="begin no more programs after this time (600)")
     parser.add_argument("--count", type=int, default=1_000_000, help="how many programs at most")
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
