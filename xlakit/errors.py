@@ -131,15 +131,20 @@ class InternalError(XlakitError, RuntimeError):
 
 
 @contextmanager
-def internal_errors(doing: str) -> Generator[None]:
+def internal_errors(doing: str, *, verified: bool = False) -> Generator[None]:
     """Around what a person's program goes through: an exception that no rule raises is a fault of xlakit, and says so.
 
-    doing: what is done, as in "compiling module m".
+    doing: what is done, as in "compiling module m". verified: whether the program is known to be well formed, so that
+    a rule of the language that is broken now was broken by the compiler.
     """
     try:
         yield
     except InternalError as error:
         raise error.at(hint=_GOING_ON) from error.__cause__
+    except (ShapeError, VerificationError) as error:
+        if not verified:
+            raise
+        raise InternalError(f"{doing} broke a rule: {error}", hint=_GOING_ON) from error
     except (XlakitError, MemoryError):
         raise
     except Exception as error:

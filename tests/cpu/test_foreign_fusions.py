@@ -66,6 +66,12 @@ CASES = {
         ["f32[6,40]"],
         "(f32[6], f32[240], f32[6,40])",
     ),
+    "floats of two precisions": (
+        "  p0 = f32[3] parameter(0)\n  p1 = bf16[3] parameter(1)\n  c = bf16[3] convert(p0)\n"
+        "  ROOT s = bf16[3] subtract(c, p1)",
+        ["f32[3]", "bf16[3]"],
+        "bf16[3]",
+    ),
     "a sort and a scatter": (
         "  p0 = f32[6] parameter(0)\n  p1 = s32[2,1] parameter(1)\n  p2 = f32[2] parameter(2)\n"
         "  s = f32[6] scatter(p0, p1, p2), update_window_dims={}, inserted_window_dims={0}, "
@@ -139,18 +145,33 @@ ENTRY e {
     same(xla.compile(module, backend="cpu")(*given), xla.compile(module, backend="interpreter")(*given))
 
 
-def test_a_fault_of_the_compiler_says_so_and_how_to_go_on(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (IndexError("out of range"), "compiling doubled ended in IndexError: out of range"),
+        (RecursionError("too deep"), "compiling doubled ended in RecursionError: too deep"),
+        # The program was well formed.
+        (xla.ShapeError("f32 is not bf16", operation="add"), "compiling doubled broke a rule: add: f32 is not bf16"),
+        (InternalError("no such loop"), "no such loop"),
+    ],
+)
+def test_a_fault_of_the_compiler_says_so_and_how_to_go_on(monkeypatch, error, words):
     def fails(self):
-        raise IndexError("tuple index out of range")
+        raise error
 
     monkeypatch.setattr(Lowering, "lower", fails)
-    module = xla.HloModule.from_text(
-        "HloModule doubled\nENTRY e {\n  x = f32[3] parameter(0)\n  ROOT y = f32[3] add(x, x)\n}\n"
-    )
-    with pytest.raises(
-        InternalError, match="compiling doubled ended in IndexError: tuple index out of range"
-    ) as caught:
-        xla.compile(module, cache=False)
+    text = "HloModule doubled\nENTRY e {\n  x = f32[3] parameter(0)\n  ROOT y = f32[3] add(x, x)\n}\n"
+    with pytest.raises(InternalError, match=words) as caught:
+        xla.compile(xla.HloModule.from_text(text), cache=False)
     assert "report it" in caught.value.hint
     assert "--backend interpreter" in caught.value.hint
-    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_what_is_not_supported_is_no_fault(monkeypatch):
+    def fails(self):
+        raise xla.UnsupportedError("not yet")
+
+    monkeypatch.setattr(Lowering, "lower", fails)
+    text = "HloModule doubled\nENTRY e {\n  x = f32[3] parameter(0)\n  ROOT y = f32[3] add(x, x)\n}\n"
+    with pytest.raises(xla.UnsupportedError, match="not yet"):
+        xla.compile(xla.HloModule.from_text(text), cache=False)

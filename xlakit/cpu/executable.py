@@ -109,8 +109,7 @@ def _executable(
     )
     if program is not None:
         return CpuExecutable(reference, program, target, key=key)
-    code = _compiled(module, target)
-    program = code.program()
+    code, program = _compiled(module, target)
     is_kept = key is not None and not compiler_has_changed() and _keep(key, program, module)
     return CpuExecutable(reference, program, target, code, key=key if is_kept else None)
 
@@ -144,13 +143,13 @@ def _keep(key: str, program: Program, module: HloModule) -> bool:
     return True
 
 
-def _compiled(module: HloModule, target: Target) -> Code:
+def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
     from xlakit.cpu.compile import make_objects
 
     code = _generated(module, target)
     with internal_errors(f"making machine code of {module.name}"):
         make_objects(code)
-    return code
+        return code, code.program()
 
 
 def _generated(module: HloModule, target: Target) -> Code:
@@ -163,7 +162,7 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
-    with internal_errors(f"compiling {module.name}"):
+    with internal_errors(f"compiling {module.name}", verified=True):
         return generate(run_pipeline(module), target)
 
 

@@ -93,6 +93,9 @@ def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
     if isinstance(op, SelectAndScatter):
         running, element = _parameter_types(op.scatter)
         return [running, element, running]
+    if calls_computations(op):
+        # Whatever its computation does, an argument has the type of the parameter that it is for.
+        return kinds
     if op.opcode == "dynamic-update-slice":
         return [kinds[0], kinds[0], *kinds[2:]]
     if op.is_pointwise or op.opcode in ("concatenate", "pad"):
