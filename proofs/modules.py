@@ -7,6 +7,9 @@ that a result is made of: a number that was rounded to F32 on its way is no more
 Where a float differs by more, the interpreter is asked again, with each rounding going a bit further, up or down
 (:mod:`proofs.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum, says
 nothing.
+
+With ``--fused``, machine code gets some of the instructions in fusions, as other compilers make them: results of
+different sizes, tuples, constants and loops inside.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from proofs.programs.draft import Program
+from proofs.programs.fused import fused
 from proofs.programs.modules import module
 from proofs.sensitivity import spread
 from xlakit import compile as compile_program
@@ -85,12 +89,19 @@ def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0
     )
 
 
-def judge(program: Program) -> str:
-    """What is wrong with a module's compiled code; empty where nothing is."""
+def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
+    """What is wrong with a module's compiled code; empty where nothing is.
+
+    fusions: draws which instructions machine code gets in fusions, as other compilers make them; by default none.
+    """
     parsed = HloModule.from_text(program.text)
+    compiled = parsed
+    if fusions is not None:
+        compiled = fused(parsed, fusions)
+        compiled.verify()
     expected = flatten(compile_program(parsed, backend="interpreter")(*program.arguments[0]))
     try:
-        actual = flatten(compile_program(parsed, backend="cpu")(*program.arguments[0]))
+        actual = flatten(compile_program(compiled, backend="cpu")(*program.arguments[0]))
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}"
     # Names of results begin with their place in the tuple.
@@ -113,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
     parser.add_argument("--seconds", type=float, help="begin no more after this time")
     parser.add_argument("--number", type=int, help="one module, by its number, with its text")
+    parser.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
     options = parser.parse_args(arguments)
     numbers = range(options.count) if options.number is None else [options.number]
     failures, done, start = 0, 0, time.monotonic()
@@ -123,10 +135,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program = module(options.seed, number)
         if options.number is not None:
             print(program.text)
-        fault = judge(program)
+        fault = judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
         if fault:
             failures += 1
-            print(f"FAILED python -m proofs.modules --seed {options.seed} --number {number}: {fault}", flush=True)
+            which = f"--seed {options.seed} --number {number}" + " --fused" * options.fused
+            print(f"FAILED python -m proofs.modules {which}: {fault}", flush=True)
         if done % 100 == 0:
             print(f"{done} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
     print(f"{done} modules, {failures} failures")

@@ -53,6 +53,8 @@ NETS: tuple[Net, ...] = (
     _net("idioms-watched", "proofs.idioms", 2, "the same under the sanitizer", XLAKIT_SANITIZE="1"),
     _net("sanitized", "proofs.sanitized", 2, "memory watched while modules run step by step, with sizes forced"),
     _net("modules", "proofs.modules", 2, "modules of many operations against the interpreter"),
+    _net("modules-fused", "proofs.modules --fused", 1, "the same with fusions as other compilers make them"),
+    _net("attributes", "proofs.attributes", 1, "attributes that are wrong, or nearly: refused, or the same twice"),
     _net("plain", "proofs.plain --of modules", 1, "the same against plain code"),
     _net("plain-large", "proofs.plain --of large", 2, "operations on large arrays against plain code"),
     _net("large", "proofs.large", 2, "operations on large arrays against the interpreter, on several threads"),

@@ -13,7 +13,7 @@ from xlakit.cpu.kernels.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.select_and_scatter import emit_padded_selection
 from xlakit.cpu.kernels.top_k import emit_partial_sort
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.fusion import emit_fusion
+from xlakit.cpu.loops.fusion import check_arrays, emit_fusion
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.cpu.loops.tracer import is_traced
 from xlakit.errors import UnsupportedError
@@ -66,6 +66,7 @@ class KernelLibrary:
         if not acts and not any(s.num_elements for _, s in instruction.shape.leaves() if s.is_array):
             return Kernel(())
         if isinstance(instruction.op, Fusion):
+            check_arrays(instruction.op.calls)
             product = emit_product_fusion(self.module, instruction.op.calls, _symbol(instruction))
             if product is not None:
                 return Kernel(*product)

@@ -43,12 +43,14 @@ def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
     return [(root, 0, root.shape)]
 
 
-def _check_arrays(parameters: Sequence[Instruction], roots: Sequence[Root]) -> None:
-    """Raise UnsupportedError for what fusions made here never have, and those of another compiler may.
+def check_arrays(computation: Computation) -> None:
+    """Raise UnsupportedError for what fusions made here never have, and those of another compiler may: tuples.
 
-    A kernel's table has one array for each parameter and for each root.
+    A kernel's table has one array for each parameter and each result, so all that follow would be another one.
     """
-    for shape in (*(p.shape for p in parameters), *(shape for _, _, shape in roots)):
+    root = computation.root.shape
+    results = root.tuple_shapes if root.is_tuple else (root,)
+    for shape in (*(p.shape for p in computation.parameters), *results):
         if not shape.is_array:
             raise UnsupportedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
 
@@ -57,7 +59,6 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
     """A kernel whose table has the parameters' arrays, then those of the results."""
     parameters = computation.parameters
     roots = roots_of(computation)
-    _check_arrays(parameters, roots)
     sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
     if len(roots) == 1 and roots[0][0].opcode == "dynamic-update-slice":
         update = _emit_update(module, name, sources, roots[0][0])

@@ -1,0 +1,78 @@
+"""Programs with fusions of another compiler: what it puts into one, and how, is not what ours does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+
+# So many instructions in a row become a fusion, so often.
+_MOST = 6
+_CHANCE = 0.8
+
+
+def fused(module: HloModule, rng: np.random.Generator) -> HloModule:
+    """The program with instructions of its entry in fusions: any that stand in a row, results that are read outside.
+
+    So there are results of different sizes, tuples, constants and loops inside, and floats of several types.
+    """
+    old = module.entry
+    made: dict[Instruction, Instruction] = {}
+    order: list[Instruction] = []
+    rest = list(old.instructions)
+    while rest:
+        count = int(rng.integers(1, _MOST + 1))
+        row, rest = rest[:count], rest[count:]
+        if rng.random() < _CHANCE and all(_can_be_inside(i) for i in row):
+            order += _fusion(row, old, made, f"fused.{len(rest)}", rng)
+            continue
+        for instruction in row:
+            made[instruction] = instruction.replace(operands=[made[o] for o in instruction.operands])
+            order.append(made[instruction])
+    return module.replace(entry=Computation(old.name, tuple(order), made[old.root]), computations=())
+
+
+def _can_be_inside(instruction: Instruction) -> bool:
+    ordered = bool(instruction.control_predecessors)
+    return instruction.opcode != "parameter" and not instruction.op.has_side_effect and not ordered
+
+
+def _fusion(
+    row: Sequence[Instruction],
+    old: Computation,
+    made: dict[Instruction, Instruction],
+    name: str,
+    rng: np.random.Generator,
+) -> list[Instruction]:
+    """The fusion of instructions in a row, and what takes its results apart; ``made`` then has these."""
+    inside = set(row)
+    given = list(dict.fromkeys(o for i in row for o in i.operands if o not in inside))
+    inner = {
+        o: Instruction(Parameter(number=n), (), o.shape.without_layout(), f"{name}.p{n}") for n, o in enumerate(given)
+    }
+    body = list(inner.values())
+    for instruction in row:
+        inner[instruction] = instruction.replace(operands=[inner[o] for o in instruction.operands])
+        body.append(inner[instruction])
+    read = {o for i in old.instructions if i not in inside for o in i.operands} | {old.root}
+    results = [i for i in row if i in read] or [row[-1]]
+    root = inner[results[0]]
+    if len(results) > 1:
+        shape = make_tuple_shape([i.shape for i in results])
+        root = Instruction(Tuple(), [inner[i] for i in results], shape, f"{name}.results")
+        body.append(root)
+    kind = FusionKind.CUSTOM if rng.random() < 0.5 else FusionKind.LOOP
+    op = Fusion(kind=kind, calls=Computation(f"{name}.of", tuple(body), root))
+    whole = Instruction(op, [made[o] for o in given], root.shape, name)
+    if len(results) == 1:
+        made[results[0]] = whole
+        return [whole]
+    parts = [Instruction(GetTupleElement(index=n), (whole,), i.shape, f"{name}.{n}") for n, i in enumerate(results)]
+    made.update(zip(results, parts, strict=True))
+    return [whole, *parts]
