@@ -20,6 +20,7 @@ from xlakit.cpu.entry.steps import (
 )
 from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
+from xlakit.cpu.llvm.promises import APART, INLINED
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.options import is_plain, knob
 
@@ -150,9 +151,9 @@ class EntryWriter:
             if phase.cost <= _CALLED_NANOSECONDS.value and self._inlines:
                 self._is_cold = False
             if phase.cost <= _INLINED_NANOSECONDS.value and self._inlines and kernel.effort is Effort.ALL:
-                _add(kernel.attributes, "alwaysinline")
+                _add(kernel.attributes, INLINED)
             else:
-                _add(kernel.attributes, "noinline")
+                _add(kernel.attributes, APART)
                 kernel.is_apart = True
             if is_parallel(phase):
                 grain = grain_of(phase)

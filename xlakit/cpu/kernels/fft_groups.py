@@ -21,6 +21,7 @@ from xlakit.cpu.kernels.fft_tables import Tables, roots
 from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.kernel import Phase
 
 
@@ -45,7 +46,7 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
     )
     transform = lane_transform(module, axis.part, axis.points)
     fn = module.function("fft_groups", VOID, [PTR, I64, I64])
-    fn.fast_math = "contract"
+    fn.fast_math = CONTRACTS
     fn.effort = Effort.CODE
     writer = _Writer(fn, axis, transform)
     table, begin, end = fn.parameters

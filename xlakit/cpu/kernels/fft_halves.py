@@ -24,6 +24,7 @@ from xlakit.cpu.kernels.fft_tables import LongRoots, Tables, roots
 from xlakit.cpu.kernels.rules import require
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
+from xlakit.cpu.llvm.promises import CONTRACTS
 
 
 class Halves:
@@ -46,7 +47,7 @@ class Halves:
         module, part, lanes, n = self._module, self._part, self._lanes, self._a * self._b
         transform = lane_transform(module, part, self._a)
         fn = module.function("fft_columns", VOID, [PTR, PTR, I64, I64])
-        fn.fast_math = "contract"
+        fn.fast_math = CONTRACTS
         fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves, tables = Moves(fn, part), Tables(fn, part)
@@ -78,7 +79,7 @@ class Halves:
         module, part, lanes = self._module, self._part, self._lanes
         transform = lane_transform(module, part, self._b)
         fn = module.function("fft_rows", VOID, [PTR, PTR, I64, I64])
-        fn.fast_math = "contract"
+        fn.fast_math = CONTRACTS
         fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves = Moves(fn, part)

@@ -19,6 +19,7 @@ from xlakit.cpu.kernels.fft_plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft_tables import Tables, chirp, chirp_spectrum, roots, symbol
 from xlakit.cpu.kernels.gemm_engine import vector_bytes
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
+from xlakit.cpu.llvm.promises import APART, CONTRACTS
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 
@@ -66,9 +67,9 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
     if found is None:
         smooth = is_smooth(n)
         inner = None if smooth else lane_transform(module, part, convolution_length(n))
-        found = module.function(name, VOID, [PTR, PTR], attributes=["noinline"])
-        found.parameter_attributes = ["noalias", "noalias"]
-        found.fast_math = "contract"
+        found = module.function(name, VOID, [PTR, PTR], attributes=[APART])
+        found.never_overlap(0, 1)
+        found.fast_math = CONTRACTS
         found.effort = Effort.CODE
         writer = _Writer(found, part)
         if inner is None:
@@ -96,8 +97,8 @@ class Pass:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        fn.parameter_attributes = ["noalias", "noalias", "noalias", "", ""]
-        fn.fast_math = "contract"
+        fn.never_overlap(0, 1, 2)
+        fn.fast_math = CONTRACTS
         source, target, table, count, stride = fn.parameters
         part, radix = (F32 if self.part == F32.name else F64), self.radix
         lanes = lane_count(part)

@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.fft_plan import convolution_length, halves, is_smooth, w
 from xlakit.cpu.kernels.fft_points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.kernel import Phase
 from xlakit.errors import InternalError
 from xlakit.options import knob
@@ -149,7 +150,7 @@ class _Pipeline:
     ) -> None:
         """A step that makes each point for itself; its units are chunks of points."""
         fn = self.module.function(f"fft_{write.__name__}", VOID, [PTR, PTR, I64, I64])
-        fn.fast_math = "contract"
+        fn.fast_math = CONTRACTS
         count = write(Points(fn, self.axis, self.length, swaps, scale))
         fn.ret()
         self.steps.append(_Step(fn, -(-count // CHUNK), source, target, count * 0.5))

@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.gemm_engine import Engine, acc_vector, to_packed, vector
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm_store import first_lanes
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
+from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
@@ -143,7 +144,7 @@ def apart(
 ) -> None:
     """Call a new function that ``emit`` writes; it is handed the arguments as that function has them."""
     given = [a for a in arguments if isinstance(a, Value) and a.constant is None]
-    own = fn.module.function(name, VOID, [a.type for a in given], attributes=["noinline"])
+    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[APART])
     parameters = iter(own.parameters)
     inside: list[Value | int] = []
     for argument in arguments:

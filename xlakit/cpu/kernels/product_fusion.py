@@ -21,10 +21,11 @@ from xlakit.cpu.kernels.gemm_pack import Steps
 from xlakit.cpu.kernels.product_cut import Cut, cut_first, cut_second, product_of_rows
 from xlakit.cpu.kernels.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Variable, linear, of
-from xlakit.cpu.loops.kernel import Emitted, Output, Phase
+from xlakit.cpu.loops.kernel import Emitted, Output, Phase, finish
 from xlakit.cpu.loops.nodes import Load, Node
 from xlakit.cpu.loops.rectangle import (
     Bounds,
@@ -122,7 +123,7 @@ class _Fusion:
         if name not in self.module.functions:
             fn: Function = emit(name)
             # Its table is on the stack of the caller, who writes it first.
-            fn.attributes.append("noinline")
+            fn.attributes.append(APART)
         return name
 
     def _product(self, cut: Cut, following: Following | None) -> str:
@@ -188,7 +189,7 @@ class _Fusion:
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
         write_elements(emitter, where, bounds, place, outputs)
-        fn.ret()
+        finish(emitter)
         return fn
 
     def _traced(
@@ -255,7 +256,7 @@ class _Fusion:
             self._second(fn, chain.second, chain.weights, weights, bounds)
         if apart:
             release(fn, memory)
-        fn.ret()
+        finish(emitter)
         return fn
 
     def _array(self, root: Instruction | None) -> int:
@@ -331,7 +332,7 @@ class _Fusion:
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, place, columns))
         # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
-        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=["noinline"])
+        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[APART])
         inside = rectangle_of(own)
         span = own.i64(0), own.i64(columns)
         write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), place, outputs)

@@ -19,6 +19,7 @@ from xlakit.cpu.kernels.sort_keys import (
 )
 from xlakit.cpu.kernels.sort_plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
+from xlakit.cpu.llvm.promises import APART
 from xlakit.data.primitive import PrimitiveType
 from xlakit.passes.sort_order import NanPlace, SortKey
 
@@ -129,7 +130,7 @@ class SortRecords(ByKey):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=["noinline"])
+        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[APART])
         self._for_moving().write(move)
         move.ret()
 

@@ -19,6 +19,7 @@ from xlakit.cpu.kernels.sort_keys import (
 )
 from xlakit.cpu.kernels.sort_plan import INDEX, Field, Record, SortPlan
 from xlakit.cpu.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, integer
+from xlakit.cpu.llvm.promises import APART
 from xlakit.data.primitive import PrimitiveType
 from xlakit.passes.sort_order import Part, SortKey
 
@@ -133,7 +134,7 @@ class RecordSorter:
 
     def _write_sort(self, exceptions: bool) -> Function:
         """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
-        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=["noinline"])
+        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[APART])
         *buffers, count = fn.parameters
         fn.return_if(count < 2, buffers[0])
         digits = [(self._mover(key, exceptions), shift) for key, shift in self.record.digits]

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from xlakit.cpu.llvm import promises
+from xlakit.cpu.llvm.loop import Loop, for_few_turns
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.errors import InternalError
 
 if TYPE_CHECKING:
     from xlakit.cpu.llvm.module import Module
-
-# The lanes of a vector worth having.
-_LEAST_LANES = 4
 
 
 class Effort(Enum):
@@ -28,27 +27,6 @@ class Effort(Enum):
     LITTLE = "little"  # code as fast as it is made: what takes time is in the functions that are called
 
 
-class Loop:
-    """A loop being written: ``index``, the ``carried`` values of this turn, and ``next`` for those of the next.
-
-    After the loop, ``results`` are the carried values as the last turn left them.
-    """
-
-    __slots__ = ("carried", "following", "index", "results")
-
-    def __init__(self, index: Value, carried: Sequence[Value]) -> None:
-        self.index = index
-        self.carried = tuple(carried)
-        self.following: tuple[Value, ...] = self.carried
-        self.results: tuple[Value, ...] = ()
-
-    def next(self, *values: Value) -> None:
-        """Say what the carried values are in the next turn."""
-        if [v.type for v in values] != [v.type for v in self.carried]:
-            raise InternalError(f"the loop carries {self.carried}, not {values}")
-        self.following = values
-
-
 class Function:
     """One function of a Module. Instructions are appended to the current block."""
 
@@ -58,9 +36,9 @@ class Function:
         self.module = module
         self.name = name
         self.result = result
-        self.attributes = list(attributes)
+        self.attributes = list(promises.checked_attributes(attributes))
         self.parameters = tuple(Value(self, t, f"%p{i}") for i, t in enumerate(parameters))
-        self.parameter_attributes: list[str] = [""] * len(parameters)
+        self._unaliased = frozenset[int]()
         self.linkage = "internal "
         self.effort = Effort.ALL
         # Whether elementary functions are called where they are needed: nothing here becomes a vector.
@@ -75,7 +53,7 @@ class Function:
         self._label = "entry"
         self._ended = False
         self._access_group = ""
-        # Fast-math flags for the floating point instructions that follow, such as "reassoc".
+        # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
         self.fast_math = ""
 
     # -- writing ---------------------------------------------------------------------------------
@@ -108,12 +86,13 @@ class Function:
         return Value(self, PTR, f"@{name}")
 
     def undefined(self, type: Type) -> Value:
-        """A value that may be anything."""
-        return Value(self, type, "poison")
+        """A value that may be anything; all lanes are replaced before they are read."""
+        return Value(self, type, promises.UNDEFINED)
 
     def flags(self, type: Type) -> str:
         """The fast-math flags for an instruction of a type, with a space before."""
-        return f" {self.fast_math}" if self.fast_math and type.is_float else ""
+        flags = promises.checked_fast_math(self.fast_math)
+        return f" {flags}" if flags and type.is_float else ""
 
     def comment(self, text: str) -> None:
         """A comment in the IR."""
@@ -131,14 +110,14 @@ class Function:
         entry that calls the kernel. Such pointers are read once, ahead of a kernel's loops, so the promise would gain
         nothing.
         """
-        tail = f", align {align or min(type.element.bytes, 16)}{self._access_group}"
+        tail = f", align {align or promises.alignment(type)}{self._access_group}"
         return self.emit(type, f"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}")
 
     def store(self, value: Value, pointer: Value, *, align: int = 0, nontemporal: bool = False) -> None:
         """Write ``value`` where ``pointer`` points."""
-        tail = f", align {align or min(value.type.element.bytes, 16)}{self._access_group}"
+        tail = f", align {align or promises.alignment(value.type)}{self._access_group}"
         if nontemporal:
-            tail += f", !nontemporal {self.module.one_metadata}"
+            tail += promises.round_caches(self.module.one_metadata)
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value) -> None:
@@ -152,10 +131,12 @@ class Function:
             index = self.i64(int(index))
         if index.constant == 0:
             return pointer
-        return self.emit(PTR, f"getelementptr inbounds {type.name}, ptr {pointer.text}, {index.type.name} {index.text}")
+        return self.emit(PTR, f"{promises.ADDRESS} {type.name}, ptr {pointer.text}, {index.type.name} {index.text}")
 
     def alloca(self, type: Type, count: int = 1, *, align: int = 0) -> Value:
         """Space on the stack for the life of the function; LLVM wants it in the first block."""
+        if self._access_group:
+            raise InternalError(f"turns of an independent loop of {self.name} would share memory on the stack")
         self._count += 1
         name = f"%v{self._count}"
         self._entry.append(f"  {name} = alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}")
@@ -212,6 +193,8 @@ class Function:
         ):
             # LLVM takes it for a call of something else that is at this address.
             raise InternalError(f"{name} is called as another function of this name")
+        if known is not None and known.has_memory and self._access_group:
+            raise InternalError(f"turns of an independent loop of {self.name} would share the memory of {name}")
         given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
         text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
         if not name.startswith("llvm."):
@@ -321,18 +304,18 @@ class Function:
         if independent:
             self.has_independent_loops = True
             group = self.module.access_group()
-            self._access_group = f", !llvm.access.group {group}"
+            self._access_group = promises.in_group(group)
         yield made
         self._access_group = outer
         self._jump(latch)
         self._start(latch)
         following = self._counted(index, step)
         again = following < last
-        properties = list(hints)
+        properties = list(promises.checked_hints(hints))
         if group:
-            properties.append(f'"llvm.loop.parallel_accesses", {group}')
+            properties.append(promises.parallel(group))
             if not any("vectorize" in hint or "unroll" in hint for hint in hints):
-                properties += _for_few_turns(first.constant, last.constant)
+                properties += for_few_turns(first.constant, last.constant)
         metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
         phis = [(index, first, following), *zip(values, carried, made.following, strict=True)]
@@ -350,7 +333,7 @@ class Function:
 
     def _counted(self, index: Value, step: int) -> Value:
         """The next number of a loop."""
-        following = self.emit(index.type, f"add nuw nsw {index.type.name} {index.text}, {step}")
+        following = self.emit(index.type, f"add {promises.COUNTS} {index.type.name} {index.text}, {step}")
         if self.effort is not Effort.CODE:
             return following
         # LLVM does not see that this counts. What it would make of addresses that count is no better than what is
@@ -397,6 +380,15 @@ class Function:
         self._start(rest)
 
     @property
+    def has_memory(self) -> bool:
+        """Whether it has memory on the stack."""
+        return bool(self._entry)
+
+    def never_overlap(self, *parameters: int) -> None:
+        """Say that what these parameters point at is reached in no other way while the function runs."""
+        self._unaliased = frozenset(parameters)
+
+    @property
     def declaration(self) -> str:
         """What another module says to call this function."""
         types = ", ".join(p.type.name for p in self.parameters)
@@ -407,10 +399,10 @@ class Function:
         if not self._ended:
             raise InternalError(f"the function {self.name} does not return")
         parameters = ", ".join(
-            " ".join(filter(None, (p.type.name, a, p.text)))
-            for p, a in zip(self.parameters, self.parameter_attributes, strict=True)
+            f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
+            for n, p in enumerate(self.parameters)
         )
-        attributes = " ".join(["nounwind", *self.attributes])
+        attributes = " ".join([promises.NO_UNWIND, *promises.checked_attributes(self.attributes)])
         lines = "\n".join([*self._entry, *self._lines])
         return (
             f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"
@@ -438,10 +430,10 @@ class Function:
     def splat(self, value: Value, lanes: int) -> Value:
         """A vector with ``value`` in each lane."""
         kind = vector(value.type, lanes)
-        first = self.emit(kind, f"insertelement {kind.name} poison, {value.type.name} {value.text}, i32 0")
-        return self.emit(
-            kind, f"shufflevector {kind.name} {first.text}, {kind.name} poison, <{lanes} x i32> zeroinitializer"
+        first = self.emit(
+            kind, f"insertelement {kind.name} {promises.UNDEFINED}, {value.type.name} {value.text}, i32 0"
         )
+        return self.shuffle(first, first, [0] * lanes)
 
     def counted(self, element: Type, lanes: int, step: int = 1) -> Value:
         """The vector 0, step, 2 step, ... of integers."""
@@ -464,7 +456,7 @@ class Function:
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """The lanes of ``a`` followed by ``b``, picked by number; -1 for a lane that does not matter."""
-        mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
+        mask = ", ".join(f"i32 {promises.UNDEFINED}" if n < 0 else f"i32 {n}" for n in lanes)
         kind = vector(a.type.element, len(lanes))
         return self.emit(
             kind, f"shufflevector {a.type.name} {a.text}, {b.type.name} {b.text}, <{len(lanes)} x i32> <{mask}>"
@@ -498,9 +490,3 @@ class Function:
     def i32(self, number: int) -> Value:
         """An I32 constant."""
         return Value(self, I32, str(number), number)
-
-
-def _for_few_turns(begin: object, end: object) -> list[str]:
-    """What LLVM should know of a loop of few turns: it would make a vector with a mask, and masked stores are slow."""
-    few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
-    return ['"llvm.loop.vectorize.enable", i1 false', '"llvm.loop.unroll.full"'] if few else []

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlakit.cpu.llvm.function import Effort, Function
+from xlakit.cpu.llvm.promises import INLINED
 
 _NAME = re.compile(r"@([\w.$-]+)")
 # About how long LLVM takes for a line, in microseconds, and for a part that has no lines.
@@ -61,7 +62,7 @@ class Partition:
 
     def _inlined_everywhere(self) -> set[str]:
         """The functions that are always inlined, into functions of their own effort."""
-        found = {name for name, f in self._functions.items() if "alwaysinline" in f.attributes and f.linkage}
+        found = {name for name, f in self._functions.items() if INLINED in f.attributes and f.linkage}
         for caller, names in self._names.items():
             effort = self._functions[caller].effort
             found -= {n for n in names if n in found and self._functions[n].effort is not effort}

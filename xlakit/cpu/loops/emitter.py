@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.llvm.promises import REASSOCIATES
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import (
     Apply,
@@ -367,12 +368,12 @@ class Emitter:
         opcode = simple_fold(computation)
         kind = computation.parameters[0].shape.element_type
         if opcode is not None and not kind.is_complex:
-            self.fn.fast_math = "reassoc" if opcode in ("add", "multiply") else ""
+            self.fn.fast_math = REASSOCIATES if opcode in ("add", "multiply") else ""
             made = BINARY[opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
             self.fn.fast_math = ""
             return [made]
         if opcode == "add":
-            self.fn.fast_math = "reassoc"
+            self.fn.fast_math = REASSOCIATES
             a, b = parts(running[0]), parts(values[0])
             pair = from_parts(tuple(x + y for x, y in zip(a, b, strict=True)))
             self.fn.fast_math = ""

@@ -230,7 +230,7 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
                 _, place = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
                 _store_row(emitter, plan, place)
 
-            nest(emitter, levels, plan.nodes, body)
+            nest(emitter, levels, plan.nodes, body, is_apart=False)
     return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
 
 
@@ -342,7 +342,7 @@ class _Shared:
                     store(fn, plan.kind, best, emitter.arrays[-1], at)
                     fn.store(place, fn.at(fn.at(emitter.arrays[-1], I8, self.places), I64, at))
 
-                nest(emitter, self._levels(), [plan.element], body)
+                nest(emitter, self._levels(), [plan.element], body, is_apart=False)
         return Phase(fn.name, self.parts, plan.cost * self.rows)
 
     def _joined(self, module: Module, name: str, arrays: int) -> Phase:
@@ -362,5 +362,5 @@ class _Shared:
                     )
                 _store_row(emitter, plan, fn.load(I64, fn.at(places, I64, loop.results[1])))
 
-            nest(emitter, self._levels(), plan.nodes, body)
+            nest(emitter, self._levels(), plan.nodes, body, is_apart=False)
         return Phase(fn.name, 1, 10.0 * self.rows * self.parts)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.cost import element_cost
 from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
@@ -69,9 +70,14 @@ def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Fun
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
     yield fn, emitter, begin, end
+    finish(emitter)
+
+
+def finish(emitter: Emitter) -> None:
+    """End a function: what it wrote round the caches is seen by those who come after it."""
     if emitter.streams:
-        fence(fn)
-    fn.ret()
+        fence(emitter.fn)
+    emitter.fn.ret()
 
 
 def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
@@ -84,7 +90,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     for phase in phases:
         if phase.cost > _CALLED_NANOSECONDS.value:
             called = module.functions[phase.function]
-            called.attributes.append("noinline")
+            called.attributes.append(APART)
             called.is_apart = True
         bounds = [
             fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(phase.tasks))
@@ -153,10 +159,13 @@ def nest(
     body: Callable[[], None],
     known: frozenset[Variable] = frozenset(),
     outputs: Sequence[Output] = (),
+    *,
+    is_apart: bool = True,
 ) -> None:
     """Write loops, outer to inner; what does not change in one is computed before it.
 
-    outputs: what the body stores, where each turn of the innermost loop stores each of them once.
+    outputs: what the body stores, where each turn of the innermost loop stores each of them once. is_apart: whether the
+    turns of the innermost loop are independent; not where the body keeps something in memory that all turns use.
     """
     if not levels:
         body()
@@ -166,13 +175,13 @@ def nest(
         with _opened(emitter, level):
             known = known | set(level.group.variables)
             emitter.hoist(nodes, known)
-            nest(emitter, inner, nodes, body, known, outputs)
+            nest(emitter, inner, nodes, body, known, outputs, is_apart=is_apart)
         return
     with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:
             write_all_turns(emitter, level, nodes, outputs)
             return
-        with _opened(emitter, level, hints_for(nodes), independent=True):
+        with _opened(emitter, level, hints_for(nodes) if is_apart else (), independent=is_apart):
             body()
 
 

@@ -197,7 +197,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
-            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner))
+            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), is_apart=False)
         release()
     return Phase(fn.name, split.count, row * rows)
 
@@ -233,7 +233,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
                 place = task.index * reduced.results + emitter.index(row)
                 store_parts(emitter, reduced, parts, place, results)
 
-            nest(emitter, rows, nodes, body)
+            nest(emitter, rows, nodes, body, is_apart=False)
     return Phase(fn.name, parts, cost)
 
 

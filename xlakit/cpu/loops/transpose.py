@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Type, Value, integer, vector
+from xlakit.cpu.llvm.promises import APART
 
 # A 128-bit lane: what registers of any width are made of.
 _LANE_BYTES = 16
@@ -21,10 +22,9 @@ def block_transposer(module: Module, width: int) -> Function:
     name = f"transpose_block_{8 * width}"
     if name in module.functions:
         return module.functions[name]
-    fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=["noinline"])
+    fn = module.function(name, VOID, [PTR, I64, PTR, I64, I64, I64], attributes=[APART])
     fn.effort = Effort.CODE
-    for number in (0, 2):
-        fn.parameter_attributes[number] = "noalias"
+    fn.never_overlap(0, 2)
     square = _SQUARE.get(width)
     if square is None:
         _by_elements(fn, width)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import signal
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, RUN, bed_at
@@ -80,7 +81,7 @@ def _emit_run_device(module: Module) -> None:
         fn.call("take_leave", VOID, origin, run, device)
     fn.ret(status)
 
-    fn = module.function("take_leave", VOID, [PTR, PTR, I64], attributes=("noinline", "cold"))
+    fn = module.function("take_leave", VOID, [PTR, PTR, I64], attributes=(APART, SELDOM))
     origin, run, device = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     fn.fill(notice, 0, NOTICE.size)
@@ -185,7 +186,7 @@ def _emit_take(module: Module) -> None:
     waiting.unlock(fn, _crew(fn, "mutex"))
     fn.ret(hand)
 
-    fn = module.function("make_hand", PTR, [], attributes=("noinline", "cold"))
+    fn = module.function("make_hand", PTR, [], attributes=(APART, SELDOM))
     hand = fn.call("calloc", PTR, fn.i64(1), fn.i64(_HAND.size))
     fn.return_if(hand.eq(fn.null()), hand)
     waiting.make_bed(fn, _HAND.at(fn, hand, "bed"))

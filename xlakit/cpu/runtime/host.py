@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 
@@ -129,7 +130,7 @@ def _emit_signals(module: Module) -> None:
     module.declare("PyGILState_Ensure", I32, [])
     module.declare("PyGILState_Release", VOID, [I32])
     module.declare("PyErr_CheckSignals", I32, [])
-    fn = module.function("run_signal_handlers", I64, [], attributes=("noinline", "cold"))
+    fn = module.function("run_signal_handlers", I64, [], attributes=(APART, SELDOM))
     state = fn.call("PyGILState_Ensure", I32)
     raised = fn.call("PyErr_CheckSignals", I32).ne(0)
     fn.call("PyGILState_Release", VOID, state)

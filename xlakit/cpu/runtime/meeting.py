@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, INLINED, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.record import Record
@@ -137,7 +138,7 @@ def _emit_stop(module: Module) -> None:
 
 def _emit_close(module: Module) -> None:
     """``xlakit_run_close(ptr run)``: stop, and make sure that nobody reads or writes for a meeting any more."""
-    fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=("noinline", "cold"))
+    fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=(APART, SELDOM))
     (run,) = fn.parameters
     fn.call("xlakit_run_stop", VOID, run)
     end = RUN.load(fn, run, "end")
@@ -176,7 +177,7 @@ def _emit_wake_members(module: Module) -> None:
 
 def _emit_claim(module: Module) -> None:
     """``claim(ptr slot, i64 visit, i64 value) -> i1``: whether the caller is the one who decides about a visit."""
-    fn = module.function("claim", I1, [PTR, I64, I64], attributes=("alwaysinline",))
+    fn = module.function("claim", I1, [PTR, I64, I64], attributes=(INLINED,))
     slot, visit, value = fn.parameters
     fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), visit, value)[1])
 
@@ -201,7 +202,7 @@ def _emit_hold(module: Module) -> None:
 
 def _emit_post(module: Module) -> None:
     """``post(ptr site, ptr slot, ptr table) -> i64``: the visit; and ``xlakit_post``, as told above."""
-    fn = module.function("post", I64, [PTR, PTR, PTR], attributes=("alwaysinline",))
+    fn = module.function("post", I64, [PTR, PTR, PTR], attributes=(INLINED,))
     site, slot, table = fn.parameters
     # All earlier visits of this device are complete, and this one cannot be without it.
     visit = _get(fn, SLOT, slot, "completed")
@@ -238,11 +239,11 @@ def _emit_linger(module: Module) -> None:
 
     Gives whether the time is up while somebody is still missing. ``absent`` and ``incomplete`` are what is waited for.
     """
-    fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=("alwaysinline",))
+    fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(INLINED,))
     run, site, slot, visit = fn.parameters
     fn.ret(~_all_arrived(fn, slot, site, visit) & _get(fn, RUN, run, "stop").eq(0))
 
-    fn = module.function("incomplete", I1, [PTR, I64], attributes=("alwaysinline",))
+    fn = module.function("incomplete", I1, [PTR, I64], attributes=(INLINED,))
     slot, visit = fn.parameters
     fn.ret(_get(fn, SLOT, slot, "completed") <= visit)
 
@@ -278,7 +279,7 @@ def _look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
 
 def _emit_ask(module: Module) -> None:
     """``ask(ptr context, ptr site, ptr slot, i64 visit, i64 number) -> i64``: let Python wait; its status."""
-    fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=("noinline", "cold"))
+    fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART, SELDOM))
     context, site, slot, visit, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
@@ -353,7 +354,7 @@ def _outcome(fn: Function, slot: Value) -> Value:
 
 def _emit_meet(module: Module) -> None:
     """``xlakit_meet``, as told above, and ``alone`` for a device that is all of its group."""
-    fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=("noinline",))
+    fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART,))
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)
     SLOT.store(fn, slot, "count", fn.i64(1))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, INLINED
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import SMALL_CLASSES, THREAD, thread_state
@@ -104,7 +105,7 @@ def _add_cached(fn: Function, bytes: Value) -> Value:
 
 def _emit_class_of(module: Module) -> None:
     """``class_of(i64 bytes) -> i64``: the smallest class whose blocks have so many bytes."""
-    fn = module.function("class_of", I64, [I64], attributes=("alwaysinline",))
+    fn = module.function("class_of", I64, [I64], attributes=(INLINED,))
     (bytes,) = fn.parameters
     last = fn.select(bytes < 64, fn.i64(64), bytes) - 1
     module.declare("llvm.ctlz.i64", I64, [I64, I1])
@@ -114,7 +115,7 @@ def _emit_class_of(module: Module) -> None:
 
 def _emit_bytes_of(module: Module) -> None:
     """``bytes_of(i64 class) -> i64``: the size of a class's blocks."""
-    fn = module.function("bytes_of", I64, [I64], attributes=("alwaysinline",))
+    fn = module.function("bytes_of", I64, [I64], attributes=(INLINED,))
     (size_class,) = fn.parameters
     fn.ret(((size_class & 3) + 5) << ((size_class >> 2) + 3))
 
@@ -129,7 +130,7 @@ def _emit_block_bytes(module: Module) -> None:
 def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
     """``obtain(i64 class) -> ptr``: a block from the system, or null."""
     module.declare("posix_memalign", I32, [PTR, I64, I64])
-    fn = module.function("obtain", PTR, [I64], attributes=("noinline",))
+    fn = module.function("obtain", PTR, [I64], attributes=(APART,))
     (size_class,) = fn.parameters
     bytes = fn.call("bytes_of", I64, size_class)
     whole = bytes + _HEADER.size
@@ -152,7 +153,7 @@ def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
 def _emit_give_back(module: Module) -> None:
     """``give_back(ptr block)``: a block, and those that hang on it, to the system."""
     module.declare("free", VOID, [PTR])
-    fn = module.function("give_back", VOID, [PTR], attributes=("noinline",))
+    fn = module.function("give_back", VOID, [PTR], attributes=(APART,))
     held = _CACHE.at(fn, fn.address("cache"), "held")
     with fn.while_(fn.parameters, lambda turn: turn.carried[0].ne(fn.null())) as turn:
         (block,) = turn.carried
@@ -166,7 +167,7 @@ def _emit_give_back(module: Module) -> None:
 
 def _emit_evict(module: Module) -> None:
     """``evict(i64 goal) -> ptr``: with the lock held, take blocks out, large ones first, until ``goal`` are left."""
-    fn = module.function("evict", PTR, [I64], attributes=("noinline",))
+    fn = module.function("evict", PTR, [I64], attributes=(APART,))
     (goal,) = fn.parameters
     cached = _CACHE.at(fn, fn.address("cache"), "cached")
 
@@ -206,7 +207,7 @@ def _emit_trim(module: Module) -> None:
 
 def _emit_allocate_shared(module: Module) -> None:
     """``allocate_shared(i64 class) -> ptr``: a block from the lists for all, or a fresh one."""
-    fn = module.function("allocate_shared", PTR, [I64], attributes=("noinline",))
+    fn = module.function("allocate_shared", PTR, [I64], attributes=(APART,))
     (size_class,) = fn.parameters
     mutex, place = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
     waiting.lock(fn, mutex)
@@ -224,7 +225,7 @@ def _emit_allocate_shared(module: Module) -> None:
 
 def _emit_release_shared(module: Module) -> None:
     """``release_shared(ptr block, i64 class)``: a block to the lists for all."""
-    fn = module.function("release_shared", VOID, [PTR, I64], attributes=("noinline",))
+    fn = module.function("release_shared", VOID, [PTR, I64], attributes=(APART,))
     block, size_class = fn.parameters
     cache = fn.address("cache")
     bytes, limit = fn.call("bytes_of", I64, size_class), _CACHE.load(fn, cache, "limit")

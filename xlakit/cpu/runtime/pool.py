@@ -30,6 +30,7 @@ import signal
 import sys
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.cpu.runtime.record import Record
@@ -146,7 +147,7 @@ def _emit_spread(module: Module) -> None:
     fn.return_if(here >= _MOST_PROCESSORS, fn.constant(I1, 0))
     fn.ret(fn.atomic_update("xchg", fn.at(fn.address("places"), I64, here), job).eq(job))
 
-    fn = module.function("spread", VOID, [I64], attributes=("noinline",))
+    fn = module.function("spread", VOID, [I64], attributes=(APART,))
     (job,) = fn.parameters
     fn.return_if(~fn.call("take_place", I1, job))
     mask = fn.alloca(I64, _MASK_BYTES // 8)
@@ -175,7 +176,7 @@ def _emit_asking(module: Module) -> None:
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     fn.ret(CONTEXT.load(fn, running, "stopped").ne(0))
 
-    fn = module.function("is_to_stop", I1, [], attributes=("noinline",))
+    fn = module.function("is_to_stop", I1, [], attributes=(APART,))
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     status = fn.call("xlakit_poll", I64, running)
@@ -282,7 +283,7 @@ def _emit_grow(module: Module) -> None:
     module.declare("pthread_create", I32, [PTR, PTR, PTR, PTR])
     module.declare("pthread_detach", I32, [PTR])
     module.declare("pthread_sigmask", I32, [I32, PTR, PTR])
-    fn = module.function("grow", VOID, [I64], attributes=("noinline", "cold"))
+    fn = module.function("grow", VOID, [I64], attributes=(APART, SELDOM))
     (wanted,) = fn.parameters
     pool = fn.address("pool")
     # Signals are for Python's threads.

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Type, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import delete
@@ -224,7 +225,7 @@ def _emit_settle_signals(module: Module) -> None:
     """
     for name, result, parameters in PYTHON_FUNCTIONS:
         module.declare(name, result, parameters)
-    fn = module.function("settle_signals", I1, [], attributes=("noinline", "cold"))
+    fn = module.function("settle_signals", I1, [], attributes=(APART, SELDOM))
     state = fn.call("PyGILState_Ensure", I32)
     has_raised = fn.call("PyErr_Occurred", PTR).ne(fn.null())
     with fn.if_(has_raised):

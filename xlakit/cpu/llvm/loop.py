@@ -1,0 +1,38 @@
+"""Loop: what code inside of a loop sees of it while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm.values import Value
+from xlakit.errors import InternalError
+
+# The lanes of a vector worth having.
+_LEAST_LANES = 4
+
+
+class Loop:
+    """A loop being written: ``index``, the ``carried`` values of this turn, and ``next`` for those of the next.
+
+    After the loop, ``results`` are the carried values as the last turn left them.
+    """
+
+    __slots__ = ("carried", "following", "index", "results")
+
+    def __init__(self, index: Value, carried: Sequence[Value]) -> None:
+        self.index = index
+        self.carried = tuple(carried)
+        self.following: tuple[Value, ...] = self.carried
+        self.results: tuple[Value, ...] = ()
+
+    def next(self, *values: Value) -> None:
+        """Say what the carried values are in the next turn."""
+        if [v.type for v in values] != [v.type for v in self.carried]:
+            raise InternalError(f"the loop carries {self.carried}, not {values}")
+        self.following = values
+
+
+def for_few_turns(begin: object, end: object) -> list[str]:
+    """What LLVM should know of a loop of few turns: it would make a vector with a mask, and masked stores are slow."""
+    few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
+    return ['"llvm.loop.vectorize.enable", i1 false', '"llvm.loop.unroll.full"'] if few else []
