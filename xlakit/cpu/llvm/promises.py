@@ -68,7 +68,8 @@ def parallel(group: str) -> str:
     True of every loop that is written as independent: its turns store different elements of arrays of their own, at
     places that the loop's index tells apart, and read what the loop leaves as it is, or what the same turn then writes
     (results that lie where an operand does are read at that element alone, see entry/in_place.py). Sums go from turn to
-    turn in registers. A loop over rows that keeps a row in scratch is not independent, nor is one with a buffer. A group is made for one loop; a copy of the loop, inlined somewhere, speaks of its own accesses.
+    turn in registers. A loop over rows that keeps a row in scratch is not independent, nor is one with a buffer.
+    A group is made for one loop; a copy of the loop, inlined somewhere, speaks of its own accesses.
     """
     return f'"llvm.loop.parallel_accesses", {group}'
 

@@ -1,0 +1,146 @@
+"""Small models of protocols between threads, and all orders in which their atomic steps can come.
+
+A model is programs of steps: functions ``step(shared, own)`` that change two dictionaries, and say where to go on: a
+label, None for the step that follows, BLOCKED where the thread has to wait (nothing is changed then), or END. Memory
+is sequentially consistent, as the protocols' own accesses are. A step is what other threads see at once: one atomic
+access, or plain accesses that only this thread can make then, which the model asserts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+BLOCKED = object()
+END = object()
+
+Step = Callable[[dict[str, Any], dict[str, Any]], object]
+# Steps in their order, each with a label or None.
+Program = Sequence[tuple[str | None, Step]]
+
+
+class Fault(AssertionError):
+    """An order of steps after which something is wrong; ``trace`` has the numbers of the threads, step by step."""
+
+    def __init__(self, message: str, trace: Sequence[int]) -> None:
+        super().__init__(f"{message}, after the steps of threads {list(trace)}")
+        self.trace = trace
+
+
+def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Callable[[dict[str, Any]], None]) -> int:
+    """Go through all interleavings; gives how many states there are.
+
+    Raises Fault where a step or ``final`` (of a state in which all threads have ended) fails, and where threads wait
+    for ever. As states are met once, programs may have loops. Values in the dictionaries are numbers and tuples.
+    """
+    labels = [{label: n for n, (label, _) in enumerate(p) if label} for p in programs]
+    start = tuple(sorted(shared.items())), tuple((0, ()) for _ in programs)
+    before: dict[Any, tuple[Any, int] | None] = {start: None}
+    waiting = [start]
+
+    def trace(state: Any, *last: int) -> list[int]:
+        found = list(last)
+        while (link := before[state]) is not None:
+            state, thread = link
+            found.insert(0, thread)
+        return found
+
+    while waiting:
+        state = waiting.pop()
+        memory, threads = state
+        moved = False
+        for number, (place, own) in enumerate(threads):
+            if place is END:
+                continue
+            everything, mine = dict(memory), dict(own)
+            try:
+                follows = programs[number][place][1](everything, mine)
+            except AssertionError as error:
+                raise Fault(f"{error}", trace(state, number)) from None
+            if follows is BLOCKED:
+                continue
+            moved = True
+            place = END if follows is END else place + 1 if follows is None else labels[number][follows]
+            made = list(threads)
+            made[number] = (place, tuple(sorted(mine.items())) if place is not END else ())
+            following = tuple(sorted(everything.items())), tuple(made)
+            if following not in before:
+                before[following] = state, number
+                waiting.append(following)
+        if not moved:
+            if any(place is not END for place, _ in threads):
+                raise Fault("threads wait for ever", trace(state))
+            try:
+                final(dict(memory))
+            except AssertionError as error:
+                raise Fault(f"{error}", trace(state)) from None
+    return len(before)
+
+
+# -- beds, as cpu/runtime/waiting.py has them ------------------------------------------------------
+
+
+def bed(number: int) -> dict[str, Any]:
+    """The place where a thread sleeps. ``signal``: whether it has been told to go on."""
+    return {f"asleep{number}": 0, f"mutex{number}": 0, f"waits{number}": 0, f"signal{number}": 0}
+
+
+def sleep(
+    name: str, number: int, pending: Callable[[dict[str, Any], dict[str, Any]], bool], *, checks: bool = True
+) -> Program:
+    """Sleep while something is pending, without a limit of time: what limits would put right is a fault here.
+
+    checks: whether it is asked once more when it is known that the thread sleeps.
+    """
+    asleep, mutex, waits, signal = (f"{word}{number}" for word in ("asleep", "mutex", "waits", "signal"))
+
+    def lock(s: dict[str, Any], _: dict[str, Any]) -> object:
+        if s[mutex]:
+            return BLOCKED
+        s[mutex] = 1
+        return None
+
+    def tell(s: dict[str, Any], _: dict[str, Any]) -> object:
+        s[asleep] = 1
+        return None
+
+    def look(s: dict[str, Any], me: dict[str, Any]) -> object:
+        if not pending(s, me) and (checks or me.pop("woken", 0)):
+            return f"{name}.up"
+        # A condition gives the mutex back and begins to wait in one step.
+        s[waits], s[mutex] = 1, 0
+        return None
+
+    def wait(s: dict[str, Any], me: dict[str, Any]) -> object:
+        if not s[signal] or s[mutex]:
+            return BLOCKED
+        s[signal], s[mutex] = 0, 1
+        if not checks:
+            me["woken"] = 1
+        return f"{name}.look"
+
+    def up(s: dict[str, Any], _: dict[str, Any]) -> object:
+        s[asleep], s[mutex] = 0, 0
+        return None
+
+    return [(None, lock), (None, tell), (f"{name}.look", look), (None, wait), (f"{name}.up", up)]
+
+
+def wake(name: str, number: int) -> Program:
+    """Wake the thread of a bed, if one sleeps there."""
+    asleep, mutex, waits, signal = (f"{word}{number}" for word in ("asleep", "mutex", "waits", "signal"))
+
+    def look(s: dict[str, Any], _: dict[str, Any]) -> object:
+        return None if s[asleep] else f"{name}.done"
+
+    def lock(s: dict[str, Any], _: dict[str, Any]) -> object:
+        if s[mutex]:
+            return BLOCKED
+        s[mutex] = 1
+        return None
+
+    def tell(s: dict[str, Any], _: dict[str, Any]) -> object:
+        if s[waits]:
+            s[waits], s[signal] = 0, 1
+        s[mutex] = 0
+        return None
+
+    return [(None, look), (None, lock), (None, tell), (f"{name}.done", lambda _, __: None)]
