@@ -67,6 +67,7 @@ class Options:
     folder: Path
     names: tuple[str, ...]
     seed: int
+    sample: int
     seconds_each: float
     end: float
 
@@ -88,15 +89,8 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     folder = options.folder / platform
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / f"{file}.jsonl"
-    command = [
-        str(options.python),
-        "-m",
-        "proofs.libraries_worker",
-        file,
-        str(folder),
-        str(options.seed),
-        *options.names,
-    ]
+    command = [str(options.python), "-m", "proofs.libraries_worker", file, str(folder)]
+    command += [str(options.seed), str(options.sample), *options.names]
     variables = {**os.environ, **PLATFORMS[platform], "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
     while (left := options.end - time.monotonic()) > 0:
         before = len(read(output))
@@ -220,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
     parser.add_argument("--seconds", type=float, default=math.inf, help="for all: what is not begun then is left out")
     parser.add_argument("--seconds-each", type=float, default=180, help="for one program")
+    parser.add_argument("--sample", type=int, default=0, help="how many programs of a file, by the seed; 0 for all")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers that programs are given")
     parser.add_argument("--install", action="store_true", help="make the environment, say which Python it has, and end")
     options = parser.parse_args(arguments)
@@ -231,7 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.again:
         _forget_failed(folder)
     end = time.monotonic() + options.seconds
-    choice = Options(python, folder.resolve(), tuple(options.names), options.seed, options.seconds_each, end)
+    choice = Options(
+        python, folder.resolve(), tuple(options.names), options.seed, options.sample, options.seconds_each, end
+    )
     platforms = [options.only] if options.only else [options.on, "cpu"]
     print(f"seed {options.seed}; seconds to the first result, of it compiling, and of a call after that")
     print(f"{'':<44} {'apart':>8} " + " ".join(f"{platform:>27}" for platform in platforms))

@@ -1,4 +1,4 @@
-"""Runs programs of one file for proofs.libraries: ``python -m proofs.libraries_worker FILE FOLDER SEED LIMIT``.
+"""Runs one file's programs for proofs.libraries: ``python -m proofs.libraries_worker FILE FOLDER SEED SAMPLE [NAMES]``.
 
 For each program two lines of JSON are added to ``FOLDER/FILE.jsonl``: one as it begins, so that a crash tells which it
 was, and one as it ends, with times or with an error. Its arrays are in ``FOLDER/NAME.npz``. A program that has ended is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 import traceback
@@ -84,7 +85,7 @@ def _keep(result: Any, path: Path) -> list[str]:
 
 def main() -> None:
     """Run what is not done yet."""
-    file, folder, seed, names = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    file, folder, seed, sample, names = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:5]), sys.argv[5:]
     import xlakit.jax
 
     xlakit.jax.initialize()
@@ -103,10 +104,11 @@ def main() -> None:
     except ImportError as error:
         write(output, file, {"outcome": "failed", "error": f"{type(error).__name__}: {error}"})
         return
+    found = [program for program in found if not names or any(name in program.name for name in names)]
+    if 0 < sample < len(found):
+        found = random.Random(f"{seed} {file}").sample(found, sample)
     for program in found:
-        if read(output).get(program.name, {}).get("outcome", "begun") != "begun" or (
-            names and not any(name in program.name for name in names)
-        ):
+        if read(output).get(program.name, {}).get("outcome", "begun") != "begun":
             continue
         write(output, program.name, {"outcome": "begun"})
         try:

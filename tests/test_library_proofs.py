@@ -19,7 +19,7 @@ needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="
 
 
 def _options(folder: Path, *names: str) -> libraries.Options:
-    return libraries.Options(Path(sys.executable), folder, names, 0, 120, math.inf)
+    return libraries.Options(Path(sys.executable), folder, names, 0, 1, 120, math.inf)
 
 
 def _results(folder: Path, ours: np.ndarray, theirs: np.ndarray, **found: float) -> dict[str, dict[str, object]]:
