@@ -25,7 +25,7 @@ from xlakit.passes.framework import (
 )
 from xlakit.passes.fusion_cluster import Cluster, is_cheap, is_free, is_fusible
 from xlakit.passes.fusion_cost import price_of_keeping, work_of
-from xlakit.passes.fusion_views import elements
+from xlakit.passes.fusion_views import Loops
 from xlakit.passes.multi_output import Merging
 from xlakit.passes.stacking import pieces_of
 
@@ -59,6 +59,7 @@ class _Fusing:
             if instruction in self._live:
                 for operand in dict.fromkeys(instruction.operands):
                     self._users.setdefault(operand, []).append(instruction)
+        self._loops = Loops()
         # The clusters that compute an instruction for themselves, and the one that gives it to others.
         self._inside: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
@@ -87,7 +88,7 @@ class _Fusing:
                 self._inside[instruction] = joined
             if len(joined) == len(homes) and not read:
                 return
-        cluster = Cluster(instruction, pieces_of(instruction))
+        cluster = Cluster(instruction, self._loops, pieces_of(instruction))
         self._clusters[instruction] = cluster
         self._inside.setdefault(instruction, []).append(cluster)
 
@@ -101,11 +102,11 @@ class _Fusing:
     def _join(self, instruction: Instruction, homes: list[Cluster], users: list[Instruction]) -> list[Cluster]:
         """The clusters that take it in, none where too much would be computed again."""
         inside = [[u for u in users if u in c.members] for c in homes]
-        views = [c.views_for(instruction, own) for c, own in zip(homes, inside, strict=True)]
+        sights = [c.sight_of(instruction, own) for c, own in zip(homes, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
         # Along a path to the results, what is computed again adds up until something is kept.
         again = max([self._again.get(u, 0.0) for u in users])
-        more = sum(elements(v) for found in views for v in found or ()) - count
+        more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
             if again > price_of_keeping(instruction.shape):
@@ -114,7 +115,7 @@ class _Fusing:
             self._again[instruction] = again
         return [
             c
-            for c, own, found in zip(homes, inside, views, strict=True)
+            for c, own, found in zip(homes, inside, sights, strict=True)
             if found is not None and c.joins(instruction, own, found)
         ]
 

@@ -11,15 +11,28 @@ import enum
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Constant
 from xlakit.ops.dot import Dot
-from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.movement import Broadcast, Concatenate, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.fusion_views import Span, View, Views, borders, span, views_of_operand, whole
+from xlakit.passes.fusion_views import (
+    Loops,
+    Span,
+    View,
+    Views,
+    borders,
+    elements,
+    folded_size,
+    is_folded,
+    span,
+    views_of_operand,
+    whole,
+)
 
 ELEMENTARY = frozenset(
     {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
@@ -44,6 +57,8 @@ _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
 # How often members are computed, all of them and one of them: the code that is made of a cluster is so long.
 _MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
 _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
+# How often one of them is written inside of folds, whose loops are written out.
+_MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
 # Into so many nests the loops may be cut, each for what is read there.
 _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
 # Loops that are shorter than this are written out rather than cut.
@@ -139,13 +154,30 @@ def is_cheap(instruction: Instruction) -> bool:
     return len(large) <= 1
 
 
+class Seen(NamedTuple):
+    """How the loops of a cluster see an instruction.
+
+    written: how often it is written for each view, by the loops of folds inside of folds, which are written out.
+    computed: how many of its elements are computed, the same ones again and again, through each view.
+    """
+
+    views: Views
+    written: int
+    computed: int
+
+    @property
+    def code(self) -> int:
+        """How often it is written."""
+        return len(self.views) * self.written
+
+
 class Cluster:
     """Instructions that become one fusion.
 
-    views: through which views the loops see each member.
+    seen: how the loops see each member. loops: those that the clusters of a computation have in common.
     """
 
-    def __init__(self, root: Instruction, pieces: Mapping[int, int] | None = None) -> None:
+    def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int] | None = None) -> None:
         self.members: dict[Instruction, Relation] = {}
         self.roots: list[Instruction] = [root]
         self.operands: set[Instruction] = set()
@@ -153,10 +185,12 @@ class Cluster:
         self.over: frozenset[int] = frozenset()
         self._repeated: dict[Instruction, int] = {}
         self._computed = 0
-        self.views: dict[Instruction, Views] = {}
+        self.seen: dict[Instruction, Seen] = {}
+        self._loops = loops
         # The turns at which each loop is cut.
         self._borders: dict[Hashable, frozenset[int]] = {}
-        self._see(root, _views_of_root(root, pieces or {}))
+        views = _views_of_root(root, pieces or {})
+        self._see(root, Seen(views, 1, elements(views[0])))
         if is_large_reduction(root):
             self._set_domain(root)
             self._add(root, Relation.ROW)
@@ -173,9 +207,9 @@ class Cluster:
         self.operands.discard(instruction)
         self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
 
-    def _see(self, instruction: Instruction, views: Views) -> None:
-        self.views[instruction] = views
-        self._computed += len(views)
+    def _see(self, instruction: Instruction, seen: Seen) -> None:
+        self.seen[instruction] = seen
+        self._computed += seen.code * _length(instruction)
 
     @property
     def updates(self) -> bool:
@@ -189,33 +223,44 @@ class Cluster:
 
     # -- joining ---------------------------------------------------------------------------------
 
-    def views_for(self, instruction: Instruction, users: list[Instruction]) -> Views | None:
-        """Through which views its users inside of the cluster see an instruction; None where there are too many."""
+    def sight_of(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
+        """How its users inside of the cluster see an instruction; None where that is through too many views."""
         if len(users) == 1 and users[0].opcode in ELEMENTWISE and instruction.shape.rank == users[0].shape.rank:
-            return self.views[users[0]]
+            return self.seen[users[0]]
         found: dict[View, None] = {}
+        written, computed = 1, 0
         for user in users:
+            own = self.seen[user]
             for number, operand in enumerate(user.operands):
-                if operand is instruction and is_large_reduction(user) and number < len(user.operands) // 2:
+                if operand is not instruction:
+                    continue
+                if is_large_reduction(user) and number < len(user.operands) // 2:
                     found[self._domain()] = None
-                elif operand is instruction:
-                    for view in self.views[user]:
-                        found.update(dict.fromkeys(views_of_operand(user, number, view)))
+                    continue
+                times = folded_size(user, number)
+                written, computed = max(written, own.written * times), max(computed, own.computed * times)
+                for view in own.views:
+                    found.update(dict.fromkeys(views_of_operand(user, number, view, self._loops)))
             if len(found) > _MOST_VIEWS.value:
                 return None
-        return tuple(found)
+        if any(is_folded(view) for view in found):
+            return Seen(tuple(found), written, computed)
+        # Outside of folds something is computed once for each of the elements.
+        return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
 
     def _domain(self) -> View:
         """All elements of the domain: what reductions take in, and where results have all of its dimensions, too."""
         root = self.roots[-1]
-        (view, *others) = self.views[root]
+        (view, *others) = self.seen[root].views
         return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")
 
-    def joins(self, instruction: Instruction, users: list[Instruction], views: Views) -> bool:
+    def joins(self, instruction: Instruction, users: list[Instruction], seen: Seen) -> bool:
         """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
         if len(self.members) >= _MOST_MEMBERS.value or instruction.opcode == "dynamic-update-slice":
             return False
-        if self._computed + len(views) > _MOST_COMPUTED.value:
+        if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
+            return False
+        if seen.written > 1 and seen.code > _MOST_WRITTEN.value:
             return False
         if instruction.shape.is_tuple:
             return False
@@ -224,7 +269,7 @@ class Cluster:
             return False
         if self.updates and not self._may_feed_update(instruction):
             return False
-        cut = self._cut_for(instruction, views)
+        cut = self._cut_for(instruction, seen.views)
         if cut is None:
             return False
         repeated = max(self._repetition(instruction, user) for user in users)
@@ -237,7 +282,7 @@ class Cluster:
             if self.over and not self._suits_reduction(instruction):
                 return False
             self._add(instruction, self._relation(instruction, users))
-        self._see(instruction, views)
+        self._see(instruction, seen)
         self._borders = cut
         self._repeated[instruction] = repeated + (instruction.opcode not in MOVEMENT) if repeated else 0
         return True
@@ -250,8 +295,8 @@ class Cluster:
             border
             for number in range(len(instruction.operands))
             for view in views
-            for seen in views_of_operand(instruction, number, view)
-            for border in borders(seen)
+            for operand in views_of_operand(instruction, number, view, self._loops)
+            for border in borders(operand)
         ]
         return self._cut_at(found)
 
@@ -269,7 +314,8 @@ class Cluster:
             for root in source.roots:
                 if root in reader.operands:
                     users = [m for m in reader.members if root in m.operands]
-                    if reader.views_for(root, users) != source.views[root]:
+                    seen = reader.sight_of(root, users)
+                    if seen is None or seen.views != source.seen[root].views:
                         return False
         return self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) is not None
 
@@ -328,7 +374,7 @@ class Cluster:
     def _take_reduction(self, reduce: Instruction, users: list[Instruction]) -> bool:
         sizes = reduce.operands[0].shape.dimensions
         over = frozenset(reduce.op_as(Reduce).dimensions)
-        if len(self.views[self.roots[-1]]) > 1:
+        if len(self.seen[self.roots[-1]].views) > 1:
             # Reductions have loops of their own, which know no pieces.
             return False
         if self.over and (sizes != self.sizes or over != self.over):
@@ -359,7 +405,7 @@ class Cluster:
         """Become one with another cluster, of the same domain."""
         self.members.update(other.members)
         self.roots = [*other.roots, *self.roots]
-        self.views.update(other.views)
+        self.seen.update(other.seen)
         self._computed += other._computed
         self._borders = self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) or {}
         self._repeated.update(other._repeated)
@@ -369,6 +415,13 @@ class Cluster:
 def _dimensions(root: Instruction) -> tuple[int, ...]:
     shape = root.shape
     return shape.tuple_shapes[0].dimensions if shape.is_tuple else shape.dimensions
+
+
+def _length(instruction: Instruction) -> int:
+    """How many operations one element is made of: a small product is written out, a choice is one of each operand."""
+    if isinstance(instruction.op, Concatenate):
+        return len(instruction.operands)
+    return folded_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
 
 
 def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
@@ -39,6 +40,47 @@ class Part(NamedTuple):
 
     loop: Hashable
     first: int
+
+
+class Loop:
+    """A loop that is not over the results: of a fold, or of indices that no other loop counts.
+
+    is_fold: whether it is a fold's, or is inside of one: what is computed there is computed for each of its turns.
+    """
+
+    __slots__ = ("is_fold",)
+
+    def __init__(self, *, is_fold: bool) -> None:
+        self.is_fold = is_fold
+
+
+class Loops:
+    """The loops of a computation, each of them one object.
+
+    What loops count stands in views, and which loop it is hangs on a view: written out, the name of a loop in a chain
+    of folds would be twice as long for each of them.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Hashable, ...], Loop] = {}
+
+    def of(self, *key: Hashable, within: View = (), is_fold: bool = False) -> Loop:
+        """The loop that ``key`` names, for what is seen through the view ``within``."""
+        found = self._made.get((key, within))
+        if found is None:
+            found = Loop(is_fold=is_fold or is_folded(within))
+            self._made[key, within] = found
+        return found
+
+
+def is_folded(view: View) -> bool:
+    """Whether what is seen is computed inside of a fold's loops."""
+    return any(_is_fold(s.loop) for s in view)
+
+
+def _is_fold(loop: Hashable) -> bool:
+    found = loop.loop if isinstance(loop, Part) else loop
+    return isinstance(found, Loop) and found.is_fold
 
 
 _ONE = Span(0, 0, 1, None)
@@ -70,52 +112,70 @@ def borders(view: View) -> list[tuple[Hashable, int]]:
     return found
 
 
-def views_of_operand(user: Instruction, number: int, view: View) -> Sequence[View]:
+def views_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     """Through which views an operand is seen by one who sees ``user`` through ``view``; more than one, or none, where
     the elements come from several operands.
     """
     rule = _RULES.get(user.opcode)
     if rule is not None:
-        return rule(user, number, view)
+        return rule(user, number, view, loops)
     sizes = user.operands[number].shape.dimensions
-    return (view if sizes == user.shape.dimensions and len(view) == len(sizes) else whole(sizes, (user, number)),)
+    if sizes == user.shape.dimensions and len(view) == len(sizes):
+        return (view,)
+    return (whole(sizes, loops.of(user, number, within=view)),)
 
 
-def _slice(user: Instruction, number: int, view: View) -> Sequence[View]:
+def folded_size(user: Instruction, number: int) -> int:
+    """How many elements of an operand are folded into one of ``user``; 1 where it is no fold."""
+    sizes = user.operands[number].shape.dimensions
+    if isinstance(user.op, Dot):
+        return math.prod(sizes[d] for d in (user.op.lhs_contracting_dims, user.op.rhs_contracting_dims)[number])
+    if number >= len(user.operands) // 2:
+        return 1
+    if isinstance(user.op, Reduce):
+        return math.prod(sizes[d] for d in user.op.dimensions)
+    return math.prod(d.size for d in user.op.window.dimensions) if isinstance(user.op, ReduceWindow) else 1
+
+
+def _slice(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     ranges = user.op_as(Slice).slice
     return (
         tuple(
-            Span(None if s.start is None else r.start + s.start * r.stride, s.stride * r.stride, s.length, s.loop)
+            Span(r.start + s.start * r.stride, s.stride * r.stride, s.length, s.loop)
+            if s.start is not None
+            else Span(None, s.stride * r.stride, s.length, loops.of(r.start, r.stride, within=(s,)))
             for s, r in zip(view, ranges, strict=True)
         ),
     )
 
 
-def _reverse(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _reverse(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     turned = user.op_as(Reverse).dimensions
     sizes = user.shape.dimensions
     return (
         tuple(
             s
             if d not in turned
-            else Span(None if s.start is None else sizes[d] - 1 - s.start, -s.stride, s.length, s.loop)
+            else Span(sizes[d] - 1 - s.start, -s.stride, s.length, s.loop)
+            if s.start is not None
+            else Span(None, -s.stride, s.length, loops.of("reversed", within=(s,)))
             for d, s in enumerate(view)
         ),
     )
 
 
-def _transpose(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _transpose(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     found = dict(zip(user.op_as(Transpose).dimensions, view, strict=True))
     return (tuple(found[d] for d in range(len(view))),)
 
 
-def _broadcast(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _broadcast(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     sizes = user.operands[0].shape.dimensions
     dimensions = user.op_as(Broadcast).dimensions
     return (tuple(view[d] if size != 1 else _ONE for d, size in zip(dimensions, sizes, strict=True)),)
 
 
-def _reshape(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _reshape(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     sizes, others = user.shape.dimensions, user.operands[0].shape.dimensions
     own = [d for d, size in enumerate(sizes) if size != 1]
     proper = [d for d, size in enumerate(others) if size != 1]
@@ -127,7 +187,7 @@ def _reshape(user: Instruction, number: int, view: View) -> Sequence[View]:
         found[proper.pop()] = view[own.pop()]
     if own:
         regrouped = [view[d] for d in own]
-        run = _run([sizes[d] for d in own], regrouped)
+        run = _run([sizes[d] for d in own], regrouped, loops)
         if len(proper) == 1 and run is not None:
             found[proper[0]] = run
         else:
@@ -135,12 +195,12 @@ def _reshape(user: Instruction, number: int, view: View) -> Sequence[View]:
                 is_all = all(
                     s.start == 0 and s.stride == 1 and s.length == sizes[o] for s, o in zip(regrouped, own, strict=True)
                 )
-                key = (*[s.loop for s in regrouped], place) if is_all else (tuple(regrouped), user, place)
-                found[d] = span(0, 1, others[d], key)
+                names = (place,) if is_all else (user, place)
+                found[d] = span(0, 1, others[d], loops.of(*names, within=tuple(regrouped)))
     return (tuple(found),)
 
 
-def _run(sizes: Sequence[int], spans: Sequence[Span]) -> Span | None:
+def _run(sizes: Sequence[int], spans: Sequence[Span], loops: Loops) -> Span | None:
     """Where the elements lie in the dimensions joined to one, if that is one after the other."""
     first, *rest = spans
     if first.start is None or first.stride not in (0, 1):
@@ -148,13 +208,14 @@ def _run(sizes: Sequence[int], spans: Sequence[Span]) -> Span | None:
     if any(s.start != 0 or s.length != size for s, size in zip(rest, sizes[1:], strict=True)):
         return None
     inner = math.prod(sizes[1:])
-    return Span(first.start * inner, 1, first.length * inner, tuple(s.loop for s in spans))
+    loop = loops.of("joined", within=tuple(spans))
+    return Span(first.start * inner, 1, first.length * inner, loop)
 
 
-def _cut(s: Span, begin: int, end: int) -> Span | None:
+def _cut(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
     """The part of a span that lies from ``begin`` to before ``end``, counted from ``begin``; None where none does."""
     if s.start is None:
-        return Span(None, s.stride, s.length, s.loop)
+        return Span(None, s.stride, s.length, loops.of("from", begin, within=(s,)))
     last = s.start + s.stride * (s.length - 1)
     if begin <= min(s.start, last) and max(s.start, last) < end:
         return Span(s.start - begin, s.stride, s.length, s.loop)
@@ -170,82 +231,98 @@ def _cut(s: Span, begin: int, end: int) -> Span | None:
     return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, Part(loop, before + first))
 
 
-def _concatenate(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _concatenate(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     dimension = user.op_as(Concatenate).dimension
     sizes = [o.shape.dimensions[dimension] for o in user.operands]
     begin = sum(sizes[:number])
-    part = _cut(view[dimension], begin, begin + sizes[number])
+    part = _cut(view[dimension], begin, begin + sizes[number], loops)
     return () if part is None else ((*view[:dimension], part, *view[dimension + 1 :]),)
 
 
-def _pad(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _pad(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     operand = user.operands[0].shape
     if number:
         return ((),)
     found: list[Span] = []
     for s, p, size in zip(view, user.op_as(Pad).padding, operand.dimensions, strict=True):
         if p.interior_padding:
-            part: Span | None = Span(None, 1, min(s.length, size), s.loop)
+            part: Span | None = Span(None, 1, min(s.length, size), loops.of(p, within=(s,)))
         else:
-            part = _cut(s, p.edge_padding_low, p.edge_padding_low + size)
+            part = _cut(s, p.edge_padding_low, p.edge_padding_low + size, loops)
         if part is None:
             return ()
         found.append(part)
     return (tuple(found),)
 
 
-def _dynamic_slice(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _dynamic_slice(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     if number:
-        return (whole(user.operands[number].shape.dimensions, (user, number)),)
+        return (whole(user.operands[number].shape.dimensions, loops.of(user, number)),)
     bounds, sizes = user.operands[0].shape.dimensions, user.shape.dimensions
     return (
         tuple(
-            s if size == bound else Span(None, s.stride, s.length, (user, s))
+            s if size == bound else Span(None, s.stride, s.length, loops.of(user, within=(s,)))
             for s, size, bound in zip(view, sizes, bounds, strict=True)
         ),
     )
 
 
-def _update(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _update(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     """Only what is written is computed."""
-    return (whole(user.operands[number].shape.dimensions, (user, number)),)
+    return (whole(user.operands[number].shape.dimensions, loops.of(user, number)),)
 
 
-def _gather(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _gather(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     # As many elements of the operand as of the result, and no more indices than that.
-    sizes = user.operands[number].shape.dimensions
+    sizes, loop = user.operands[number].shape.dimensions, loops.of(user, within=view)
     if number:
-        return (whole(sizes, (user, view)),)
-    first = Span(None, 1, elements(view), (user, view))
-    return ((first, *[Span(None, 0, 1, (user, view))] * (len(sizes) - 1)) if sizes else (),)
+        return (whole(sizes, loop),)
+    first = Span(None, 1, elements(view), loop)
+    return ((first, *[Span(None, 0, 1, loop)] * (len(sizes) - 1)) if sizes else (),)
 
 
-def _dot(user: Instruction, number: int, view: View) -> Sequence[View]:
-    return (whole(user.operands[number].shape.dimensions, (user, number)),)
+def _dot(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
+    """The tracer opens loops for each view of the product; both operands are seen through them."""
+    op = user.op_as(Dot)
+    batches = (op.lhs_batch_dims, op.rhs_batch_dims)[number]
+    contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number]
+    sizes = user.operands[number].shape.dimensions
+    known = dict(zip(batches, view, strict=False))
+    known |= {d: span(0, 1, sizes[d], loops.of(user, k, within=view, is_fold=True)) for k, d in enumerate(contracted)}
+    of_lhs = user.operands[0].shape.rank - len(op.lhs_contracting_dims)
+    free = iter(view[len(batches) : of_lhs] if number == 0 else view[of_lhs:])
+    return (tuple([known[d] if d in known else next(free) for d in range(len(sizes))]),)
 
 
-def _reduce(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _reduce(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     if number >= len(user.operands) // 2:
         return ((),)
     over = user.op_as(Reduce).dimensions
     kept = iter(view)
     sizes = user.operands[number].shape.dimensions
-    return (tuple(span(0, 1, size, (user, d)) if d in over else next(kept) for d, size in enumerate(sizes)),)
+    return (
+        tuple(
+            [
+                span(0, 1, size, loops.of(user, d, within=view, is_fold=True)) if d in over else next(kept)
+                for d, size in enumerate(sizes)
+            ]
+        ),
+    )
 
 
-def _window(user: Instruction, number: int, view: View) -> Sequence[View]:
+def _window(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
     if number >= len(user.operands) // 2:
         return ((),)
     dimensions = user.op_as(ReduceWindow).window.dimensions
     return (
         tuple(
-            s if d == _SINGLE else Span(None, 1, s.length * d.size, (user, s))
+            s if d == _SINGLE else Span(None, 1, s.length * d.size, loops.of(user, within=(s,), is_fold=True))
             for s, d in zip(view, dimensions, strict=True)
         ),
     )
 
 
-_RULES: dict[str, Callable[[Instruction, int, View], Sequence[View]]] = {
+_RULES: dict[str, Callable[[Instruction, int, View, Loops], Sequence[View]]] = {
     "slice": _slice,
     "reverse": _reverse,
     "transpose": _transpose,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.entry.meet import emit_meet
@@ -21,6 +21,7 @@ from xlakit.cpu.entry.steps import (
 from xlakit.cpu.kernels import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED
+from xlakit.cpu.loops.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.options import is_plain, knob
 
@@ -38,6 +39,7 @@ _INLINED_NANOSECONDS = knob("emit.inlined_nanoseconds", 100.0, 0.0, 5_000.0)
 _MOST_ARRAYS = knob("emit.most_arrays", 128, 2)
 # In longer programs kernels stay functions: LLVM's time grows faster than the size of a function.
 _MOST_INLINED = knob("emit.most_inlined", 48, 0, 1000)
+_MOST_INLINED_LINES = knob("emit.most_inlined_lines", 1200, 0, 100_000)
 # After how many nanoseconds of estimated work a loop looks at the clock, and a kernel that one thread computes.
 _POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)
 
@@ -69,13 +71,25 @@ class EntryWriter:
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
-        self._inlines = _count(steps) <= _MOST_INLINED.value and not is_plain("inline")
+        self._inlines = not is_plain("inline") and self._is_short(steps)
         self._steps(steps)
         fn.ret(fn.i64(0))
         # Next to kernels that take longer than a call, its own time is nothing.
         fn.effort = Effort.LITTLE if self._is_cold else Effort.ALL
         if self._calls_blas:
             self._write_around_blas()
+
+    def _is_short(self, steps: Sequence[Step]) -> bool:
+        """Whether kernels may be inlined: there are few of them, and few lines in all places where they would be."""
+        if _count(steps) > _MOST_INLINED.value:
+            return False
+        inlined = [p.function for p in _phases(steps) if self._is_small(p)]
+        lines = {name: self._module.functions[name].text().count("\n") for name in set(inlined)}
+        return sum(lines[name] for name in inlined) <= _MOST_INLINED_LINES.value
+
+    def _is_small(self, phase: Phase) -> bool:
+        kernel = self._module.functions[phase.function]
+        return bool(phase.tasks) and phase.cost <= _INLINED_NANOSECONDS.value and kernel.effort is Effort.ALL
 
     def _write_around_blas(self) -> None:
         """The entry, which sets how many threads BLAS uses while the program runs."""
@@ -150,7 +164,7 @@ class EntryWriter:
             kernel = self._module.functions[phase.function]
             if phase.cost <= _CALLED_NANOSECONDS.value and self._inlines:
                 self._is_cold = False
-            if phase.cost <= _INLINED_NANOSECONDS.value and self._inlines and kernel.effort is Effort.ALL:
+            if self._inlines and self._is_small(phase):
                 _add(kernel.attributes, INLINED)
             else:
                 _add(kernel.attributes, APART)
@@ -262,6 +276,19 @@ def _count(steps: Sequence[Step]) -> int:
         else:
             total += 1
     return total
+
+
+def _phases(steps: Sequence[Step]) -> Iterator[Phase]:
+    """The phases of all kernels, in all places where these are called."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            yield from step.phases
+        elif isinstance(step, WhileStep):
+            yield from _phases(step.condition)
+            yield from _phases(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from _phases(branch)
 
 
 def _add(attributes: list[str], attribute: str) -> None:

@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.gemm_engine import vector_bytes
 from xlakit.cpu.kernels.gemm_micro import NO_UNROLL
 from xlakit.cpu.kernels.scatter_plan import neutral
 from xlakit.cpu.llvm import I64, Function, Value, vector
-from xlakit.cpu.loops.emitter import simple_fold
+from xlakit.cpu.loops.walking import simple_fold
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.loops.cost import reducer_cost
-from xlakit.cpu.loops.emitter import simple_fold
 from xlakit.cpu.loops.reduced import wide_kind
+from xlakit.cpu.loops.walking import simple_fold
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices

@@ -16,8 +16,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
-from xlakit.cpu.loops.emitter import Emitter, simple_fold
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.walking import simple_fold
 from xlakit.cpu.scalars import Scalar, load, register_type, select, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.asking import in_strips, turns_between
 from xlakit.cpu.loops.cost import element_cost, reducer_cost
-from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Variable, linear, of
 from xlakit.cpu.loops.kernel import Emitted, Level, Output, Phase, store_all, task_function
 from xlakit.cpu.loops.lanes import lanes_of, write_turns
@@ -17,6 +17,7 @@ from xlakit.cpu.loops.partial import combine, count_parts, part_range, scratch_o
 from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, given_source
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.walking import indices_of
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.errors import UnsupportedError

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from xlakit.cpu.loops.emitter import simple_fold, walk
 from xlakit.cpu.loops.index import Variable
 from xlakit.cpu.loops.nodes import Apply, Divided, Fold, Load, Node
+from xlakit.cpu.loops.walking import simple_fold, walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 
@@ -39,9 +39,13 @@ def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = N
 
     variables: those of the loop, where what depends on others alone is computed before it.
     """
-    total, inner = 0.0, 0.0
-    own = None if variables is None else frozenset(variables)
-    for node in walk(nodes):
+    return _cost(nodes, None if variables is None else frozenset(variables), {})
+
+
+def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fold, float]) -> float:
+    """The same; ``known`` has what one turn of each fold costs, which is asked for again where folds share others."""
+    every, total = list(nodes), 0.0
+    for node in walk(every):
         if own is not None and not node.variables & own:
             continue
         if isinstance(node, Load):
@@ -50,10 +54,13 @@ def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = N
             total += _operation(node.op.opcode, node.kind)
         elif isinstance(node, Divided):
             total += 1.0
-        elif isinstance(node, Fold):
-            turn = 0.3 + element_cost(node.inputs) + reducer_cost(node.computation)
-            inner += math.prod(v.extent for v in node.over) * turn
-    return total + inner + 0.05
+    # Folds inside of folds are a part of their turns.
+    for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
+        if isinstance(node, Fold) and (own is None or node.variables & own):
+            if node not in known:
+                known[node] = 0.3 + _cost(node.inputs, None, known) + reducer_cost(node.computation)
+            total += math.prod(v.extent for v in node.over) * known[node]
+    return total + 0.05
 
 
 def reducer_cost(computation: Computation) -> float:

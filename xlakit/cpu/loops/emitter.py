@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
+from xlakit.cpu.loops.guards import UNROLLED, is_better_chosen, reads
 from xlakit.cpu.loops.index import Affine, Opaque, Variable
 from xlakit.cpu.loops.nodes import (
     Apply,
@@ -27,6 +28,7 @@ from xlakit.cpu.loops.nodes import (
 )
 from xlakit.cpu.loops.space import Group, Space, merged
 from xlakit.cpu.loops.tracer import GuardedFold, Tracer
+from xlakit.cpu.loops.walking import indices_of, simple_fold, unconditional
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
@@ -36,14 +38,11 @@ from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation
 from xlakit.options import knob
 
-# Nested reductions of at most so many turns are written out, so that the loop around them can be vectorised.
-_UNROLLED = knob("emitter.unrolled", 16, 0, 2)
 # Where little is computed, a loop of so many turns is not worth becoming vectors.
 _FEW_TURNS = knob("emitter.few_turns", 64, 0)
 # A reduction waits for its last step; with four of them under way the processor does not.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
-_FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
 class Redirection(NamedTuple):
@@ -67,6 +66,8 @@ class Emitter:
         self.redirected: dict[int, Redirection] = {}
         self.streams = False
         self.lanes = 1
+        # Whether conditions only choose, and what memory is read at is kept within the arrays; None under no condition.
+        self._chooses: bool | None = None
         # The variable whose turns are the lanes of vectors now, and how many lanes that are.
         self._lane: Variable | None = None
         self._width = 1
@@ -201,8 +202,9 @@ class Emitter:
     def _compute(self, node: Node) -> Scalar:
         fn = self.fn
         if isinstance(node, Load):
-            array, place = self.place(node.array, node.offset)
-            return load(fn, node.kind, array, place, self._width if self._is_vector(node) else 1)
+            width = self._width if self._is_vector(node) else 1
+            array, place = self._place_within(node, width) if self._chooses else self.place(node.array, node.offset)
+            return load(fn, node.kind, array, place, width)
         if isinstance(node, Apply):
             fused = _fused(node)
             if fused is not None:
@@ -273,11 +275,38 @@ class Emitter:
         if condition is None:
             return self._taken(node, node.inside)
         # Only what reads memory must not be computed where it does not apply.
-        if not _reads(node.inside) and not _reads(node.outside):
+        if self._chooses or not (reads(node.inside) or reads(node.outside)):
             return select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+        if self._chooses is None:
+            return self._decided(node, condition)
+        return self._branching(node, condition)
+
+    def _decided(self, node: Guarded, condition: Value) -> Scalar:
+        """A node that stands under no other condition, with all conditions below it either branches or choices."""
+        self._chooses = is_better_chosen(node, self.width)
+        if self._chooses:
+            # Elsewhere a load that is kept within its array may be a plain one.
+            with self.scope():
+                found = select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+        else:
+            found = self._branching(node, condition)
+        self._chooses = None
+        return found
+
+    def _branching(self, node: Guarded, condition: Value) -> Scalar:
         return from_parts(
             self.fn.if_else(condition, lambda: self._alone(node, node.inside), lambda: self._alone(node, node.outside))
         )
+
+    def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
+        """Where a load is that may be asked for beyond its array; what it gives there nobody takes."""
+        low, high = node.offset.bounds
+        if node.count is None or (low >= 0 and high + width <= node.count):
+            return self.place(node.array, node.offset)
+        place = self.index(node.offset)
+        last = self.fn.constant(I64, node.count - width)
+        place = self.fn.intrinsic("llvm.smax", I64, place, self.fn.constant(I64, 0))
+        return self.arrays[node.array], self.fn.intrinsic("llvm.smin", I64, place, last)
 
     def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
         with self.scope():
@@ -292,7 +321,7 @@ class Emitter:
             turns = 1
             for variable in fold.over:
                 turns *= variable.extent
-            found = self.folded(fold, initial, unrolled=turns <= _UNROLLED.value)
+            found = self.folded(fold, initial, unrolled=turns <= UNROLLED.value)
             self._scopes[-1][fold] = found
         return found
 
@@ -421,59 +450,6 @@ def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
             a, b = product.arguments
             return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
     return None
-
-
-def simple_fold(computation: Computation) -> str | None:
-    """The opcode of a computation that is one operation on its two parameters."""
-    root = computation.root
-    if root.opcode not in _FOLDS or len(computation.parameters) != 2:
-        return None
-    given = set(root.operands)
-    return root.opcode if given == set(computation.parameters) and len(root.operands) == 2 else None
-
-
-def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:
-    """Every index that occurs in nodes and in what they are made of."""
-    found: dict[Affine, None] = dict.fromkeys(also)
-    for node in walk(nodes):
-        if isinstance(node, Load):
-            found[node.offset] = None
-        elif isinstance(node, (Position, Divided)):
-            found[node.index] = None
-        elif isinstance(node, SplitBits):
-            found[node.number] = None
-        elif isinstance(node, (Guarded, GuardedFold)):
-            found.update((b[0], None) for b in node.bounds)
-    return list(found)
-
-
-def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lambda n: n.operands) -> Iterator[Node]:
-    """Each node that the given ones are made of, and themselves; ``operands`` says what a node is made of."""
-    seen: set[Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield node
-        stack.extend(operands(node))
-        if isinstance(node, GuardedFold):
-            for affine, *_ in node.bounds:
-                stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))
-
-
-def unconditional(node: Node) -> Sequence[Node]:
-    """What is computed whenever the node is."""
-    if isinstance(node, Guarded):
-        return [n for n in node.operands if n is not node.inside and n is not node.outside]
-    if isinstance(node, GuardedFold):
-        return node.initial
-    return node.operands
-
-
-def _reads(node: Node) -> bool:
-    return any(isinstance(n, (Load, Fold)) for n in walk([node]))
 
 
 def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:

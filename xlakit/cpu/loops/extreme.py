@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Variable, linear
 from xlakit.cpu.loops.kernel import (
     TASK_NANOSECONDS,
@@ -30,6 +30,7 @@ from xlakit.cpu.loops.nodes import Constant, Node, Position
 from xlakit.cpu.loops.reduced import Folding, Reduced, folding, given_source, is_neutral
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.walking import indices_of
 from xlakit.cpu.scalars import constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.cpu.scalars.real import maximum, minimum

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import walk
 from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import Emitted, Output
 from xlakit.cpu.loops.loop_kernel import loop_kernel
@@ -18,6 +17,7 @@ from xlakit.cpu.loops.reduction import emit_reduction
 from xlakit.cpu.loops.regions import emit_nest
 from xlakit.cpu.loops.space import Space, with_splits
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.walking import walk
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
@@ -30,7 +30,7 @@ _SHARED = 0.9
 def array_source(array: int, instruction: Instruction) -> Source:
     """Elements of an array in memory."""
     shape = instruction.shape
-    return lambda index, _: Load(shape.element_type, array, linear(index, shape.dimensions))
+    return lambda index, _: Load(shape.element_type, array, linear(index, shape.dimensions), shape.num_elements)
 
 
 def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:

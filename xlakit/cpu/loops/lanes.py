@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.llvm.engine import vector_bytes
-from xlakit.cpu.loops.emitter import Emitter, simple_fold, unconditional, walk
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Opaque
 from xlakit.cpu.loops.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
 from xlakit.cpu.loops.reduced import neutral_number
 from xlakit.cpu.loops.tracer import GuardedFold
+from xlakit.cpu.loops.walking import simple_fold, unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType

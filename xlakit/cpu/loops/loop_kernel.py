@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, indices_of, walk
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Variable
 from xlakit.cpu.loops.kernel import Output, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.lanes import lanes_of
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group, merged
 from xlakit.cpu.loops.tiling import SHORT, Crossing, tiled_kernel
+from xlakit.cpu.loops.walking import indices_of, walk
 from xlakit.options import knob
 
 # The most nodes that a short loop, written out, may be made of.

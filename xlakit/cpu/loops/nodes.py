@@ -47,14 +47,18 @@ class Constant(Node):
 
 
 class Load(Node):
-    """Element ``offset`` of an array of the kernel."""
+    """Element ``offset`` of an array of the kernel.
 
-    __slots__ = ("array", "offset")
+    count: how many elements the array has, where that is known.
+    """
 
-    def __init__(self, kind: PrimitiveType, array: int, offset: Affine) -> None:
+    __slots__ = ("array", "count", "offset")
+
+    def __init__(self, kind: PrimitiveType, array: int, offset: Affine, count: int | None = None) -> None:
         super().__init__(kind, (), [offset])
         self.array = array
         self.offset = offset
+        self.count = count
 
 
 class Position(Node):

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import Effort, Value
-from xlakit.cpu.loops.emitter import Emitter, indices_of
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Variable, linear, of
 from xlakit.cpu.loops.kernel import Level, Output, hints_for, store_all, write_all_turns
 from xlakit.cpu.loops.lanes import lanes_of
 from xlakit.cpu.loops.nodes import Node
 from xlakit.cpu.loops.rows import Plan, lanes_of_rows, write_row
 from xlakit.cpu.loops.space import Group, merged
+from xlakit.cpu.loops.walking import indices_of
 from xlakit.errors import UnsupportedError
 
 

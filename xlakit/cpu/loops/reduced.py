@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.llvm import Function
-from xlakit.cpu.loops.emitter import Emitter, simple_fold
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.nodes import Constant, Given, Node
 from xlakit.cpu.loops.tracer import Index, Tracer, as_kind
+from xlakit.cpu.loops.walking import simple_fold
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, indices_of, walk
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, SplitVariable, Variable
 from xlakit.cpu.loops.kernel import Level, Output, Phase, Split, joined, nest, store_all, task_function
 from xlakit.cpu.loops.loop_kernel import loop_kernel
@@ -21,6 +21,7 @@ from xlakit.cpu.loops.nodes import Bound, Divided, Guarded, Node
 from xlakit.cpu.loops.space import Group, Place, Space, merged, with_splits
 from xlakit.cpu.loops.tiling import SHORT, Crossing
 from xlakit.cpu.loops.tracer import GuardedFold
+from xlakit.cpu.loops.walking import indices_of, walk
 from xlakit.options import knob
 
 # Makes the variables of a nest's results, and the results.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.asking import in_strips, turns_between
 from xlakit.cpu.loops.cost import element_cost, is_expensive, reducer_cost
-from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, indices_of, regrouped, walk
+from xlakit.cpu.loops.emitter import INTERLEAVED, Emitter, regrouped
 from xlakit.cpu.loops.index import Affine, Variable, linear
 from xlakit.cpu.loops.kernel import (
     DOUBLED,
@@ -35,6 +35,7 @@ from xlakit.cpu.loops.reduced import Folding, Reduced, folded_once, folding, giv
 from xlakit.cpu.loops.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.streaming import streamed
 from xlakit.cpu.loops.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.walking import indices_of, walk
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.errors import UnsupportedError

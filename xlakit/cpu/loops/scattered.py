@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import I64, Value
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, unconditional
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Opaque
 from xlakit.cpu.loops.nodes import Fold, Load, Node
+from xlakit.cpu.loops.walking import unconditional
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.cost import element_cost
-from xlakit.cpu.loops.emitter import Emitter, unconditional, walk
+from xlakit.cpu.loops.emitter import Emitter
 from xlakit.cpu.loops.index import Affine, Variable
 from xlakit.cpu.loops.kernel import Output, Phase, store_all, task_function
 from xlakit.cpu.loops.nodes import Fold, Load, Node
 from xlakit.cpu.loops.space import Group
 from xlakit.cpu.loops.streaming import STREAMED_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.transpose import block_transposer
+from xlakit.cpu.loops.walking import unconditional, walk
 from xlakit.cpu.scalars import load as load_element
 from xlakit.options import knob
 

@@ -178,9 +178,9 @@ class Tracer:
             step = p.interior_padding + 1
             high = p.edge_padding_low + (size - 1) * step
             bounds.append((i, p.edge_padding_low, high, step))
-            inner.append(self._stepped(i, p.edge_padding_low, step))
+            inner.append(ZERO if size == 1 else self._stepped(i, p.edge_padding_low, step))
         outside = self.element(value, ())
-        if not operand.shape.num_elements:
+        if not operand.shape.num_elements or any(_never(b) for b in bounds):
             return outside
         return _guarded(bounds, self.element(operand, tuple(inner)), outside)
 
@@ -202,9 +202,11 @@ class Tracer:
             start += operand.shape.dimensions[dimension]
         found: Node | None = None
         for begin, operand in reversed(pieces):
-            inner = (*index[:dimension], place + -begin, *index[dimension + 1 :])
             low, high = place.bounds
             end = begin + operand.shape.dimensions[dimension]
+            # Where the operand is read, the index of its only element is no longer the loop's.
+            own = ZERO if end - begin == 1 else place + -begin
+            inner = (*index[:dimension], own, *index[dimension + 1 :])
             if high < begin or low >= end:
                 continue
             value = self.element(operand, inner)
@@ -343,6 +345,9 @@ class Tracer:
         product = Apply(kind, OPERATIONS["multiply"](), factors)
         over = [variable for axis in axes for variable in axis.variables]
         zero = Constant(kind, np.zeros((), kind.dtype))
+        if not over:
+            # A fold forgets what it has computed, which the next one of a chain would compute again.
+            return Apply(kind, OPERATIONS["add"](), [zero, product])
         return Part(kind, Fold(_sum_of(kind), over, [product], [zero]), 0)
 
     def map(self, instruction: Instruction, index: Index, part: int) -> Node:
@@ -410,6 +415,12 @@ def _always(bound: Bound) -> bool:
     index, low, high, step = bound
     least, greatest = index.bounds
     return low <= least and greatest <= high and step == 1
+
+
+def _never(bound: Bound) -> bool:
+    index, low, high, _ = bound
+    least, greatest = index.bounds
+    return greatest < low or least > high
 
 
 def _guarded(bounds: Sequence[Bound], inside: Node, outside: Node) -> Node:
