@@ -1,0 +1,57 @@
+"""How compile time is measured, and the programs that it is measured on."""
+
+import pytest
+
+from proofs.compile_time import Case, examine, exponents, measured, wrong_numbers
+from proofs.programs.long import MIXED, PATTERNS, long_module
+from proofs.programs.steps import FAMILIES
+
+
+def rows(cost):
+    """Measurements that grow with the length as ``cost`` says."""
+    return [{"length": n, "calls": cost(n), "lines": 0.0, "seconds": 0.0} for n in (1, 16, 32, 64)]
+
+
+def test_what_grows_in_proportion_has_the_exponent_one_whatever_each_program_costs():
+    assert exponents(rows(lambda n: 1e6 + 2e4 * n))["calls"] <= 1.0
+
+
+def test_a_power_has_its_exponent():
+    assert exponents(rows(lambda n: 50 * (n - 1) ** 2))["calls"] == pytest.approx(2.0)
+
+
+def test_a_step_is_no_power():
+    # Kernels come one after the other, each as long as many steps.
+    assert exponents(rows(lambda n: 3e4 * (1 + n // 20)))["calls"] < 1.2
+
+
+def test_what_is_little_says_nothing():
+    assert not exponents(rows(lambda n: n * n))
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, MIXED])
+def test_every_family_makes_programs_of_every_pattern(name):
+    for pattern in PATTERNS:
+        module = long_module(name, pattern, 3, 3, seed=7)
+        module.verify()
+        assert len(module.entry.parameters) == 2
+
+
+def test_a_mixed_program_is_that_of_its_seed():
+    texts = [long_module(MIXED, "carried", 6, 2, seed).to_text() for seed in (3, 3, 4)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_chain_of_small_products_is_linear():
+    few, many = (row["lines"] for row in measured(Case("newton-schulz", "diamonds", 2, 0), (8, 32)))
+    assert many < 8 * few
+
+
+def test_results_of_a_case_are_compared():
+    assert not wrong_numbers(Case("stacks", "shared", 2, 0))
+
+
+def test_a_case_has_a_process_of_its_own_and_a_limit_that_it_may_break():
+    finding = examine(Case("slices", "chain", 2, 0), (1, 40, 80), limit=0.5)
+    assert len(finding.rows) == 3
+    assert "calls grow with exponent" in finding.fault
