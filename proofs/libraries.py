@@ -15,9 +15,11 @@ for xlakit; ``--on xlakit`` has it as a platform of its own.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,19 +95,24 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     command += [str(options.seed), str(options.sample), *options.names]
     variables = {**os.environ, **PLATFORMS[platform], "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
     while (left := options.end - time.monotonic()) > 0:
-        before = len(read(output))
-        process = subprocess.Popen(command, env=variables)
-        status = wait(process, left, options.seconds_each, output)
-        found = read(output)
-        begun = [name for name, what in found.items() if what["outcome"] == "begun"]
-        if status is None or not (begun or status):
+        before = _size(output)
+        status = wait(subprocess.Popen(command, env=variables), left, options.seconds_each, output)
+        running = _running(output) if _size(output) > before else ""
+        if status is None or not running:
             break
-        for name in begun:
-            how = "took too long" if status == -9 else f"the process ended with {status}"
-            write(output, name, {"outcome": "crashed", "error": how})
-        if len(found) == before:
-            break
+        how = "took too long" if status == -signal.SIGKILL else f"the process ended with {status}"
+        write(output, running, {"outcome": "crashed", "error": how})
     return {name: what for name, what in read(output).items() if what["outcome"] != "begun"}
+
+
+def _size(output: Path) -> int:
+    return output.stat().st_size if output.exists() else 0
+
+
+def _running(output: Path) -> str:
+    """The program that was the last to begin, if it has not ended."""
+    name, found = json.loads(output.read_text().splitlines()[-1])
+    return name if found["outcome"] == "begun" else ""
 
 
 def difference(ours: Path, theirs: Path) -> tuple[float, str]:

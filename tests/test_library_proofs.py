@@ -81,6 +81,31 @@ def test_a_program_runs_on_both_platforms_and_is_not_run_again(tmp_path: Path, c
     assert (tmp_path / "cpu" / "control.jsonl").read_text() == lines
 
 
+def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    output = tmp_path / "cpu" / "control.jsonl"
+    # What an interrupted run has left, and other programs are chosen now.
+    output.parent.mkdir()
+    write(output, "other", {"outcome": "begun"})
+    worker = tmp_path / "proofs" / "libraries_worker.py"
+    worker.parent.mkdir()
+    worker.write_text(
+        "import json, os, pathlib, sys\n"
+        "path = pathlib.Path(sys.argv[2]) / 'control.jsonl'\n"
+        "def write(name, outcome):\n"
+        "    with path.open('a') as file: file.write(json.dumps([name, {'outcome': outcome}]) + chr(10))\n"
+        "if 'crashing' not in path.read_text():\n"
+        "    write('crashing', 'begun'); os._exit(7)\n"
+        "write('good', 'begun'); write('good', 'ran')\n"
+    )
+    monkeypatch.setattr(libraries, "_ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert libraries.run_file("control", "cpu", _options(tmp_path)) == {
+        "crashing": {"outcome": "crashed", "error": "the process ended with 7"},
+        "good": {"outcome": "ran"},
+    }
+    assert read(output)["other"] == {"outcome": "begun"}
+
+
 def test_a_process_is_ended_when_one_test_takes_too_long(tmp_path: Path):
     output = tmp_path / "results"
     write(output, "slow", {"outcome": "begun"})
