@@ -62,6 +62,7 @@ NETS: tuple[Net, ...] = (
     _net("compiled", "proofs.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("dynamic", "proofs.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "proofs.collectives", 1, "devices that meet against the interpreter"),
+    _net("compile-time", "proofs.compile_time --quick", 2, "compiling takes time in proportion to a program's length"),
 )
 
 
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = 0
     for net, seconds in shares(chosen(options.only), options.seconds).items():
         found = run(net, seed, seconds)
-        counted = re.search(r"(\d+) (?:programs|modules)", found.last)
+        counted = re.search(r"(\d+) (?:programs|modules|cases)", found.last)
         count = counted.group(1) if counted else "?"
         failed += bool(found.fault)
         setting = "".join(f"{k}={v} " for k, v in net.environment)
