@@ -43,7 +43,7 @@ _SHORT = 5
 _LIMIT = 1.2
 # What grows by less than this from the first length to the last one says nothing about how it grows.
 _FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
-_SECONDS = 120
+_SECONDS = 60
 _GIGABYTES = 8
 _QUICK_SECONDS = 30
 

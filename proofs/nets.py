@@ -62,6 +62,8 @@ NETS: tuple[Net, ...] = (
     _net("compiled", "proofs.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("dynamic", "proofs.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "proofs.collectives", 1, "devices that meet against the interpreter"),
+    _net("jax-programs", "proofs.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
+    _net("jax-large", "proofs.jax_programs --large", 1, "the same on large arrays"),
     _net("compile-time", "proofs.compile_time --quick", 2, "compiling takes time in proportion to a program's length"),
 )
 

@@ -133,6 +133,18 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "exponential-dots",
+        "1014537",
+        "the summation loops of a small product are named by the product alone, so that a chain of them is written out",
+        (
+            Edit(
+                "xlakit/passes/fusion_views.py",
+                "loops.of(user, k, within=view, is_fold=True)) for k, d",
+                "loops.of(user, k)) for k, d",
+            ),
+        ),
+    ),
+    Bug(
         "slices-of-nothing",
         "c737cee",
         "gathered slices without elements of a collapsed dimension are read from foreign memory",

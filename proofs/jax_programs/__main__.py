@@ -68,18 +68,20 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default=str(random.randrange(10**6)), help="what programs are made from (by chance)")
     parser.add_argument("--count", type=int, default=10**9, help="how many programs at most")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program (0)")
+    parser.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
     parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
     options = parser.parse_args(given)
     begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
+    prefix = ("large" if options.large else "") + options.seed
     print(f"seed {options.seed}", flush=True)
-    for report in reports(options.seed, options.first, options.count):
+    for report in reports(prefix, options.first, options.count):
         kind = next((k for k in ("fault", "refused") if k in report), "agreed")
         counts[kind] += 1
         times = [a + b for a, b in zip(times, report.get("seconds", [0.0, 0.0]), strict=True)]
         if kind == "fault":
             number = report["seed"].rsplit(".", 1)[1]
-            repeat = f"python -m proofs.jax_programs --seed {options.seed} --first {number} --count 1"
-            print(f"FAULT {repeat}\n  {report['fault']}", flush=True)
+            repeat = f"python -m proofs.jax_programs{' --large' * options.large} --seed {options.seed}"
+            print(f"FAILED {repeat} --first {number} --count 1\n  {report['fault']}", flush=True)
         if time.monotonic() - begin > options.seconds:
             break
     said = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))

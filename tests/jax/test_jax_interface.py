@@ -104,6 +104,8 @@ def factories(monkeypatch):
 
     made = {}
     monkeypatch.setattr(plugin, "_registered", {})
+    # Other tests of the process may have used JAX.
+    monkeypatch.setattr(xla_bridge, "backends_are_initialized", lambda: False)
     monkeypatch.setattr(xla_bridge, "register_backend_factory", lambda name, factory, **_: made.update({name: factory}))
     return made
 
