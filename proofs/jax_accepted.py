@@ -11,6 +11,7 @@ _IN_HLO: Final = (
     "the test wants a call of LAPACK, which is known here; JAX lowers to HLO, which the compiler does itself"
 )
 _INSPECTED: Final = "InspectSharding is not there: a program is split while it is compiled, and tells nothing of it"
+_OF_PRODUCTS: Final = "a sharding group is a hint: how a product's result is split is not known before it is made"
 
 # A file, a pattern of its tests, and the reason.
 ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
@@ -32,6 +33,9 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("export", "JaxExportTest::test_memory_space_from_*", _MEMORIES),
     ("ffi", "BatchPartitioningTest::test_batch_partitioning", "custom calls get whole operands, split or not"),
     ("layout", "LayoutTest::*", _LAYOUTS),
+    ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),
+    ("shard_alike", "ShardAlikeTest::test_shard_map", _OF_PRODUCTS),
+    ("shard_alike", "ShardAlikeTest::test_grad", _INSPECTED),
     ("pjit", "*unreduced_grad*", "gradients that a loop carries as unreduced are added in each of its turns"),
     (
         "api",

@@ -207,6 +207,21 @@ def check_explicit_axes():
         agree(jax.reshard(partial, P("x")), x @ w)
 
 
+def check_shard_alike():
+    import jax
+    from jax.experimental.shard_alike import shard_alike
+
+    x, y = numbers(4, 6), numbers(4, 6, seed=1)
+    given = put(x, mesh_of(2), "x")
+    for function in (shard_alike, jax.jit(lambda a, b: shard_alike(a * 2, b * 2))):
+        one, other = function(given, y)
+        assert one.sharding.is_equivalent_to(given.sharding, 2)
+        assert other.sharding.is_equivalent_to(given.sharding, 2)
+    agree((one, other), (x * 2, y * 2))
+    # On one device it says nothing.
+    agree(jax.jit(shard_alike)(x, y), (x, y))
+
+
 def check_callbacks_come_once():
     import jax
 

@@ -162,6 +162,11 @@ def _same(context: Evaluation, *operands: Value) -> Value:
     return operands[0] if len(operands) == 1 else operands
 
 
+def _nothing(context: Evaluation, *operands: Value) -> Value:
+    """The empty tuple: a sharding group says that its operands are to be split alike."""
+    return ()
+
+
 def _same_on_one_partition(context: Evaluation, *operands: Value) -> Value:
     """The operand, where a whole array and its one shard are the same."""
     shapes = [o.shape for o in context.instruction.operands]
@@ -208,6 +213,7 @@ _BUILT_IN: dict[str, Target] = {
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
+    "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(
         (
             "AssumeGatherIndicesInBound",
@@ -220,7 +226,6 @@ _BUILT_IN: dict[str, Target] = {
             "xla.sdy.FuncResultSharding",
             "xla.sdy.PropagationBarrier",
             "xla.sdy.Sharding",
-            "xla.sdy.ShardingGroup",
         ),
         _same,
     ),

@@ -156,6 +156,8 @@ def _custom_call(
     old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
 ) -> Instruction | None:
     op = old.op_as(CustomCall)
+    if op.custom_call_target == "xla.sdy.ShardingGroup" and old.shape.is_tuple and not old.shape.tuple_shapes:
+        return _group(old, operands, remaking, context)
     if len(operands) != 1 or op.has_side_effect or op.computations:
         return None
     if op.custom_call_target in _HINTS:
@@ -170,6 +172,13 @@ def _hint(
     (operand,) = operands
     same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
     return operand if same and context.spend("hint") else None
+
+
+def _group(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """sharding-group(x) -> (): its effect is on how the program is split, which has been done."""
+    return remaking.add(Tuple(), like=old) if context.spend("group") else None
 
 
 def _top_k(
@@ -321,6 +330,7 @@ def _parts() -> dict[str, str]:
     found: dict[str, Callable[..., object]] = {
         "async-done": _whole,
         "copy-done": _whole,
+        "group": _group,
         "hint": _hint,
         "top-k": _top_k,
     }

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from split_programs import BOTH, COLUMNS, ROWS, check, collectives, module_of, run_split
 
+import xlakit as xla
 from xlakit.passes.partition import split_over
 
 # A moment of gradients that are sums over the rows of a split batch, and the parameter that it updates.
@@ -121,3 +122,48 @@ def test_a_result_that_is_said_to_be_whole_is_whole():
     assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 8)]
     assert collectives(split) == {}
     np.testing.assert_array_equal([q, n], [values[0] - 2, values[1] * 2])
+
+
+def in_group(name, operand, number=0):
+    return (
+        f'{name} = () custom-call({operand}), custom_call_target="xla.sdy.ShardingGroup", '
+        f'custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.sharding_group_id="{number} : i64"}}'
+    )
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_sharding_group_is_split_alike(backend):
+    # An argument of which nothing is said, a constant, and a group of its own that nothing splits.
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      x = f32[8,8] parameter(1)
+      y = f32[8,8] parameter(2)
+      i = f32[8,8] iota(), iota_dimension=0
+      {in_group("g0", "p")}
+      {in_group("g1", "x")}
+      {in_group("g2", "i")}
+      {in_group("g3", "y", 1)}
+      ROOT r = (f32[8,8], f32[8,8], f32[8,8], f32[8,8]) tuple(p, x, i, y)
+    """
+    values = [np.arange(64, dtype=np.float32).reshape(8, 8) + n for n in range(3)]
+    module = module_of(main)
+    results, split = run_split(module, *values, backend=backend)
+    shapes = [s.dimensions for s in split.entry.root.shape.tuple_shapes]
+    assert shapes == [(2, 8), (2, 8), (2, 8), (8, 8)]
+    assert collectives(split) == {}
+    whole = xla.compile(module.replace(num_partitions=1), backend=backend)(*values)
+    rows = np.broadcast_to(np.arange(8, dtype=np.float32)[:, None], (8, 8))
+    for found in (results, whole):
+        np.testing.assert_array_equal(found, [values[0], values[1], rows, values[2]])
+
+
+def test_an_argument_that_is_said_to_be_whole_stays_whole_in_a_group():
+    main = f"""
+      p = f32[8,8] parameter(0), sharding={ROWS}
+      x = f32[8,8] parameter(1), sharding={{replicated}}
+      {in_group("g0", "p")}
+      {in_group("g1", "x")}
+      ROOT r = (f32[8,8], f32[8,8]) tuple(p, x)
+    """
+    split = check(main, {})
+    assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 8)]

@@ -20,11 +20,14 @@ IN_SHARDINGS: Final = "xla.sdy.in_shardings"
 OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
 MESHES: Final = "xla.sdy.meshes"
+GROUP_NUMBER: Final = "xla.sdy.sharding_group_id"
 
 # Custom calls that say how their operands are to be split.
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
 CONSTRAINTS: Final = frozenset({"Sharding", OF_RESULT})
 BARRIER: Final = "xla.sdy.PropagationBarrier"
+# It gives nothing: all operands of one number are to be split alike.
+GROUP: Final = "xla.sdy.ShardingGroup"
 # They say something about their operand, and give it as it is.
 HINTS: Final = frozenset({"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", BARRIER})
 

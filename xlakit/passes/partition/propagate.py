@@ -23,7 +23,16 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Parameter
-from xlakit.passes.partition.annotations import BARRIER, CONSTRAINTS, HINTS, Annotations, is_open, of_leaves
+from xlakit.passes.partition.annotations import (
+    BARRIER,
+    CONSTRAINTS,
+    GROUP,
+    GROUP_NUMBER,
+    HINTS,
+    Annotations,
+    is_open,
+    of_leaves,
+)
 from xlakit.passes.partition.factors import Dims, factors_of
 from xlakit.passes.partition.manual import ends_of_calls
 from xlakit.passes.partition.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
@@ -76,6 +85,10 @@ class _Graph:
         # What is tied, and by which factors.
         self._ties: list[tuple[_Nodes, tuple[Dims, ...]]] = []
         self._tied: list[list[int]] = []
+        # For each sharding group, by what is said of its number, the values of its first member.
+        self._groups: dict[str, _Nodes] = {}
+        # Arguments of fixed sizes of which nothing is said, by node.
+        self._unsaid: set[int] = set()
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -97,7 +110,9 @@ class _Graph:
         nodes = self._new(parameter.shape)
         with placing(self._module, parameter):
             self.seed(nodes, parameter, of_leaves(parameter))
-        for node in nodes:
+        for node, sharding in zip(nodes, of_leaves(parameter), strict=True):
+            if sharding is None and all(self._open[node]):
+                self._unsaid.add(node)
             self._open[node] = (False,) * len(self._open[node])
         return nodes
 
@@ -118,8 +133,10 @@ class _Graph:
         found = Frame(self._tilings)
         constants: set[Instruction] = set()
         ends = ends_of_calls(computation)
+        # A constant in a group has something in common with the others: it is one value like them.
+        grouped = {o for i in computation.instructions if _is_group(i) for o in i.operands}
         for old in computation.instructions:
-            if _is_constant(old, constants):
+            if old not in grouped and _is_constant(old, constants):
                 constants.add(old)
                 continue
             operands = [self._new(o.shape) if o in constants else found.nodes[o] for o in old.operands]
@@ -162,6 +179,8 @@ class _Graph:
     def _plain(self, old: Instruction, operands: list[_Nodes], nodes: _Nodes) -> None:
         if isinstance(old.op, CustomCall):
             target = old.op.custom_call_target
+            if target == GROUP:
+                self._join(dict(old.annotations.frontend_attributes).get(GROUP_NUMBER, ""), operands[0])
             if target in CONSTRAINTS:
                 self.seed(nodes, old, self._said.said(old))
             if target in (CONSTRAINTS | HINTS) - {BARRIER} and [len(o) for o in operands] == [len(nodes)]:
@@ -172,6 +191,13 @@ class _Graph:
         if factors is not None:
             tied = (*(node for one in operands for node in one), *nodes)
             self._tie(tied, (*factors.operands, *factors.results))
+
+    def _join(self, number: str, nodes: _Nodes) -> None:
+        """Have the values of an instruction split as the others of a group are."""
+        for node in self._unsaid.intersection(nodes):
+            # The argument itself comes whole; what is made of it, and a result that it is, is split.
+            self._open[node] = (True,) * len(self._open[node])
+        self._alike(self._groups.setdefault(number, nodes), nodes)
 
     def _alike(self, one: _Nodes, other: _Nodes) -> None:
         for pair in zip(one, other, strict=True):
@@ -217,6 +243,10 @@ class _Graph:
             if self._tilings[node] != before:
                 changed.append(node)
         return changed
+
+
+def _is_group(old: Instruction) -> bool:
+    return isinstance(old.op, CustomCall) and old.op.custom_call_target == GROUP
 
 
 def _is_constant(old: Instruction, constants: set[Instruction]) -> bool:

@@ -15,7 +15,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter
 from xlakit.passes.framework import PassContext
 from xlakit.passes.partition import control, effects, manual
-from xlakit.passes.partition.annotations import CONSTRAINTS, HINTS, OF_RESULT, Annotations, is_open, of_leaves
+from xlakit.passes.partition.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, Annotations, is_open, of_leaves
 from xlakit.passes.partition.emit import Channels
 from xlakit.passes.partition.pieces import Hint, Pieces, smallest
 from xlakit.passes.partition.propagate import Frame, keeps_elements
@@ -112,6 +112,9 @@ class Walk:
             return self.constrained(old, operands)
         if target in HINTS and len(operands) == 1:
             return operands[0]
+        if target == GROUP:
+            # Propagation has seen it.
+            return ()
         boundary = manual.BOUNDARIES.get(target)
         if boundary is not None:
             return boundary(self, old, operands)
