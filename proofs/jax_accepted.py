@@ -31,7 +31,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("export_back_compat", "CompatTest::test_cpu_triangular_solve_blas_trsm_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_tridiagonal_solve_lapack_gtsv_*", _IN_HLO),
     ("export", "JaxExportTest::test_memory_space_from_*", _MEMORIES),
-    ("ffi", "BatchPartitioningTest::test_batch_partitioning", "custom calls get whole operands, split or not"),
     ("layout", "LayoutTest::*", _LAYOUTS),
     ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),
     ("shard_alike", "ShardAlikeTest::test_shard_map", _OF_PRODUCTS),

@@ -207,6 +207,18 @@ def check_explicit_axes():
         agree(jax.reshard(partial, P("x")), x @ w)
 
 
+def check_factorizations_of_a_batch_stay_on_their_devices():
+    import jax
+
+    x = numbers(4, 3, 3)
+    function = jax.jit(jax.numpy.linalg.qr)
+    given = put(x, mesh_of(2), "x")
+    q, r = function(given)
+    assert q.sharding.is_equivalent_to(given.sharding, 3)
+    assert collectives(function, given) == []
+    agree(np.asarray(q) @ np.asarray(r), x)
+
+
 def check_shard_alike():
     import jax
     from jax.experimental.shard_alike import shard_alike

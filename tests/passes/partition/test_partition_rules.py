@@ -271,6 +271,46 @@ def test_a_call_with_an_effect_is_made_once(backend):
     assert calls == [x.sum()]
 
 
+# Operands and results in memory of columns, and one more operand without the dimensions of the batch.
+BATCH = """
+  x = f32[8,2,3]{{2,1,0}} parameter(0), sharding={{devices=[4,1,1]<=[4]}}
+  s = f32[] parameter(1)
+  y = (f32[8,2,3]{{1,2,0}}, f32[8]) custom-call(x, s), custom_call_target="{target}",
+    operand_layout_constraints={{f32[8,2,3]{{1,2,0}}, f32[]}}, frontend_attributes={{num_batch_dims="{count}"}}
+  a = f32[8,2,3] get-tuple-element(y), index=0
+  b = f32[8] get-tuple-element(y), index=1
+  ROOT r = (f32[8,2,3], f32[8]) tuple(a, b)
+"""
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_call_on_each_element_of_a_batch_is_made_on_parts(backend):
+    target, sizes = "partition-rules-batch", set()
+    xla.register_custom_call(target, lambda x, s: (sizes.add(x.shape), (np.cumsum(x, -1) + s, x.sum((1, 2))))[1])
+    x, s = np.arange(48, dtype=np.float32).reshape(8, 2, 3), np.float32(3)
+    # The second result has no batch of two dimensions.
+    for count, expected, size in (("1", {}, 2), ("2", {"all-gather": 1}, 8), ("no", {"all-gather": 1}, 8)):
+        sizes.clear()
+        (a, b), split = run_split(module_of(BATCH.format(target=target, count=count)), x, s, backend=backend)
+        np.testing.assert_array_equal(a, np.cumsum(x, -1) + 3)
+        np.testing.assert_array_equal(b, x.sum((1, 2)))
+        assert collectives(split) == expected
+        assert sizes == {(size, 2, 3)}
+
+
+def test_a_call_whose_batches_differ_is_made_on_all():
+    target = "partition-rules-batch-of-others"
+    xla.register_custom_call(target, lambda x: x[:4])
+    body = (
+        f"x = f32[8,8] parameter(0), sharding={ROWS} ROOT r = f32[4,8] custom-call(x), "
+        f'custom_call_target="{target}", frontend_attributes={{num_batch_dims="1"}}'
+    )
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result, split = run_split(module_of(body), x)
+    np.testing.assert_array_equal(result, x[:4])
+    assert collectives(split) == {"all-gather": 1}
+
+
 def test_a_callback_on_parts_is_made_by_each_with_what_it_has(monkeypatch):
     from xlakit.interpreter import custom_calls
 

@@ -45,7 +45,7 @@ def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
         return walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
     device = _device(walk, old)
     if scope.size == 1 or not (old.op.has_side_effect or device is not None):
-        return walk.pieces.on_whole(old, operands, scope)
+        return walk.pieces.apply(old, operands, scope)
     member = scope.teams[0].index(device) if device is not None and device in scope.teams[0] else 0
     make = walk.pieces.make
     given = [

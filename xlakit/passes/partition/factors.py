@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.convolution import Convolution
@@ -25,6 +26,9 @@ from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.padded_reductions import identity_of
+
+# A frontend attribute of custom calls.
+BATCH_DIMENSIONS: Final = "num_batch_dims"
 
 Dims = tuple[int | None, ...]
 
@@ -308,12 +312,30 @@ def _bitcast_convert(x: Instruction) -> Factors:
     return Factors(((*dims, *(None,) * (operand - len(dims))),), ((*dims, *(None,) * (result - len(dims))),))
 
 
+def _custom_call(x: Instruction) -> Factors | None:
+    """A function that is said to do each element of a batch alone; operands with fewer dimensions are of all of it."""
+    said = dict(x.annotations.frontend_attributes).get(BATCH_DIMENSIONS, "")
+    if not said.isdecimal() or x.op.has_side_effect:
+        return None
+    count = int(said)
+    operands, results = [o.shape for o in x.operands], [leaf for _, leaf in x.shape.leaves()]
+    batches = {s.dimensions[:count] for s in (*operands, *results) if s.rank >= count}
+    if len(batches) != 1 or any(s.rank < count for s in results):
+        return None
+
+    def dims(shape: Shape) -> Dims:
+        return tuple(d if d < count <= shape.rank else None for d in range(shape.rank))
+
+    return Factors(tuple(map(dims, operands)), tuple(map(dims, results)))
+
+
 _RULES: Final[dict[str, Rule]] = {
     "bitcast-convert": _bitcast_convert,
     "broadcast": _broadcast,
     "cholesky": _leading(2),
     "concatenate": _concatenate,
     "convolution": _convolution,
+    "custom-call": _custom_call,
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,

@@ -11,6 +11,7 @@ from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.convert import Convert
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota, Tuple
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.gather import Gather
@@ -233,10 +234,7 @@ class Pieces:
         results = [_tiling(dims, splits) for dims in factors.results]
         summed = [splits[f] for f in sorted(factors.summed) if f in splits]
         local = [self.at(piece, tiling, scope) for piece, tiling in zip(given, tilings, strict=True)]
-        shapes = [
-            Shape(s.element_type, local_sizes(t, s.dimensions))
-            for s, t in zip(leaf_shapes(old.shape), results, strict=True)
-        ]
+        shapes = [_local_shape(old, s, t) for s, t in zip(leaf_shapes(old.shape), results, strict=True)]
         if old.opcode == "iota":
             made = self._iota(old, shapes[0], results[0], scope)
         elif len(summed) == 1 and is_plain_sum(old, local):
@@ -318,6 +316,12 @@ def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
     )
 
 
+def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
+    """The shape of a part; functions from outside read and write memory in the layouts that are said."""
+    shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
+    return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
+
+
 def _local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
     """The operation with the sizes that it says, where they are those of parts."""
     op = old.op
@@ -331,6 +335,9 @@ def _local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Ti
             for s, split in zip(op.slice, results[0], strict=True)
         ]
         return dataclasses.replace(op, slice=tuple(ranges))
+    if isinstance(op, CustomCall) and op.operand_layout_constraints:
+        given = zip(op.operand_layout_constraints, operands, strict=True)
+        return dataclasses.replace(op, operand_layout_constraints=tuple(_local_shape(old, s, t) for s, t in given))
     if isinstance(op, DynamicSlice):
         return dataclasses.replace(op, dynamic_slice_sizes=local_sizes(results[0], op.dynamic_slice_sizes))
     if isinstance(op, Gather):
