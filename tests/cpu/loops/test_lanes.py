@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.options import compiling
 from proofs.modules import difference
 
 REDUCED = """HloModule reduced
@@ -102,3 +103,13 @@ def test_what_is_folded_inside_a_loop_is_a_vector_as_well():
       }"""
     x = np.arange(2000, dtype=np.float32).reshape(40, 50)
     assert np.array_equal(np.asarray(compiled(text)(x)), -x.sum(0))
+
+
+@pytest.mark.parametrize("kind", [xla.F32, xla.F64, xla.F16, xla.BF16])
+def test_an_operation_that_gives_a_constant_gives_it_to_each_lane(kind):
+    builder = xla.XlaBuilder("imaginary")
+    computation = builder.build(xla.imag(xla.parameter(builder, 0, xla.make_shape(kind, (96,)), "x")))
+    # Otherwise a rewrite sees that it is 0.
+    with compiling(plain="rewrites"):
+        executable = xla.compile(computation)
+    np.testing.assert_array_equal(executable(np.arange(1, 97).astype(kind.dtype)).astype(float), np.zeros(96))

@@ -211,7 +211,11 @@ class Emitter:
                 values = [as_real(self._taken(node, n)) for n in fused]
                 return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
             kinds = [a.kind for a in node.arguments]
-            return apply(fn, node.op, kinds, node.kind, [self._taken(node, a) for a in node.arguments])
+            made = apply(fn, node.op, kinds, node.kind, [self._taken(node, a) for a in node.arguments])
+            if self._is_vector(node) and any(part.type.lanes != self._width for part in parts(made)):
+                # Stored, it would leave the elements of all lanes but the first as they were.
+                raise InternalError(f"{node.op.opcode} gives no vector of {self._width} lanes")
+            return made
         if isinstance(node, Constant):
             return constant(fn, node.kind, node.value)
         if isinstance(node, Position):

@@ -8,7 +8,7 @@ from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.math.arithmetic import where
 from xlakit.cpu.scalars import complex as of_complex
 from xlakit.cpu.scalars.convert import bitcast, convert, stochastic_convert
-from xlakit.cpu.scalars.memory import Scalar, as_real, register_type, rounded, rounded_result, select
+from xlakit.cpu.scalars.memory import Scalar, as_real, rounded, rounded_result, select
 from xlakit.cpu.scalars.precision import reduce_precision
 from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum, minimum, total_order_key
 from xlakit.data.primitive import PrimitiveType
@@ -82,7 +82,7 @@ def _special(
     if opcode == "real":
         return first[0] if isinstance(first, tuple) else first
     if opcode == "imag":
-        return first[1] if isinstance(first, tuple) else fn.constant(register_type(result), 0.0)
+        return first[1] if isinstance(first, tuple) else fn.constant(first.type, 0.0)
     if opcode == "is-finite":
         return is_finite(fn, as_real(first))
     if isinstance(op, ReducePrecision):
