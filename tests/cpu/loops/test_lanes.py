@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.options import compiling
 from proofs.modules import difference
+from xlakit.options import compiling
 
 REDUCED = """HloModule reduced
   f {
