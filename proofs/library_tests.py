@@ -3,7 +3,9 @@
 Each DIR is a checkout of a library written with JAX, of the version that is installed (``python -m proofs.libraries
 --install`` makes an environment that has them all, and says which Python to call this with). What runs and is printed
 is as for proofs.jax_tests: each file in a process of its own, once for each platform; ``--keep FOLDER`` goes on where
-the last run stopped. Last comes a table, a line for each library, in the form in which docs/jax.md has it.
+the last run stopped. Last comes a table, a line for each library: how many of its files ran, and what their tests gave.
+
+``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
 
 ``--after`` runs on jaxlib's CPU only the files in which a test has failed on xlakit: the others tell nothing more.
 """
@@ -11,9 +13,10 @@ the last run stopped. Last comes a table, a line for each library, in the form i
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -41,7 +44,7 @@ LIBRARIES: Final = (
     Library("optimistix", "optimistix", "tests/test_*.py"),
     Library("diffrax", "diffrax", "test/test_*.py"),
     Library("jaxopt", "jaxopt", "tests/*_test.py"),
-    Library("tinygp", "src/tinygp", "src/tinygp/**/test_*.py"),
+    Library("tinygp", "src/tinygp", "tests/**/test_*.py"),
     Library("distrax", "distrax", "distrax/**/*_test.py"),
     Library("haiku", "haiku", "haiku/**/*_test.py"),
     Library("flax", "flax", "tests/**/*_test.py"),
@@ -61,13 +64,32 @@ def files_of(library: Library, checkout: Path) -> list[Path]:
     return [file for file in found if not any(part in str(file.relative_to(checkout)) for part in library.leave_out)]
 
 
-def run_library(checkout: Path, platforms: Iterable[str], choice: Choice, *, after: bool) -> tuple[str, int]:
+@dataclass(frozen=True)
+class Share:
+    """How much of a library runs: its files in an order of chance, until the time is over."""
+
+    seconds: float = 0
+    seed: int = 0
+
+    def files(self, library: Library, checkout: Path) -> Iterator[Path]:
+        """The files to run; without a time all, in their own order."""
+        files = files_of(library, checkout)
+        end = float("inf")
+        if self.seconds:
+            random.Random(self.seed).shuffle(files)
+            end = time.monotonic() + self.seconds
+        return (file for file in files if time.monotonic() < end)
+
+
+def run_library(
+    checkout: Path, platforms: Iterable[str], choice: Choice, share: Share, *, after: bool
+) -> tuple[str, int]:
     """Run a library's tests; gives its line of the table, and how many tests only xlakit fails or skips."""
     library = library_of(checkout)
     assert library is not None
     total: dict[str, Results] = {platform: Results() for platform in platforms}
-    worse = 0
-    for file in files_of(library, checkout):
+    worse = ran = 0
+    for file in share.files(library, checkout):
         name = f"{library.name}/{file.relative_to(checkout).with_suffix('')}"
         found: dict[str, Results] = {}
         try:
@@ -78,10 +100,13 @@ def run_library(checkout: Path, platforms: Iterable[str], choice: Choice, *, aft
         except DoesNotRunError as error:
             print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
             continue
+        if not any(results.tests for results in found.values()):
+            continue
+        ran += 1
         worse += report(name, found)
         for platform, results in found.items():
             total[platform].tests.update({f"{name}::{test}": ended for test, ended in results.tests.items()})
-    return _line(library, total), worse
+    return _line(library, f"{ran} of {len(files_of(library, checkout))}", total), worse
 
 
 def _last_line(text: str) -> str:
@@ -89,9 +114,9 @@ def _last_line(text: str) -> str:
     return (lines or text.splitlines())[-1]
 
 
-def _line(library: Library, total: Mapping[str, Results]) -> str:
+def _line(library: Library, files: str, total: Mapping[str, Results]) -> str:
     counts = [str(len(found.of(outcome))) for found in total.values() for outcome in ("passed", "failed", "skipped")]
-    return f"| {library.name} | {' | '.join(counts)} |"
+    return f"| {library.name} | {files} | {' | '.join(counts)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,6 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0, help="for all; what is not begun then is left; 0 for all")
     parser.add_argument("--seconds-file", type=float, default=600, help="for each file on each platform")
     parser.add_argument("--seconds-test", type=float, default=120, help="for each test")
+    parser.add_argument(
+        "--share", type=float, default=0, help="seconds for each library, its files by chance; 0 for all"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the files")
     parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
     parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
     parser.add_argument("--again", action="store_true", help="have those that failed run again")
@@ -120,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for checkout in checkouts:
         if library_of(checkout) is None:
             parser.error(f"{checkout} is a checkout of none of {', '.join(library.name for library in LIBRARIES)}")
+    share = Share(options.share, options.seed)
     end = time.monotonic() + (options.seconds or float("inf"))
     lines: list[str] = []
     worse = 0
@@ -127,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() > end:
             print(f"{checkout} is left out: the time is over")
             continue
-        line, failed = run_library(checkout, platforms, common, after=options.after)
+        line, failed = run_library(checkout, platforms, common, share, after=options.after)
         lines.append(line)
         worse += failed
     print("\n".join(lines))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,6 +125,34 @@ def test_a_checkout_is_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments = ["--checkout", str(tmp_path), "--only", "as-cpu", "--keep", str(tmp_path / "results")]
     assert library_tests.main(arguments) == 1
     said = capsys.readouterr().out
-    assert "| chex | 1 | 1 | 0 |" in said
+    assert "| chex | 1 of 1 | 1 | 1 | 0 |" in said
     assert "test_bad" in said
     assert "left_out" not in said
+
+
+def test_a_share_is_files_by_chance_until_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = tmp_path / "chex"
+    package.mkdir()
+    for number in range(20):
+        (package / f"part{number:02}_test.py").write_text("")
+    library = next(library for library in library_tests.LIBRARIES if library.name == "chex")
+    everything = library_tests.files_of(library, tmp_path)
+    assert list(library_tests.Share().files(library, tmp_path)) == everything
+    shuffled = list(library_tests.Share(1000, 3).files(library, tmp_path))
+    assert shuffled != everything
+    assert sorted(shuffled) == everything
+    clock = iter(range(100))
+    monkeypatch.setattr(library_tests, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert list(library_tests.Share(5, 3).files(library, tmp_path)) == shuffled[:4]
+
+
+def test_what_stands_beside_a_package_is_no_test_of_it(tmp_path: Path):
+    package, tests = tmp_path / "src" / "tinygp", tmp_path / "tests" / "test_kernels"
+    for folder in (package, tests):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "test_utils.py").write_text("")
+    (tests / "test_distance.py").write_text("")
+    library = library_tests.library_of(tmp_path)
+    assert library is not None
+    assert library_tests.files_of(library, tmp_path) == [tests / "test_distance.py"]
