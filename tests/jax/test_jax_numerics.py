@@ -46,6 +46,16 @@ def check_singular_tridiagonal_systems():
     np.testing.assert_allclose(x[1, :, 0], [1, 1 / 2, 1 / 3], rtol=1e-6)
 
 
+def check_subnormal_constants_are_kept():
+    import jax
+
+    # jaxlib's thread for compilation takes them for zero, and so do jaxlib's own programs.
+    tiny, x = np.float32(1e-40), np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(jax.jit(lambda x: x * tiny)(x), x * tiny)
+    np.testing.assert_array_equal(jax.jit(lambda x: x * np.float64(1e-310).astype(x.dtype) + tiny)(x), x * 0 + tiny)
+    np.testing.assert_array_equal(jax.jit(lambda: jax.numpy.asarray(x) * tiny)(), x * tiny)
+
+
 CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
 
 

@@ -8,6 +8,7 @@ api/           the interface: functions and their arguments
 native/        the functions in machine code
 slots.py       those in Python
 devices.py     the client and its devices
+floats.py      Python's settings of floating point, on jaxlib's threads
 compiling.py   from JAX's programs to programs here
 kept.py        those that the compile cache has, by JAX's bytes
 outline.py     what JAX is told of every program

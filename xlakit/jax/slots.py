@@ -12,6 +12,7 @@ from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
 from xlakit.jax.compiling import compile_program
 from xlakit.jax.devices import Devices
+from xlakit.jax.floats import Settings
 from xlakit.jax.identity import device_count
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
@@ -173,13 +174,15 @@ SLOTS: Final[dict[str, Slot]] = {
 def callbacks(state: State) -> dict[str, Any]:
     """For each function that Python answers one that C can call."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-    return {name: prototype(_callback(state, name, slot)) for name, slot in SLOTS.items()}
+    usual = Settings()
+    return {name: prototype(_callback(state, name, slot, usual)) for name, slot in SLOTS.items()}
 
 
-def _callback(state: State, name: str, slot: Slot) -> Callable[[int], int | None]:
+def _callback(state: State, name: str, slot: Slot, usual: Settings) -> Callable[[int], int | None]:
     def call(address: int) -> int | None:
         try:
-            slot(state, Given(name, address))
+            with usual.here():
+                slot(state, Given(name, address))
         except BaseException as error:  # Nothing may be raised into C.
             assert state.native is not None
             return state.native.make_error(error_code(error), describe(error))

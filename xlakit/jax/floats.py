@@ -1,0 +1,38 @@
+"""The settings of floating point that Python is used to, on threads that have others.
+
+jaxlib calls the compiler on a thread that takes subnormal numbers for zero. There ``struct`` and NumPy lose them, and
+with them the constants of a program; threads that are begun there have the settings, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+# No platform's fenv_t is larger.
+_BYTES: Final = 256
+
+
+class Settings:
+    """The settings of the thread that makes this object."""
+
+    def __init__(self) -> None:
+        self._c = ctypes.CDLL(None)
+        self._usual = self._now()
+
+    def _now(self) -> ctypes.Array[ctypes.c_char]:
+        found = ctypes.create_string_buffer(_BYTES)
+        self._c.fegetenv(found)
+        return found
+
+    @contextmanager
+    def here(self) -> Generator[None]:
+        """Have them on this thread, and then what was there before."""
+        before = self._now()
+        self._c.fesetenv(self._usual)
+        try:
+            yield
+        finally:
+            self._c.fesetenv(before)
