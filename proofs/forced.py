@@ -15,15 +15,13 @@ found, knobs are put back one by one as long as it stays: those that are left ar
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import xlakit.cpu.compile  # every knob is in a module that this one loads
-from proofs import compiled, plain
+from proofs import compiled, numbered, plain
 from proofs.programs.draft import FAMILIES, Program
 from proofs.programs.modules import module as generated
 from proofs.programs.plan import Entry
@@ -92,31 +90,16 @@ def _under(program: Program, judged: Callable[[Program], str], options: Options)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m proofs.forced", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
-    parser.add_argument("--seconds", type=float, default=600.0, help="begin no more programs after this time (600)")
-    parser.add_argument("--count", type=int, default=1_000_000, help="how many programs at most")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    options = parser.parse_args(arguments)
-    failures, done, start = 0, 0, time.monotonic()
-    for number in range(options.count) if options.number is None else [options.number]:
-        if options.number is None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+    options = numbered.parser("proofs.forced", __doc__ or "", 2000).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
         program, judged = program_of(options.seed, number)
         drawn = draw(options.seed, number)
         if options.number is not None:
             print(program.text, drawn.text)
-        fault = judge(program, judged, drawn)
-        if fault:
-            failures += 1
-            print(f"FAILED python -m proofs.forced --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs, {failures} failures")
-    return 1 if failures else 0
+        return judge(program, judged, drawn)
+
+    return numbered.run("proofs.forced", numbered.entries(options, fault_of), options.seconds)
 
 
 if __name__ == "__main__":

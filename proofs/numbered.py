@@ -6,8 +6,9 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,22 @@ def parser(proof: str, document: str, count: int) -> argparse.ArgumentParser:
     return made
 
 
-def run(proof: str, entries: Sequence[Entry], seconds: float | None = None) -> int:
-    """Judge the programs, all or so many as a time allows, and print what is wrong; gives the exit status."""
+def entries(options: argparse.Namespace, fault_of: Callable[[int], str]) -> Iterator[Entry]:
+    """The programs that the options ask for, each made when it is its turn; ``fault_of`` judges one by its number."""
+    for number in range(options.count) if options.number is None else [options.number]:
+        yield Entry(f"--seed {options.seed} --number {number}", partial(fault_of, number))
+
+
+def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> int:
+    """Judge the programs, all or so many as a time allows, and print what is wrong; gives the exit status.
+
+    Those of a sequence come in another order where there is not the time for all, since programs of one kind follow
+    each other there.
+    """
     failures, done, start = 0, 0, time.monotonic()
-    chosen = list(entries)
-    if seconds is not None:
-        # Those of one kind follow each other otherwise.
-        random.Random(0).shuffle(chosen)
-    for entry in chosen:
+    if seconds is not None and isinstance(entries, Sequence):
+        entries = random.Random(0).sample(entries, len(entries))
+    for entry in entries:
         if seconds is not None and time.monotonic() - start > seconds:
             break
         done += 1

@@ -22,13 +22,14 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from proofs import numbered
 from proofs.large import plan as large_plan
 from proofs.programs.draft import Program
 from proofs.programs.large import large_program
@@ -130,31 +131,17 @@ def _programs(options: argparse.Namespace) -> Iterator[tuple[str, HloModule, Seq
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m proofs.plain", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
+    parser = numbered.parser("proofs.plain", __doc__ or "", 1000)
     parser.add_argument("files", nargs="*", help="programs, in place of generated ones")
     parser.add_argument("--of", choices=["modules", "large"], default="modules", help="which generated programs")
     parser.add_argument("--what", default="all", help=f"what plain code leaves out: {', '.join(PLAIN)}, or all of it")
-    parser.add_argument("--count", type=int, default=1000, help="how many programs at most (1000)")
-    parser.add_argument("--seconds", type=float, default=0.0, help="begin no more programs after this time")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
     parser.add_argument("--only", default="", metavar="KIND", help="large programs of one kind")
     options = parser.parse_args(arguments)
-    failures, done, start = 0, 0, time.monotonic()
-    for name, module, given in _programs(options):
-        if options.seconds and time.monotonic() - start > options.seconds:
-            break
-        done += 1
-        fault = fault_of(module, given, options.what)
-        if fault:
-            failures += 1
-            print(f"FAILED python -m proofs.plain --what {options.what} {name}: {fault}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs, {failures} failures")
-    return 1 if failures else 0
+    entries = (
+        numbered.Entry(f"--what {options.what} {name}", partial(fault_of, module, given, options.what))
+        for name, module, given in _programs(options)
+    )
+    return numbered.run("proofs.plain", entries, options.seconds)
 
 
 if __name__ == "__main__":

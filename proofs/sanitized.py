@@ -12,14 +12,13 @@ without the watch, to the bit. Modules that Python has a part in are among them;
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from proofs import numbered
 from proofs.forced import draw
 from proofs.programs.draft import Program
 from proofs.programs.modules import module as generated
@@ -49,30 +48,15 @@ def judge(program: Program, options: Options = DEFAULT) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m proofs.sanitized", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
-    parser.add_argument("--seconds", type=float, default=600.0, help="begin no more programs after this time (600)")
-    parser.add_argument("--count", type=int, default=1_000_000, help="how many programs at most")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
-    options = parser.parse_args(arguments)
-    failures, done, start = 0, 0, time.monotonic()
-    for number in range(options.count) if options.number is None else [options.number]:
-        if options.number is None and time.monotonic() - start > options.seconds:
-            break
-        done += 1
+    options = numbered.parser("proofs.sanitized", __doc__ or "", 2000).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
         program = generated(options.seed, number)
         if options.number is not None:
             print(program.text)
-        fault = judge(program, draw(options.seed, number) if number % 2 else DEFAULT)
-        if fault:
-            failures += 1
-            print(f"FAILED python -m proofs.sanitized --seed {options.seed} --number {number}: {fault}", flush=True)
-        if done % 100 == 0:
-            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
-    print(f"{done} programs, {failures} failures")
-    return 1 if failures else 0
+        return judge(program, draw(options.seed, number) if number % 2 else DEFAULT)
+
+    return numbered.run("proofs.sanitized", numbered.entries(options, fault_of), options.seconds)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "invariant-pointers",
         "701e42f",
-        "pointers are loaded as if nobody wrote the table that they lie in",
+        "pointers are loaded by invariant loads from a table that the entry writes",
         (
             Edit(
                 "xlakit/cpu/llvm/function.py",

@@ -12,7 +12,7 @@ buffer lies and which values share one, and finds plans and kernels that are wro
 
 What a step reads is known from the program alone. Lowering makes a buffer for each value and then lets buffers share
 memory; here a *value* is the buffer as it was made, and its *memory* the one that it shares. When a value is written, a
-checksum of its bytes is kept; whoever reads it must find these bytes. So nothing here asks when values die. All
+checksum of its bytes is kept; each reader must find these bytes. So nothing here asks when values die. All
 memory of a run is one array with a guard around each argument, result and constant, and behind each buffer of the
 arena; after each step, everything outside of what the step may write must be what it was before. Kernels run twice, on
 results filled with different bytes, and with their tasks in another order: what they write depends on neither.

@@ -17,7 +17,7 @@ from xlakit.jax.slots import State, callbacks, failure_callback
 # The versions of jax and jaxlib that are tested. JAX's inside changes with each.
 VERSIONS: Final = ("0.10.2",)
 _CAPSULE_NAME: Final = b"pjrt_c_api"
-# JAX takes the platform of the highest priority where nobody says which. As ``cpu`` it is jaxlib's own, below all
+# JAX takes the platform of the highest priority where none is asked for. As ``cpu`` it is jaxlib's own, below all
 # accelerators; a plugin's is above.
 _PRIORITIES: Final = {CPU: 0}
 _PLUGIN_PRIORITY: Final = 400

@@ -21,7 +21,7 @@ from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.execution import Execution, Part, Queue
 from xlakit.runtime.worker import Worker
 
-# How long closing, and the end of the process, wait for threads that are in somebody's Python function.
+# How long closing, and the end of the process, wait for threads that are in Python functions of the caller.
 _JOIN_SECONDS = 5.0
 _POLL_SECONDS = 0.001
 

@@ -1,7 +1,7 @@
 """The meeting of devices (cpu/runtime/meeting.py), in all orders of its steps.
 
 The model covers: two devices that meet twice in one slot, or three that meet once, in one step or in two halves; and
-somebody who stops the run at any moment and then closes it, after which no memory of a device may be read. Waits are
+a thread that stops the run at any moment and then closes it, after which no memory of a device may be read. Waits are
 without spinning and without limits of time, which would hide lost wake-ups. It leaves out Python, which is asked when
 a wait takes long and may stop the run as well; what it does is the stop that is modelled. The threads that devices run
 on (crew.py) are not modelled.
@@ -20,8 +20,8 @@ def device(own, count, visits, *, halves=False, rechecks=True, tells=True, posts
         n = f"{visit}"
 
         def post(s, me, visit=visit):
-            # Plain stores: nobody may read the post meanwhile.
-            assert not s["computing"], "a post changes while somebody computes"
+            # Plain stores: no other device may read the post meanwhile.
+            assert not s["computing"], "a post changes while a device computes"
             me["visit"] = s["completed"]
             assert me["visit"] == visit, "a device comes to another visit than it thinks"
 
@@ -136,7 +136,7 @@ def meet(count, visits, *, stops=False, stop_changes=None, **changes):
     programs = [device(d, count, visits, **changes) for d in range(count)]
 
     def ended(s):
-        assert stops or s["finished"] == count, "a device gave up though nobody stopped the run"
+        assert stops or s["finished"] == count, "a device gave up though the run was not stopped"
         assert s["finished"] == count or s["stop"], "some went on"
 
     return explore(shared, [*programs, *([stopper(count, **(stop_changes or {}))] if stops else [])], ended)
@@ -160,7 +160,14 @@ def test_every_order_of_steps(count, visits, stops, halves):
         ("wait for ever", {"stops": True, "stop_changes": {"wakes": False}}),
         ("after the run was closed|while its memory was read", {"stops": True, "stop_changes": {"waits": False}}),
     ],
-    ids=["asks no more", "tells nobody", "halves tell nobody", "no claim", "stop wakes nobody", "close does not wait"],
+    ids=[
+        "asks no more",
+        "arrival is not told",
+        "halves are not told",
+        "no claim",
+        "stop wakes none",
+        "close does not wait",
+    ],
 )
 def test_a_protocol_without_one_of_its_steps_is_found_out(message, changes):
     with pytest.raises(Fault, match=message):

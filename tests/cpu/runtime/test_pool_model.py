@@ -175,7 +175,7 @@ def test_every_order_of_steps(jobs, chunks, participants):
             {"joins_any": True},
         ),
     ],
-    ids=["worker asks no more", "worker wakes nobody", "owner asks no more", "owner does not wait", "joins unseen"],
+    ids=["worker asks no more", "worker wakes none", "owner asks no more", "owner does not wait", "joins unseen"],
 )
 def test_a_protocol_without_one_of_its_steps_is_found_out(message, changes):
     with pytest.raises(Fault, match=message):

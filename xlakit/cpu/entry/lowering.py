@@ -117,7 +117,7 @@ class Lowering:
         self._lent |= lent
         result = self._computation(computation, arguments, steps)
         made = Counter(b.resolved() for b in leaves(result))
-        # What is given back as it came, or more than once, has two names now, so that nobody can tell when it is free.
+        # What is given back as it came, or more than once, has two names now, so that it is not known when it is free.
         self._lent -= lent - made.keys()
         self._lent |= {buffer for buffer, count in made.items() if count > 1}
         # The caller sees all that is read here as read at once: other kernels may read an operand after the one that

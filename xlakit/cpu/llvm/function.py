@@ -318,18 +318,15 @@ class Function:
                 properties += for_few_turns(first.constant, last.constant)
         metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
+
+        def met(a: Value, b: Value) -> str:
+            return f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]"
+
         phis = [(index, first, following), *zip(values, carried, made.following, strict=True)]
-        self._lines[place] = "\n".join(
-            f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]" for v, a, b in phis
-        )
+        self._lines[place] = "\n".join(f"  {v.text} = {met(a, b)}" for v, a, b in phis)
         self._start(exit)
-        if guarded:
-            made.results = tuple(
-                self.emit(a.type, f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]")
-                for a, b in zip(carried, made.following, strict=True)
-            )
-        else:
-            made.results = made.following
+        pairs = zip(carried, made.following, strict=True)
+        made.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else made.following
 
     def _counted(self, index: Value, step: int) -> Value:
         """The next number of a loop."""

@@ -52,7 +52,7 @@ def alignment(type: Type) -> int:
 def round_caches(one: str) -> str:
     """A store round the caches; ``one`` is the node ``!{i32 1}``.
 
-    It may be seen late by other threads: whoever writes such stores ends the function with a fence.
+    Other threads may see it late: a function with such stores ends with a fence.
     """
     return f", !nontemporal {one}"
 

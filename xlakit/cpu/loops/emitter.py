@@ -303,7 +303,7 @@ class Emitter:
         )
 
     def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
-        """Where a load is that may be asked for beyond its array; what it gives there nobody takes."""
+        """Where a load is that may be asked for beyond its array; what is read then is not chosen."""
         low, high = node.offset.bounds
         if node.count is None or (low >= 0 and high + width <= node.count):
             return self.place(node.array, node.offset)
