@@ -147,5 +147,5 @@ def test_programs_that_are_dropped_while_they_run_run_to_their_end(jits):
 
 @needs_proc
 def test_programs_that_are_dropped_leave_next_to_nothing():
-    # It was 18,000 bytes and more, each time. Memory comes in pages, and goes when malloc sees fit, so once may be more.
+    # It was 18,000 bytes and more, each time. Memory goes when malloc sees fit, so it may be more once.
     assert any(left_behind("xlakit", 100) < 8000 for _ in range(4))

@@ -316,8 +316,8 @@ shape = Shape(PrimitiveType.S64, (2,))
 call = make_caller(context, [], shape, None, releases_gil={releases_gil})
 if "{way}" == "python":
     call = lambda: execute(context, [], [], releases_gil={releases_gil})
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     call()
 except KeyboardInterrupt:
     print("interrupted", flush=True)

@@ -14,23 +14,19 @@ from xlakit.cpu.threads import threads
 from xlakit.errors import ExecutionError
 from xlakit.ir.instruction import HloModule
 
-# Minutes of work in one kernel.
-SLOW = """
+# Seconds of work in one kernel, on a fast machine, too.
+_CHAIN = "".join(f"  p{n} = f64[40000000] power(t{n - 1}, a)\n  t{n} = f64[40000000] tan(p{n})\n" for n in range(1, 20))
+SLOW = f"""
 HloModule slow
 
-ENTRY main {
+ENTRY main {{
   x = f64[] parameter(0)
-  a = f64[20000000] broadcast(x), dimensions={}
-  i = f64[20000000] iota(), iota_dimension=0
-  b = f64[20000000] power(i, a)
-  c = f64[20000000] tan(b)
-  d = f64[20000000] power(c, a)
-  e = f64[20000000] tan(d)
-  f = f64[20000000] power(e, c)
-  g = f64[20000000] tan(f)
-  h = f64[20000000] power(g, e)
-  ROOT r = f64[20000000] erf(h)
-}
+  a = f64[40000000] broadcast(x), dimensions={{}}
+  i = f64[40000000] iota(), iota_dimension=0
+  t0 = f64[40000000] tan(i)
+{_CHAIN}
+  ROOT r = f64[40000000] erf(t19)
+}}
 """
 # What one task does from its beginning to its end.
 _STEP = """
@@ -91,8 +87,8 @@ def test_control_c_in_one_kernel(count, slow):
 import numpy as np
 import xlakit
 run = xlakit.compile(xlakit.HloModule.from_text({slow!r}))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     with xlakit.threads({count}):
         run(np.float64(1.5))
 except KeyboardInterrupt:
@@ -102,7 +98,7 @@ assert (product(np.ones((400, 400), np.float32)) == 400).all()
 """
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     out, errors = child.communicate(timeout=30)
     assert (out, errors, child.returncode) == ("interrupted\n", "", 0)
