@@ -183,7 +183,7 @@ class Pieces:
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
         choice = _Choice(old, factors)
-        # What is whole stays so: it is made in parts where these are wanted, and gathered for nobody.
+        # What is whole stays so: it is made in parts where these are wanted, and never gathered.
         hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
         if hint is not None and hint.comes_first:
             choice.offer(factors.results[0], hint.tiling)
