@@ -17,10 +17,14 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from proofs.numbered import BEGUN
 
 # A program that is under way when the time is over may take so much longer.
 _PATIENCE_SECONDS = 120.0
@@ -83,6 +87,16 @@ def run(net: Net, seed: int, seconds: float, folder: str | None = None, *, stop:
     if folder is not None:
         environment["PYTHONPATH"] = folder
     command = [sys.executable, *net.arguments(seed, seconds)]
+    with tempfile.TemporaryDirectory(prefix="nets-") as scratch:
+        begun = Path(scratch) / "begun"
+        environment[BEGUN] = str(begun)
+        return _watched(command, folder, environment, begun, seconds, stop=stop)
+
+
+def _watched(
+    command: list[str], folder: str | None, environment: dict[str, str], begun: Path, seconds: float, *, stop: bool
+) -> Found:
+    """What becomes of a net's process; ``begun`` says which program it was at if it dies."""
     start = time.monotonic()
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -102,7 +116,8 @@ def run(net: Net, seed: int, seconds: float, folder: str | None = None, *, stop:
         watch.end()
     if not fault and code != 0:
         how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        fault, found_after = f"{how}: {last}", time.monotonic() - start
+        where = begun.read_text() if begun.exists() else last
+        fault, found_after = f"{how}: {where}", time.monotonic() - start
     return Found(fault, found_after or time.monotonic() - start, last)
 
 

@@ -1,14 +1,22 @@
-"""What the commands of proofs have in common whose programs are told by numbers: their options, and the count."""
+"""What the commands of proofs have in common whose programs are told by numbers: their options, and the count.
+
+The environment variable ``XLAKIT_PROOFS_BEGUN`` names a file that always says which program is under way, for the case
+that the process dies of it.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+
+BEGUN = "XLAKIT_PROOFS_BEGUN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,15 @@ def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> i
     each other there.
     """
     failures, done, start = 0, 0, time.monotonic()
+    begun = os.environ.get(BEGUN)
     if seconds is not None and isinstance(entries, Sequence):
         entries = random.Random(0).sample(entries, len(entries))
     for entry in entries:
         if seconds is not None and time.monotonic() - start > seconds:
             break
         done += 1
+        if begun:
+            Path(begun).write_text(f"python -m {proof} {entry.options}")
         fault = entry.judge()
         if fault:
             failures += 1

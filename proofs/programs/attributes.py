@@ -90,6 +90,9 @@ def _changed(op: Op, rng: np.random.Generator) -> Op:
 
 
 def _with_another(value: Any, rng: np.random.Generator) -> Any:
+    if not dataclasses.is_dataclass(value):
+        # A name, or a number that is no integer.
+        return value
     fields = [f for f in dataclasses.fields(value) if f.init and _has_numbers(getattr(value, f.name))]
     if not fields:
         return value

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
 
 _STATEFUL = frozenset({"rng", "rng-get-and-update-state"})
+# Their numbers stand in a byte each.
+_NARROW = frozenset(np.dtype(k) for k in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
 # How many units of epsilon, times the largest number of a result, sums in another order may make of it.
 _UNITS = 4096.0
 
@@ -122,4 +124,7 @@ def _beyond(actual: Array, expected: Array, epsilon: float) -> Array:
 
 
 def _bits(array: Array) -> Array:
+    if array.dtype in _NARROW:
+        # Two or four of a byte's bits are the number; the others may be anything.
+        return array.astype(np.int8)
     return np.array(array, order="C").reshape(-1).view(f"u{array.dtype.itemsize}").reshape(array.shape)

@@ -6,6 +6,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.cpu.loops.streaming import has_streams
+from xlakit.options import compiling
 
 ADD = """HloModule add
 ENTRY e {{
@@ -80,3 +81,19 @@ def test_rows_after_their_sum(columns):
 def test_small_and_slow_results_go_through_the_caches():
     compiled(ADD.format(kind="f32", n=4_000_000), streams=False)
     compiled(ADD.format(kind="f32", n=8_000_000).replace("add(x, x)", "power(x, x)"), streams=False)
+
+
+@pytest.mark.parametrize("width", [16, 32])
+def test_pieces_of_one_result_written_in_one_loop(width):
+    text = """HloModule pieces
+ENTRY e {
+  a = s8[4,33] parameter(0)
+  b = s8[4,33] parameter(1)
+  n = s8[4,33] negate(a)
+  ROOT c = s8[8,33] concatenate(n, b), dimensions={0}
+}"""
+    knobs = {"pieces.short_row": 1000, "streaming.least_bytes": 64, "streaming.streamed_bytes": 0}
+    a, b = whole_numbers(2, 4, 33).astype(np.int8)
+    with compiling(vector_bytes=width, knobs=knobs):
+        made = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    np.testing.assert_array_equal(made(a, b), np.concatenate([-a, b]))

@@ -7,6 +7,7 @@ larger than the caches has nothing to gain from that: without it, memory moves t
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -60,7 +61,10 @@ def stream(fn: Function, target: Value, source: Value, bytes: Value | int) -> No
 @contextmanager
 def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
     """The innermost loop, or a strip of it, the large ones of whose outputs are streamed at its end."""
-    chosen = [o for o in outputs if _may_stream(o, level.group)]
+    written = Counter(o.array for o in outputs)
+    # One buffer takes the place of one array: outputs that share an array, as the pieces of a concatenation do, go
+    # through the caches.
+    chosen = [o for o in outputs if written[o.array] == 1 and _may_stream(o, level.group)]
     if not chosen or _is_slow(outputs, level.group):
         yield level
         return
