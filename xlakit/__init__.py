@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from xlakit.face import *  # noqa: F403
-
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from xlakit.face import *  # noqa: F403
+else:
+    # Type checkers do not see this function: to them it would say that every name is there.
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":  # what `from xlakit import *` asks for
+            return _offered()
+        if name.startswith("__"):
+            raise AttributeError(f"module 'xlakit' has no attribute '{name}'")
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module 'xlakit' has no attribute '{name}'")
-    from importlib import import_module
-
-    face = import_module("xlakit.face")
-    try:
-        value = getattr(face, name)
-    except AttributeError:
-        raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}") from None
-    globals()[name] = value
-    return value
+        face = import_module("xlakit.face")
+        try:
+            value = getattr(face, name)
+        except AttributeError:
+            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}") from None
+        globals()[name] = value
+        return value
 
 
 def _meant(name: str) -> str:
@@ -40,7 +42,11 @@ def _meant(name: str) -> str:
 
 
 def __dir__() -> list[str]:
+    return sorted([*_offered(), *(name for name in globals() if name.startswith("__"))])
+
+
+def _offered() -> list[str]:
+    """The names that the package offers."""
     from importlib import import_module
 
-    offered = [name for name in dir(import_module("xlakit.face")) if not name.startswith("_")]
-    return sorted([*offered, *(name for name in globals() if name.startswith("__"))])
+    return [name for name in dir(import_module("xlakit.face")) if not name.startswith("_")]
