@@ -250,8 +250,8 @@ def _leaves(result: Any) -> list[Array]:
 
 def _memory(executable: Any) -> int | None:
     """Bytes of arguments, results and temporaries, where an executable tells; memory shared by two counts once."""
-    analyse = getattr(executable, "memory_analysis", None)
-    analysis = analyse() if analyse is not None else None
+    analyze = getattr(executable, "memory_analysis", None)
+    analysis = analyze() if analyze is not None else None
     if analysis is None:
         return None
     parts = (getattr(analysis, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp"))

@@ -2,7 +2,7 @@
 
     python examples/export.py [--check] [NAME ...]
 
-Needs JAX. The text is what JAX hands to XLA, before any optimisation: with every constant in full, and with the
+Needs JAX. The text is what JAX hands to XLA, before any optimization: with every constant in full, and with the
 source lines of these files in the metadata. The same files give the same text.
 """
 
@@ -20,7 +20,7 @@ from registry import PROGRAMS, Program
 
 
 def hlo_text(name: str, program: Program) -> str:
-    """The unoptimised HLO of a program, ending in a newline."""
+    """The unoptimized HLO of a program, ending in a newline."""
     # What other programs traced before would keep their source lines.
     jax.clear_caches()
     # Without the folder, so that the text does not depend on where the repository lies.

@@ -167,14 +167,14 @@ STATISTICS = {"mean": f32(8), "variance": f32(8)}
 
 @program(NORM, STATISTICS, f32(4, 6, 6, 8))
 def batch_norm(parameters, statistics, x):
-    """A training step of batch normalisation: output, running statistics, gradients."""
+    """A training step of batch normalization: output, running statistics, gradients."""
 
-    def normalise(p, x):
+    def normalize(p, x):
         mean, variance = jnp.mean(x, axis=(0, 1, 2)), jnp.var(x, axis=(0, 1, 2))
         y = (x - mean) * jax.lax.rsqrt(variance + 1e-3) * p["scale"] + p["offset"]
         return jnp.mean(y**3), (y, {"mean": mean, "variance": variance})
 
-    (_, (y, batch)), gradients = jax.value_and_grad(normalise, argnums=(0, 1), has_aux=True)(parameters, x)
+    (_, (y, batch)), gradients = jax.value_and_grad(normalize, argnums=(0, 1), has_aux=True)(parameters, x)
     running = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, statistics, batch)
     return y, running, gradients
 

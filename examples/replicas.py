@@ -20,5 +20,5 @@ xla.tuple_(xla.replica_id(builder), mean, difference)
 
 executable = xla.compile(builder.build(), backend="interpreter", num_replicas=REPLICAS)
 data = np.arange(12, dtype=np.float32).reshape(REPLICAS, 3) ** 2
-for replica, mean_of_all, from_neighbour in executable.execute_replicated([[row] for row in data]):
-    print(f"replica {replica}: mean {mean_of_all}, from its neighbour {from_neighbour}")
+for replica, mean_of_all, from_neighbor in executable.execute_replicated([[row] for row in data]):
+    print(f"replica {replica}: mean {mean_of_all}, from its neighbor {from_neighbor}")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proofs.compile_time import Case, examine, exponents, measured, wrong_numbers
-from proofs.programs.long import MIXED, PATTERNS, long_module
-from proofs.programs.steps import FAMILIES
+from fuzz.compile_time import Case, examine, exponents, measured, wrong_numbers
+from fuzz.programs.long import MIXED, PATTERNS, long_module
+from fuzz.programs.steps import FAMILIES
 
 
 def rows(cost):

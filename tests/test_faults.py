@@ -1,12 +1,12 @@
-"""Faults in running programs, each injected quickly; ``python -m proofs.faults`` prints them as a table."""
+"""Faults in running programs, each injected quickly; ``python -m fuzz.faults`` prints them as a table."""
 
 import threading
 
 import pytest
 
-from proofs import faults
-from proofs.fault_bench import Case, somebody_idle
-from proofs.fault_cases import CASES
+from fuzz import faults
+from fuzz.support.fault_bench import Case, somebody_idle
+from fuzz.support.fault_cases import CASES
 from xlakit.errors import DeadlockError
 
 TIMEOUT = 0.2

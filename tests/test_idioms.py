@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from proofs.children import Child
-from proofs.idioms import FAMILIES, REFERENCES, judge, request, same
-from proofs.programs.known import ALGORITHMS
-from proofs.shrink import shrink
+from fuzz.idioms import FAMILIES, REFERENCES, judge, request, same
+from fuzz.programs.known import ALGORITHMS
+from fuzz.support.children import Child
+from fuzz.support.shrink import shrink
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from proofs import libraries, library_tests
-from proofs.jax_tests import wait
-from proofs.libraries_worker import arrays_file, read, write
-from proofs.library_programs.registry import program
+from fuzz import libraries, library_tests
+from fuzz.jax_tests import wait
+from fuzz.library_programs.registry import program
+from fuzz.support.libraries_worker import arrays_file, read, write
 
 needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 

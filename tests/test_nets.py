@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import xlakit
-from proofs.bug_bank.__main__ import table
-from proofs.bug_bank.bugs import BUGS, Bug, Edit
-from proofs.nets import NETS, Found, Net, chosen, run, shares
+from fuzz.bug_bank.__main__ import table
+from fuzz.bug_bank.bugs import BUGS, Bug, Edit
+from fuzz.nets import NETS, Found, Net, chosen, run, shares
 
 _SOURCES = Path(xlakit.__file__).parents[1]
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import xlakit
-from proofs import attributes, mutations
-from proofs import jaxlib as jaxlib_proof
-from proofs.differences import CANNOT_RUN
-from proofs.mutators import mutate_bytes, mutate_text
-from proofs.programs.draft import FAMILIES
-from proofs.programs.plan import Entry, plan
-from proofs.sensitivity import spread
-from proofs.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
+from fuzz import attributes, mutations
+from fuzz import jaxlib as jaxlib_proof
+from fuzz.programs.draft import FAMILIES
+from fuzz.programs.plan import Entry, plan
+from fuzz.support.differences import CANNOT_RUN
+from fuzz.support.mutators import mutate_bytes, mutate_text
+from fuzz.support.sensitivity import spread
+from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance, mismatches
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.operation import OPERATIONS
 

@@ -1,4 +1,4 @@
-"""Many collectives at once, and what many runs leave behind; ``python -m proofs.stress`` does more of it."""
+"""Many collectives at once, and what many runs leave behind; ``python -m fuzz.stress`` does more of it."""
 
 import gc
 import os
@@ -11,10 +11,10 @@ import pytest
 from evaluating import s32
 
 import xlakit as xla
-from proofs import stress
-from proofs.stress_programs import KINDS, Kind, make_program
-from xlakit.interpreter.channels import Channel, Message, Room
-from xlakit.interpreter.device import Device, Run
+from fuzz import stress
+from fuzz.support.stress_programs import KINDS, Kind, make_program
+from xlakit.execution.channels import Channel, Message, Room
+from xlakit.execution.device import Device, Run
 
 
 @pytest.fixture(params=["interpreter", "cpu"])
@@ -31,7 +31,7 @@ def test_collectives_and_feeds_from_several_threads(tested, capsys):
 
 def test_a_difference_is_told(monkeypatch):
     wrong = {name: Kind(kind.emit, lambda rows: rows) for name, kind in KINDS.items()}
-    monkeypatch.setattr("proofs.stress_programs.KINDS", wrong)
+    monkeypatch.setattr("fuzz.support.stress_programs.KINDS", wrong)
     options = stress.Options(replicas=2, collectives=1, callers=1, backend="interpreter", largest=8)
     faults = stress.Stress(options).run().faults
     assert any("differ" in fault for fault in faults)

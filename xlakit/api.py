@@ -10,8 +10,8 @@ from xlakit.ir.instruction import HloModule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlakit.execution.world import World
     from xlakit.interpreter.executable import Executable
-    from xlakit.interpreter.world import World
 
 
 class BuildsModule(Protocol):
@@ -86,7 +86,7 @@ def compile(
 
 def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:
     """The program of one partition, where the module is one of all."""
-    from xlakit.passes.partition import is_to_be_split, split_over
+    from xlakit.passes.spmd import is_to_be_split, split_over
 
     count = module.num_partitions if partitions is None else partitions
     with internal_errors(f"splitting {module.name} over {count} partitions"):

@@ -38,12 +38,12 @@ from xlakit.errors import (
     VerificationError as VerificationError,
     XlakitError as XlakitError,
 )
-from xlakit.interpreter.custom_calls import (
+from xlakit.execution.custom_calls import (
     register_c_custom_call as register_c_custom_call,
     register_custom_call as register_custom_call,
 )
 from xlakit.interpreter.executable import Executable as Executable, run_together as run_together
-from xlakit.interpreter.world import World as World
+from xlakit.execution.world import World as World
 from xlakit.ir.attributes import (
     AxisRef as AxisRef,
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,

@@ -66,11 +66,11 @@ def softmax(rng: np.random.Generator, rows: int, columns: int) -> Program:
     bound=Bound.MEMORY,
 )
 def layer_norm(rng: np.random.Generator, rows: int, columns: int) -> Program:
-    """Layer normalisation with a scale and a shift."""
+    """Layer normalization with a scale and a shift."""
 
     def apply(x: Any, scale: Any, shift: Any) -> Any:
-        centred = x - x.mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * scale + shift
+        centerd = x - x.mean(-1, keepdims=True)
+        return centerd * jax.lax.rsqrt((centerd * centerd).mean(-1, keepdims=True) + 1e-5) * scale + shift
 
     return Program(
         [normal(rng, rows, columns), normal(rng, columns), normal(rng, columns)],

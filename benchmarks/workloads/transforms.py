@@ -1,4 +1,4 @@
-"""Fourier transforms, and factorisations and solutions of linear systems."""
+"""Fourier transforms, and factorizations and solutions of linear systems."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ def initial_parameters(key):
     }
 
 
-def normalised(x):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+def normalized(x):
+    centerd = x - x.mean(axis=-1, keepdims=True)
+    return centerd * jax.lax.rsqrt((centerd**2).mean(axis=-1, keepdims=True) + 1e-5)
 
 
 def attention(block, x):
@@ -57,9 +57,9 @@ def scores_of(parameters, letters):
     """For each place of a text of numbers, how likely which letter follows."""
     x = parameters["letters"][letters] + parameters["places"][: len(letters)]
     for block in parameters["blocks"]:
-        x = x + attention(block, normalised(x))
-        x = x + jax.nn.gelu(normalised(x) @ block["up"]) @ block["down"]
-    return normalised(x) @ parameters["head"]
+        x = x + attention(block, normalized(x))
+        x = x + jax.nn.gelu(normalized(x) @ block["up"]) @ block["down"]
+    return normalized(x) @ parameters["head"]
 
 
 def loss(parameters, texts):

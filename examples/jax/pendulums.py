@@ -13,7 +13,7 @@ GRAVITY, STEP, STEPS, COUNT = 9.81, 2e-3, 5000, 500
 
 
 def rates(state):
-    """How the angles and speeds change: bars of one metre, with one kilogram at the end of each."""
+    """How the angles and speeds change: bars of one meter, with one kilogram at the end of each."""
     a, b, u, v = state
     difference = a - b
     common = 3 - jnp.cos(2 * difference)

@@ -238,16 +238,16 @@ def layer():
     return xla.compile(build(program, f32(8, 16), f32(16, 4)))
 
 
-def test_the_optimised_program_as_text(layer):
+def test_the_optimized_program_as_text(layer):
     text = layer.as_text()
     assert "fusion(" in text
     assert xla.HloModule.from_text(text).program_shape.result.dimensions == (8, 4)
 
 
 def test_llvm_ir_and_assembly(layer):
-    raw, optimised = layer.llvm_ir(optimized=False), layer.llvm_ir()
+    raw, optimized = layer.llvm_ir(optimized=False), layer.llvm_ir()
     assert "define" in raw
-    assert "target triple" in optimised
+    assert "target triple" in optimized
     assert "xlakit_entry" in layer.assembly()
 
 

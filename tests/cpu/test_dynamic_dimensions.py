@@ -7,8 +7,8 @@ import pytest
 from evaluating import build, f32, floats, ints, same, shape
 
 import xlakit as xla
-from proofs.dynamic import judge
-from proofs.programs.dynamic import dynamic_program
+from fuzz.dynamic import judge
+from fuzz.programs.dynamic import dynamic_program
 from xlakit.cpu import cache_key, dynamic_arrays, executable
 
 
@@ -73,7 +73,7 @@ def most(x):
     return xla.reduce([x, places], [low, far], first, [0])
 
 
-def normalised(x):
+def normalized(x):
     one, two = (xla.constant(x.builder, floats(v)) for v in ([1, 2, 3], [0, 1, 2]))
     return xla.batch_norm_training(x, one, two, 0.5, 1)
 
@@ -122,7 +122,7 @@ PROGRAMS = {
     "top-k": lambda x: xla.top_k(xla.transpose(x, [1, 0]), 2),
     "product of matrices": gram,
     "convolution": convolved,
-    "batch norm": normalised,
+    "batch norm": normalized,
     "scan": scanned,
     "concatenate": lambda x: xla.concatenate([x, xla.neg(x), x], 0),
     "reverse": lambda x: xla.rev(x, [0, 1]),

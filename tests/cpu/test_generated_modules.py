@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from proofs.modules import difference, epsilons, judge
-from proofs.programs.modules import module
+from fuzz.modules import difference, epsilons, judge
+from fuzz.programs.modules import module
 from xlakit.ir.instruction import HloModule
 
 # Those that once showed a fault: buffers that two results shared, a branch that wrote into what its caller still

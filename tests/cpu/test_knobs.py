@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import xlakit
-from proofs import forced
+from fuzz import forced
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.kernels.sort_plan import CHUNK, LONG_ROW
+from xlakit.cpu.kernels.sort.plan import CHUNK, LONG_ROW
 from xlakit.options import KNOBS, Options, compiling
 
 SORT = """

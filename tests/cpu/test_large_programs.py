@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from proofs import large
-from proofs.programs.draft import Program
-from proofs.programs.large import KINDS, LargeDraft, large_program
-from proofs.tolerances import EXACT
+from fuzz import large
+from fuzz.programs.draft import Program
+from fuzz.programs.large import KINDS, LargeDraft, large_program
+from fuzz.support.tolerances import EXACT
 
 
 @pytest.mark.parametrize("kind", [name for name in KINDS if name != "stream"])
@@ -28,7 +28,7 @@ def test_the_command_counts_what_differs(capsys, monkeypatch):
     monkeypatch.setattr(large, "compile_program", wrong)
     assert large.main(["--only", "scan", "--seed", "0", "--number", "1"]) == 1
     said = capsys.readouterr().out
-    assert "FAILED python -m proofs.large --only scan --seed 0 --number 1: (" in said
+    assert "FAILED python -m fuzz.large --only scan --seed 0 --number 1: (" in said
     assert re.search(r"on 1 threads: leaf 0 differs in \d+ of \d+ elements", said)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import xlakit
-from proofs.plain import fault_of, judge
-from proofs.programs.modules import module as generated
+from fuzz.plain import fault_of, judge
+from fuzz.programs.modules import module as generated
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.entry.uses import Uses
 from xlakit.cpu.executable import CpuExecutable

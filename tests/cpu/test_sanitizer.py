@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xlakit
-from proofs.programs.modules import module as generated
+from fuzz.programs.modules import module as generated
 from xlakit.cpu import compile as compiler
 from xlakit.cpu.entry import lowering
 from xlakit.cpu.entry.lowering import Lowering

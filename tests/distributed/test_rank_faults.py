@@ -5,8 +5,8 @@ import time
 import pytest
 from launching import HERE, launch, needs_mpi
 
-from proofs import faults
-from proofs.rank_faults import RANK_CASES
+from fuzz import faults
+from fuzz.support.rank_faults import RANK_CASES
 
 pytestmark = needs_mpi
 

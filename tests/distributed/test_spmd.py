@@ -48,6 +48,6 @@ def test_any_order_changes_floating_point_sums_a_little_and_nothing_else(tmp_pat
 
 
 def test_generated_programs_agree():
-    done = launch(2, "-m", "proofs.ranks", "--count", 8, "--seed", 2)
+    done = launch(2, "-m", "fuzz.ranks", "--count", 8, "--seed", 2)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert "8 programs on 2 processes: 0 failures" in done.stdout

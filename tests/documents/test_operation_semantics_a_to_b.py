@@ -243,11 +243,11 @@ def test_batch_norm_grad_is_the_formula(feature_index):
     m, w, h, features = xl.shape
     dx, dgamma, dbeta = np.zeros_like(xl), np.zeros(features), np.zeros(features)
     for l in range(features):  # noqa: E741
-        centred, root = xl[..., l] - mean[l], np.sqrt(variance[l] + EPSILON)
-        c = np.sum(dyl[..., l] * centred / (variance[l] + EPSILON)) / (m * w * h)
+        centerd, root = xl[..., l] - mean[l], np.sqrt(variance[l] + EPSILON)
+        c = np.sum(dyl[..., l] * centerd / (variance[l] + EPSILON)) / (m * w * h)
         d = np.sum(dyl[..., l]) / (m * w * h)
-        dx[..., l] = gamma[l] / root * (dyl[..., l] - d - c * centred)
-        dgamma[l] = np.sum(dyl[..., l] * centred / root)
+        dx[..., l] = gamma[l] / root * (dyl[..., l] - d - c * centerd)
+        dgamma[l] = np.sum(dyl[..., l] * centerd / root)
         dbeta[l] = np.sum(dyl[..., l])
     grad_operand, grad_scale, grad_offset = evaluate(
         lambda *args: xla.batch_norm_grad(*args, EPSILON, feature_index), x, gamma, mean, variance, dy

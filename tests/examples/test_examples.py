@@ -54,7 +54,7 @@ def test_a_program_agrees_with_xla(name):
         ("while_loop.py", "after 1000 iterations: [   0. 1000. 2000. 3000."),
         ("custom_calls_and_feeds.py", "round 4: [55. 45. 55. 65.]"),
         ("devices.py", "in the same memory: True"),
-        ("replicas.py", "replica 3: mean [31.5 41.5 53.5], from its neighbour [ 4.5  7.5 10.5]"),
+        ("replicas.py", "replica 3: mean [31.5 41.5 53.5], from its neighbor [ 4.5  7.5 10.5]"),
     ],
 )
 def test_a_script_prints_its_result(script, output):

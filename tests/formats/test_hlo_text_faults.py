@@ -20,7 +20,7 @@ ENTRY main {
   x = f32[3] parameter(0)
   y = f32[4] parameter(1)
   z = f32[3] add(x, w)
-  u = f32[3] tanh(z), colour=red
+  u = f32[3] tanh(z), color=red
   v = f32[2] tanh(x)
   c = f32[3] constant({1, 2,
     3, 4})
@@ -39,8 +39,8 @@ bad.hlo:12:21: unknown operand 'w'
     z = f32[3] add(x, w)
                       ^
   hint: operands must be defined before they are used
-bad.hlo:13:23: unknown attribute of tanh: 'colour'
-    u = f32[3] tanh(z), colour=red
+bad.hlo:13:23: unknown attribute of tanh: 'color'
+    u = f32[3] tanh(z), color=red
                         ^
 bad.hlo:14:3: tanh 'v' in computation main: declared as f32[2], the rule gives f32[3]
     v = f32[2] tanh(x)

@@ -135,7 +135,7 @@ def test_programs_in_files(on_xlakit):
         on_xlakit(read, data, True)
 
 
-def check_text_is_that_of_the_optimised_program():
+def check_text_is_that_of_the_optimized_program():
     import jax
     import jax.numpy as jnp
 

@@ -15,7 +15,8 @@ import pytest
 def empty_cache():
     """A cache of its own, and a list that grows with each program that is not found by JAX's bytes."""
     from xlakit.cpu import cache_key, executable
-    from xlakit.jax import compiling, kept
+    from xlakit.jax import compiling
+    from xlakit.jax import program_cache as kept
 
     read, compiled = compiling._compiled, []
 
@@ -146,7 +147,7 @@ def check_what_is_not_found():
 def check_custom_calls():
     import jax
 
-    from xlakit.interpreter import custom_calls
+    from xlakit.execution import custom_calls
 
     # Random numbers say how they are split, in a custom call.
     with empty_cache() as (_, compiled):
@@ -171,7 +172,7 @@ def test_on_xlakit(check, on_xlakit):
 
 def test_keys_tell_sources_apart():
     jaxlib = pytest.importorskip("jaxlib")
-    from xlakit.jax.kept import key_of
+    from xlakit.jax.program_cache import key_of
 
     with mock.patch("xlakit.cpu.cache_key._of_compiler", lambda: b"compiler"):
         keys = [key_of(*given) for given in ((b"ab", "mlir", b"c"), (b"a", "mlir", b"bc"), (b"ab", "hlo", b"c"))]

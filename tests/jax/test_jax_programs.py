@@ -194,13 +194,13 @@ def check_callbacks():
     result = jax.jit(lambda x: jax.pure_callback(np.sin, shape, x) * 2)(x)
     np.testing.assert_allclose(result, 2 * np.sin(x), rtol=1e-6)
 
-    def factorised(a):
+    def factorized(a):
         # Programs that need Python, on xlakit, while one runs.
         return jax.device_get(jax.numpy.linalg.qr(jax.device_put(a, jax.devices()[0]))[1])
 
     square = np.eye(3, dtype=np.float32) * 2
     shape = jax.ShapeDtypeStruct(square.shape, square.dtype)
-    inside = jax.jit(lambda a: jax.numpy.abs(jax.pure_callback(factorised, shape, a)))(square)
+    inside = jax.jit(lambda a: jax.numpy.abs(jax.pure_callback(factorized, shape, a)))(square)
     np.testing.assert_allclose(inside, square, atol=1e-6)
     seen = []
     note = jax.jit(

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from proofs.jax_programs import __main__ as command
+from fuzz.jax_programs import __main__ as command
 
 pytest.importorskip("jax")
 
@@ -17,7 +17,7 @@ def test_some_programs_agree(capfd):
 
 
 def test_a_wrong_result_is_a_fault(monkeypatch):
-    from proofs.jax_programs import worker
+    from fuzz.jax_programs import worker
 
     def run(seed, platform, given):
         return [np.float32([1, 2 if platform == "cpu" else 3])], 0.0

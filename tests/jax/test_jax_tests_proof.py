@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from proofs import jax_accepted, jax_tests
-from proofs.jax_results import read
-from proofs.jax_tests import Choice, Results, _cause, _results, report, run
+from fuzz import jax_tests
+from fuzz.jax_tests import Choice, Results, _cause, _results, report, run
+from fuzz.support import jax_accepted
+from fuzz.support.jax_results import read
 
 
 def lines(path, *entries):
@@ -33,14 +34,14 @@ def crashing(monkeypatch, tmp_path):
         "def test_b(): os._exit(7)\n"
         "def test_c(): assert os.environ['FAILS'] == ''\n"
     )
-    (tmp_path / "recorder.py").write_text("from proofs.jax_results import *\ndel pytest_configure\n")
+    (tmp_path / "recorder.py").write_text("from fuzz.support.jax_results import *\ndel pytest_configure\n")
     begun = []
     original = jax_tests.subprocess.Popen
 
     def popen(command, **options):
         begun.append(options["env"].setdefault("PYTHONPATH", ""))
         options["env"]["PYTHONPATH"] += f":{tmp_path}"
-        command = [part.replace("proofs.jax_results", "recorder") for part in command]
+        command = [part.replace("fuzz.support.jax_results", "recorder") for part in command]
         return original(command, **options)
 
     monkeypatch.setattr(jax_tests.subprocess, "Popen", popen)

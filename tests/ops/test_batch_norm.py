@@ -1,4 +1,4 @@
-"""Batch normalisation: every feature dimension and type, rounding, and the gradient by differences."""
+"""Batch normalization: every feature dimension and type, rounding, and the gradient by differences."""
 
 import ml_dtypes
 import numpy as np
@@ -30,17 +30,17 @@ def test_everything_is_computed_in_double_precision_and_rounded_once(kind, featu
     epsilon = float(np.float32(EPSILON))
     others = tuple(d for d in range(3) if d != feature_index)
 
-    def normalised(m, v):
+    def normalized(m, v):
         shifted = column(scale, feature_index) * (x.astype(np.float64) - m)
         return (shifted / np.sqrt(v + epsilon) + column(offset, feature_index)).astype(kind)
 
     given = evaluate(lambda *a: xla.batch_norm_inference(*a, EPSILON, feature_index), x, scale, offset, mean, variance)
-    same(given, normalised(column(mean, feature_index), column(variance, feature_index)))
+    same(given, normalized(column(mean, feature_index), column(variance, feature_index)))
     results = evaluate(lambda *a: xla.batch_norm_training(*a, EPSILON, feature_index), x, scale, offset)
     own_mean = x.astype(np.float64).mean(others, keepdims=True)
     own_variance = ((x - own_mean) ** 2).mean(others, keepdims=True)
     for result, expected in zip(
-        results, (normalised(own_mean, own_variance), own_mean.reshape(-1), own_variance.reshape(-1)), strict=True
+        results, (normalized(own_mean, own_variance), own_mean.reshape(-1), own_variance.reshape(-1)), strict=True
     ):
         assert result.dtype == kind
         np.testing.assert_allclose(

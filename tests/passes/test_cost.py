@@ -3,7 +3,7 @@
 import pytest
 
 import xlakit as xla
-from xlakit.passes.cost import cost_of
+from xlakit.passes.analysis.cost import cost_of
 
 SUM = "sum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 ROWS = """rows {
@@ -47,7 +47,7 @@ def counted(body, extra=""):
         ("z = f32[] constant(0)\n ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=sum", SUM, (56, 0, 292)),
         # One row is read and one written, whatever the arrays' sizes.
         ("ROOT r = f32[8,8] fusion(x, x, i), kind=kLoop, calls=rows", ROWS, (0, 8, 68)),
-        # Running sums go on from their neighbours; of a window of three each takes two additions.
+        # Running sums go on from their neighbors; of a window of three each takes two additions.
         ("z = f32[] constant(0)\n ROOT r = f32[8,8] reduce-window(x, z), window={size=1x8 pad=0_0x7_0}, to_apply=sum",
          SUM, (8 * 7, 0, 516)),
         ("z = f32[] constant(0)\n ROOT r = f32[8,8] reduce-window(x, z), window={size=1x3 pad=0_0x1_1}, to_apply=sum",

@@ -7,10 +7,10 @@ import pytest
 from evaluating import same
 
 import xlakit as xla
-from proofs.jaxlib import fault_of, flat
-from proofs.modules import difference
-from proofs.programs.modules import module as module_of
-from proofs.programs.plan import plan
+from fuzz.jaxlib import fault_of, flat
+from fuzz.modules import difference
+from fuzz.programs.modules import module as module_of
+from fuzz.programs.plan import plan
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.data.literal import Literal
 from xlakit.ir.instruction import Computation

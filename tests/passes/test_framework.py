@@ -13,10 +13,11 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.movement import Reshape
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes import PassContext, RulePass, Rules, inline_calls
-from xlakit.passes.arithmetic import ARITHMETIC
-from xlakit.passes.logic import LOGIC
+from xlakit.passes import PassContext, RulePass, Rules
+from xlakit.passes.canonicalize import inline_calls
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
+from xlakit.passes.simplify.arithmetic import ARITHMETIC
+from xlakit.passes.simplify.logic import LOGIC
 from xlakit.tools.inputs import make_inputs
 
 

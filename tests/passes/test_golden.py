@@ -11,7 +11,7 @@ import pytest
 from evaluating import same
 
 import xlakit as xla
-from proofs.programs.values import EDGES, SMALL, make_values
+from fuzz.programs.values import EDGES, SMALL, make_values
 from xlakit.passes import PassContext
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import xlakit
-from xlakit.passes.roundings import inexact_results, largest_epsilon
+from xlakit.passes.analysis.roundings import inexact_results, largest_epsilon
 
 SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }"
 MOST = "most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }"

@@ -1,15 +1,15 @@
-"""Comparators that order by keys are recognised however they are written, others are not."""
+"""Comparators that order by keys are recognized however they are written, others are not."""
 
 import numpy as np
 import pytest
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.passes.sort_order import NanPlace, Part, SortKey, recognise_order
+from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey, recognize_order
 
 
 def order(comparator, *kinds):
-    return recognise_order(trace(comparator, [xla.make_shape(k, ()) for k in kinds for _ in range(2)]).computation)
+    return recognize_order(trace(comparator, [xla.make_shape(k, ()) for k in kinds for _ in range(2)]).computation)
 
 
 def number(x, value):

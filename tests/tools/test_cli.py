@@ -343,7 +343,7 @@ def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
     assert cli.main([*arguments, "--compare", "jaxlib"]) == 0, capsys.readouterr()
 
 
-def test_an_optimised_program_is_compared_with_jaxlib(tmp_path, capsys):
+def test_an_optimized_program_is_compared_with_jaxlib(tmp_path, capsys):
     path = tmp_path / "fused.hlo"
     path.write_text(
         "HloModule m\nfused { x = f32[2,3]{1,0} parameter(0) ROOT t = f32[3,2]{0,1} transpose(x), dimensions={1,0} }"

@@ -12,9 +12,9 @@ from xlakit.ir.operation import Op
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.ops.movement import Transpose
-from xlakit.passes.framework import ComputationPass, PassContext, inherited
-from xlakit.passes.matching import permutation_inverse
-from xlakit.passes.remaking import Remaking
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
+from xlakit.passes.core.matching import permutation_inverse
 
 
 class PlainCalls(ComputationPass):

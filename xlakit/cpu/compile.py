@@ -1,4 +1,4 @@
-"""From an optimised module to code: lowering, the entry, and LLVM."""
+"""From an optimized module to code: lowering, the entry, and LLVM."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlakit.cpu.collectives.meetings import Meetings
-from xlakit.cpu.entry.aliases import honoured_aliases
+from xlakit.cpu.entry.aliases import honored_aliases
 from xlakit.cpu.entry.buffers import assign_offsets
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
 from xlakit.cpu.entry.lowering import Lowered, Lowering
 from xlakit.cpu.entry.steps import number_uses, used_in
-from xlakit.cpu.kernels.common import Missing
 from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.kernels.shared.common import Missing
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
@@ -56,7 +56,7 @@ class Code:
             tuple(self.lowered.constants),
             hosts,
             self.module if hosts or self.collectives else None,
-            honoured_aliases(self.module, self.lowered),
+            honored_aliases(self.module, self.lowered),
             self.collectives,
             self.slots,
         )
@@ -74,7 +74,7 @@ def _deep_calls() -> Generator[None]:
 
 
 def generate(module: HloModule, target: Target) -> Code:
-    """The LLVM IR of an optimised module."""
+    """The LLVM IR of an optimized module."""
     llvm = Module(module.name)
     meetings = Meetings(module, llvm, target.grid) if target.meets else None
     with _deep_calls():

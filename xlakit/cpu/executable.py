@@ -27,15 +27,15 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.meeting import WAIT
 from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
-from xlakit.interpreter.custom_calls import c_functions_of
-from xlakit.interpreter.device import Device, Stopped
+from xlakit.execution.custom_calls import c_functions_of
+from xlakit.execution.device import Device, Stopped
+from xlakit.execution.groups import Grid
+from xlakit.execution.random_state import RandomState
+from xlakit.execution.repeated import Repeatable
+from xlakit.execution.values import to_device
+from xlakit.execution.world import World
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
-from xlakit.interpreter.groups import Grid
-from xlakit.interpreter.random_state import RandomState
-from xlakit.interpreter.repeated import Repeatable
-from xlakit.interpreter.values import to_device
-from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 
@@ -159,7 +159,7 @@ def _generated(module: HloModule, target: Target) -> Code:
 
     if target.c_functions:
         from xlakit.cpu.c_layouts import PlainCalls
-        from xlakit.passes.framework import PassContext
+        from xlakit.passes.core.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
     with internal_errors(f"compiling {module.name}", verified=True):
@@ -238,7 +238,7 @@ class CpuExecutable(Repeatable):
 
     @property
     def host_instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of the optimised program that Python does."""
+        """The instructions of the optimized program that Python does."""
         # Of a collective it only says what is wrong.
         collectives = self._program.collectives
         return tuple(i for i in self._program.host_instructions if i not in collectives)
@@ -259,7 +259,7 @@ class CpuExecutable(Repeatable):
         return self._code
 
     def as_text(self) -> str:
-        """The optimised program as HLO text, with its fusions."""
+        """The optimized program as HLO text, with its fusions."""
         return self._generated_code.module.to_text()
 
     def llvm_ir(self, *, optimized: bool = True) -> str:
@@ -281,15 +281,15 @@ class CpuExecutable(Repeatable):
 
         A loop counts as often as it runs where that is known, and once where it is not.
         """
-        from xlakit.passes.cost import cost_of
+        from xlakit.passes.analysis.cost import cost_of
 
         return cost_of(self._generated_code.module).as_dict()
 
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
-        from xlakit.cpu.insight import analyse_memory
+        from xlakit.cpu.insight import analyze_memory
 
-        return analyse_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
+        return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 
 from xlakit.data.shape import Shape
-from xlakit.interpreter.device import Device
+from xlakit.execution.device import Device
+from xlakit.execution.values import to_device
 from xlakit.interpreter.evaluate import run_instruction
-from xlakit.interpreter.values import to_device
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xlakit.cpu.compile import Code
 from xlakit.cpu.entry.buffers import Buffer, byte_size
 from xlakit.cpu.entry.steps import used_in
-from xlakit.cpu.kernels import common
+from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import Effort, engine
 from xlakit.data.shape import Shape
 from xlakit.errors import Location
@@ -67,7 +67,7 @@ class MemoryAnalysis:
         return "\n".join(lines)
 
 
-def analyse_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:
+def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:
     """The memory of a program; ``code_bytes`` is the size of its machine code."""
     entry = code.module.entry
     arguments = sum(map(_bytes, (p.shape for p in entry.parameters)))

@@ -16,10 +16,10 @@ from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
 from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, POST, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
-from xlakit.interpreter.device import Device, Run
+from xlakit.execution.device import Device, Run
+from xlakit.execution.together import has_group
+from xlakit.execution.world import Wait
 from xlakit.interpreter.executable import InterpreterExecutable
-from xlakit.interpreter.together import has_group
-from xlakit.interpreter.world import Wait
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xlakit.cpu.kernels import common_code
+from xlakit.cpu.kernels.shared import common_code
 from xlakit.cpu.llvm import engine
 from xlakit.cpu.program import c_symbol
 from xlakit.cpu.runtime import CONTEXT, Context, runtime_symbols
 
 if TYPE_CHECKING:
     from xlakit.cpu.program import Program
-    from xlakit.interpreter.random_state import RandomState
+    from xlakit.execution.random_state import RandomState
     from xlakit.ir.operation import Array
 
 _numbers = itertools.count(1)
@@ -67,7 +67,7 @@ def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[s
             found = common_code.resolve(name)
             if found is None:
                 # Few programs call it, and the interpreter has other things to load before its first call.
-                from xlakit.cpu.kernels import blas
+                from xlakit.cpu.kernels.shared import blas
 
                 found = blas.resolve(name)
             if found is not None:

@@ -13,7 +13,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, XlakitError
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.groups import Grid
+    from xlakit.execution.groups import Grid
     from xlakit.ir.instruction import HloModule, Instruction
     from xlakit.ir.operation import Array
 
@@ -45,7 +45,7 @@ class Program:
 
     objects: object files that are linked together. entry: the name of the function that runs it. imports: what it takes
     from the runtime and from libraries. constants: arrays whose addresses it is given. host_instructions: what Python
-    does for it, by the numbers of its host calls; they are instructions of ``host_module``, the optimised program,
+    does for it, by the numbers of its host calls; they are instructions of ``host_module``, the optimized program,
     which is None where there are none. in_place: for each result that may lie in the memory of an argument, its number
     and the argument's, among arrays. collectives: instructions of ``host_module`` at which machine code meets other
     devices, by their numbers. slots: how many devices meet in each of the slots that a run has.

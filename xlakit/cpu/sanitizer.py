@@ -53,7 +53,7 @@ from xlakit.errors import InternalError
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
     from xlakit.cpu.runtime import Context
-    from xlakit.interpreter.device import Device
+    from xlakit.execution.device import Device
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Array
 

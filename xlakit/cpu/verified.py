@@ -1,12 +1,12 @@
 """Programs compiled twice: with ``XLAKIT_VERIFY`` each run is done again by plain code, and the results compared.
 
 ``XLAKIT_VERIFY=plain`` compiles every program as usual, and once more with all of :data:`xlakit.options.PLAIN` left
-out; a list of some of these names leaves out those. So JAX's tests, or any program, say where optimised code is wrong::
+out; a list of some of these names leaves out those. So JAX's tests, or any program, say where optimized code is wrong::
 
     XLAKIT_VERIFY=plain JAX_PLATFORMS=xlakit python program.py
 
 A difference is an InternalError. Results must be equal to the bit, but for those that sums of floats
-and elementary functions go into (:mod:`xlakit.passes.roundings`), which may differ by some roundings. ``XLAKIT_VERIFY``
+and elementary functions go into (:mod:`xlakit.passes.analysis.roundings`), which may differ by some roundings. ``XLAKIT_VERIFY``
 without ``rewrites`` makes no exception for functions, and ``memory`` none at all: then both have the same kernels.
 
 What acts on the world outside, draws random numbers from the device's state, or has its devices run one by one, runs
@@ -24,11 +24,11 @@ import numpy as np
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
-from xlakit.passes.roundings import inexact_results, largest_epsilon
+from xlakit.passes.analysis.roundings import inexact_results, largest_epsilon
 
 if TYPE_CHECKING:
     from xlakit.cpu.runtime import Context
-    from xlakit.interpreter.device import Device
+    from xlakit.execution.device import Device
     from xlakit.ir.operation import Array
 
 _STATEFUL = frozenset({"rng", "rng-get-and-update-state"})

@@ -17,7 +17,7 @@ from xlakit.errors import ShapeError
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
 
-# A tile dimension that is merged into its neighbour; it prints as "*".
+# A tile dimension that is merged into its neighbor; it prints as "*".
 COMBINED_DIMENSION = -(2**63)
 
 

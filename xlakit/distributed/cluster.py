@@ -29,7 +29,7 @@ from xlakit.errors import ArgumentError, ExecutionError, RankError
 from xlakit.ops.shared.collective import Collective
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.device import Program, Run
+    from xlakit.execution.device import Program, Run
 
 _NAME_BYTES = 256
 
@@ -69,7 +69,7 @@ class _Generation:
 
 
 class MpiCluster:
-    """The processes that MPI has started; a :class:`xlakit.interpreter.network.Network`."""
+    """The processes that MPI has started; a :class:`xlakit.execution.network.Network`."""
 
     def __init__(self, mpi: Mpi, spread: Spread, *, timeout: float, any_order: bool) -> None:
         self.mpi = mpi

@@ -19,7 +19,7 @@ from xlakit.distributed import mpi
 from xlakit.distributed.cluster import MpiCluster
 from xlakit.distributed.spread import Spread
 from xlakit.errors import ArgumentError
-from xlakit.interpreter.world import World, default_timeout
+from xlakit.execution.world import World, default_timeout
 
 # How long a process that ends with an error lets the others say theirs, in seconds.
 _GRACE = 2.0
@@ -174,7 +174,7 @@ class _Leaving:
         """Wait until all processes have come to their end; False where one of them ended with an error or is gone."""
         network = self._network
         request: Any = network.mpi.call(network.watch.communicator.Ibarrier)
-        neighbour = (network.spread.rank + 1) % network.spread.ranks
+        neighbor = (network.spread.rank + 1) % network.spread.ranks
         asked = heard = time.monotonic()
         while not network.mpi.call(request.Test):
             time.sleep(0.001)
@@ -182,12 +182,12 @@ class _Leaving:
             if network.watch.failed:
                 return False
             # Each looks after one other, so that all are looked after.
-            state = network.watch.states.get(neighbour)
+            state = network.watch.states.get(neighbor)
             heard = max(heard, state.when if state is not None else 0.0)
             if now - heard > network.timeout:
-                print(f"xlakit: {network.name_of(neighbour)} does not answer", file=sys.stderr)
+                print(f"xlakit: {network.name_of(neighbor)} does not answer", file=sys.stderr)
                 return False
             if now - asked > 0.5:
                 asked = now
-                network.watch.ask(neighbour)
+                network.watch.ask(neighbor)
         return True

@@ -23,13 +23,13 @@ from xlakit.distributed.reductions import combine, datatype, mpi_operation
 from xlakit.distributed.slots import HEAD, inline_limit, open_meeting, slot_bytes
 from xlakit.distributed.spread import Link
 from xlakit.errors import InternalError, RankError
-from xlakit.interpreter.channels import Message
-from xlakit.interpreter.network import Meeting
+from xlakit.execution.channels import Message
+from xlakit.execution.network import Meeting
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
     from xlakit.distributed.cluster import MpiCluster
-    from xlakit.interpreter.device import Device, Run
+    from xlakit.execution.device import Device, Run
     from xlakit.ir.instruction import Computation
 
 _NOTE = 512
@@ -48,7 +48,7 @@ class _Slots:
 
 
 class MpiSession:
-    """See :class:`xlakit.interpreter.network.Session`."""
+    """See :class:`xlakit.execution.network.Session`."""
 
     def __init__(self, cluster: MpiCluster, run: Run, number: int, program: int) -> None:
         self.cluster = cluster

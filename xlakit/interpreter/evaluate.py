@@ -14,14 +14,14 @@ import numpy as np
 
 from xlakit.data.shape import Shape, floating_types
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
-from xlakit.interpreter.meetings import Group
+from xlakit.execution.rendezvous import Group
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, Parameter, literal_value
 from xlakit.ops.shared.numerics import convert
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.device import Device
+    from xlakit.execution.device import Device
     from xlakit.ir.attributes import ReplicaGroups
 
 

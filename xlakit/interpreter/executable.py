@@ -13,14 +13,14 @@ from typing import Any, Protocol, cast, runtime_checkable
 from xlakit.arguments import converting, name_type
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
-from xlakit.interpreter.custom_calls import CustomCalls
-from xlakit.interpreter.device import Device, Program, Run, Stopped
+from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.device import Device, Program, Run, Stopped
+from xlakit.execution.random_state import RandomState
+from xlakit.execution.repeated import Repeatable
+from xlakit.execution.together import Together, running_in
+from xlakit.execution.values import at_declared_sizes, to_device, to_host
+from xlakit.execution.world import PAUSE_SECONDS, World
 from xlakit.interpreter.evaluate import run
-from xlakit.interpreter.random_state import RandomState
-from xlakit.interpreter.repeated import Repeatable
-from xlakit.interpreter.together import Together, running_in
-from xlakit.interpreter.values import at_declared_sizes, to_device, to_host
-from xlakit.interpreter.world import PAUSE_SECONDS, World
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall

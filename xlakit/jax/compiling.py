@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
-from xlakit.jax import kept
-from xlakit.jax.outline import Outline
+from xlakit.jax import program_cache as kept
+from xlakit.jax.executable_metadata import Outline
 from xlakit.jax.program import Program
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _compiled(
     # All of this takes a while to import, and programs that are kept do without.
     from xlakit.formats.hlo_proto import read_module
     from xlakit.jax.sources import describe_program, read_program
-    from xlakit.passes.partition import is_split, is_to_be_split, split_over
+    from xlakit.passes.spmd import is_split, is_to_be_split, split_over
 
     replicas, partitions = grid
     proto = read_program(code, format)

@@ -10,8 +10,8 @@ from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.jax.api import slots as interface
 from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
+from xlakit.jax.patches import replace
 from xlakit.jax.records import keep_for_ever, words_of
-from xlakit.jax.replaced import replace
 from xlakit.jax.slots import State, callbacks, failure_callback
 
 # The versions of jax and jaxlib that are tested. JAX's inside changes with each.

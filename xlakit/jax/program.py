@@ -13,9 +13,9 @@ import numpy as np
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.errors import UnsupportedError
 from xlakit.jax.devices import MEMORY_KIND
+from xlakit.jax.executable_metadata import Outline, bytes_of
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT
-from xlakit.jax.outline import Outline, bytes_of
 from xlakit.jax.records import Words, keep_for_ever, words_of
 
 if TYPE_CHECKING:
@@ -90,18 +90,18 @@ class Program:
     def cost_properties(self) -> NamedFloats:
         """What a call costs, as the interface's named values."""
         if self.properties is None:
-            self.properties = NamedFloats(self._analysed("cost_analysis"))
+            self.properties = NamedFloats(self._analyzed("cost_analysis"))
         return self.properties
 
-    def _analysed(self, what: str) -> Any:
-        analyse = getattr(self.loaded.compiled, what, None)
-        if analyse is None:
+    def _analyzed(self, what: str) -> Any:
+        analyze = getattr(self.loaded.compiled, what, None)
+        if analyze is None:
             raise UnsupportedError(f"{what} of a program that the interpreter runs")
-        return analyse()
+        return analyze()
 
     def memory_stats(self) -> dict[str, int]:
         """The bytes that a call needs, by the interface's names."""
-        found = self._analysed("memory_analysis")
+        found = self._analyzed("memory_analysis")
         return {
             "generated_code": found.generated_code_size_in_bytes,
             "argument": found.argument_size_in_bytes,

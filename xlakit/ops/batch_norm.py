@@ -1,4 +1,4 @@
-"""Batch normalisation: training, inference and gradient.
+"""Batch normalization: training, inference and gradient.
 
 Source: seed document "Operation semantics", sections BatchNormTraining, BatchNormInference and BatchNormGrad.
 """
@@ -68,7 +68,7 @@ class _BatchNorm(Op):
 
 @operation("batch-norm-training", arity=3, documents=("BatchNormTraining",))
 class BatchNormTraining(_BatchNorm):
-    """The operand normalised by its own mean and variance, and those."""
+    """The operand normalized by its own mean and variance, and those."""
 
     epsilon: float = attribute(Kind.FLOAT, always=True)
     feature_index: int = attribute(Kind.INT64, always=True)
@@ -93,7 +93,7 @@ class BatchNormTraining(_BatchNorm):
 
 @operation("batch-norm-inference", arity=5, documents=("BatchNormInference",))
 class BatchNormInference(_BatchNorm):
-    """The operand normalised by a given mean and variance."""
+    """The operand normalized by a given mean and variance."""
 
     epsilon: float = attribute(Kind.FLOAT, always=True)
     feature_index: int = attribute(Kind.INT64, always=True)
@@ -159,14 +159,14 @@ class BatchNormGrad(_BatchNorm):
 def batch_norm_training(
     operand: OperandLike, scale: OperandLike, offset: OperandLike, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """Normalise an array along all dimensions but the feature one, by its own mean and variance.
+    """Normalize an array along all dimensions but the feature one, by its own mean and variance.
 
     operand: a floating-point array of rank 1 or more.
     scale, offset: one number for each feature.
     epsilon: added to the variance.
     feature_index: the number of the feature dimension.
 
-    Gives a tuple: the normalised array, and the mean and the variance of each feature. Raises ShapeError.
+    Gives a tuple: the normalized array, and the mean and the variance of each feature. Raises ShapeError.
     Source: Operation semantics, BatchNormTraining.
     """
     return emit(BatchNormTraining(epsilon=float(epsilon), feature_index=feature_index), *as_ops(operand, scale, offset))
@@ -182,7 +182,7 @@ def batch_norm_inference(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """Normalise an array along all dimensions but the feature one, by a given mean and variance.
+    """Normalize an array along all dimensions but the feature one, by a given mean and variance.
 
     operand: a floating-point array of rank 1 or more.
     scale, offset, mean, variance: one number for each feature.
@@ -207,10 +207,10 @@ def batch_norm_grad(
 ) -> XlaOp:
     """The gradients of batch_norm_training.
 
-    operand: the array that was normalised.
+    operand: the array that was normalized.
     scale: its scale, one number for each feature.
     mean, variance: what batch_norm_training gave.
-    grad_output: the gradient with respect to the normalised array, of the operand's dimensions.
+    grad_output: the gradient with respect to the normalized array, of the operand's dimensions.
     epsilon, feature_index: as in batch_norm_training.
 
     Gives a tuple: the gradients with respect to operand, scale and offset. Raises ShapeError.

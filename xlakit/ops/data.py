@@ -222,7 +222,7 @@ def copy(operand: XlaOp) -> XlaOp:
 
 @building
 def optimization_barrier(operand: XlaOp) -> XlaOp:
-    """The operand, an array or a tuple; nothing is optimised across it. Source: Operation semantics."""
+    """The operand, an array or a tuple; nothing is optimized across it. Source: Operation semantics."""
     return emit(OptimizationBarrier(), operand)
 
 

@@ -228,7 +228,7 @@ def reduce_arrays(
 ) -> tuple[Array, ...]:
     """Combine the elements along ``dimensions``, in order, and the initial values.
 
-    Known reducers are NumPy's; others combine neighbours, half of them at a time, which needs associativity only.
+    Known reducers are NumPy's; others combine neighbors, half of them at a time, which needs associativity only.
     """
     fold = folder(context, computation)
     arrays = common_part(arrays)
@@ -251,7 +251,7 @@ def reduce_arrays(
 
 
 def halve(fold: Folder, rows: Sequence[Array]) -> list[Array]:
-    """Combine axis 0, of at least one element, by combining neighbours until one is left."""
+    """Combine axis 0, of at least one element, by combining neighbors until one is left."""
     current = list(rows)
     while (length := current[0].shape[0]) > 1:
         even = length - length % 2

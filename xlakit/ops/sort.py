@@ -124,7 +124,7 @@ def sort_order(context: Evaluation, comparator: Computation, rows: Sequence[Arra
 
 
 def _merge_runs(order: Array, width: int, goes_before: GoesBefore) -> Array:
-    """Merge each pair of neighbouring sorted runs of ``width``, in all rows at once.
+    """Merge each pair of neighboring sorted runs of ``width``, in all rows at once.
 
     Each element of a left run moves right by the number of elements of the right run that go before it, which a
     binary search finds; the right run fills the gaps. Even an inconsistent comparator gives a permutation this way.

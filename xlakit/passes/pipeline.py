@@ -11,43 +11,43 @@ from collections.abc import Callable, Iterable, Sequence
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import current
-from xlakit.passes.arithmetic import ARITHMETIC
-from xlakit.passes.common_subexpressions import CommonSubexpressions
-from xlakit.passes.conditional_elements import ConditionalElements
-from xlakit.passes.control_flow import CONTROL_FLOW
-from xlakit.passes.conversions import CONVERSIONS
-from xlakit.passes.dead_code import DeadCode
-from xlakit.passes.dots import DOTS
-from xlakit.passes.dynamic_slices import DYNAMIC_SLICES
-from xlakit.passes.empty_arrays import EMPTY_ARRAYS
-from xlakit.passes.epilogues import Epilogues
-from xlakit.passes.expand import Expand
-from xlakit.passes.fold_constants import CONSTANTS
-from xlakit.passes.framework import Pass, PassContext
-from xlakit.passes.fusion import Fuse
-from xlakit.passes.indexing import INDEXING
-from xlakit.passes.inline_calls import InlineCalls
-from xlakit.passes.logic import LOGIC
-from xlakit.passes.movement import MOVEMENT
-from xlakit.passes.normalise_layouts import NormaliseLayouts
-from xlakit.passes.normalise_precision import NormalisePrecision
-from xlakit.passes.pack_invariants import PackInvariants
-from xlakit.passes.pad_dynamic import PadDynamic
-from xlakit.passes.partial_sorts import PartialSorts
-from xlakit.passes.partition import Partition
-from xlakit.passes.pooling_gradients import PoolingGradients
-from xlakit.passes.reductions import REDUCTIONS
-from xlakit.passes.rematerialise import Rematerialise
-from xlakit.passes.rules import Rule, RulePass, Rules
-from xlakit.passes.schedule import Schedule
-from xlakit.passes.slices import SLICES
-from xlakit.passes.sorts import SORTS
-from xlakit.passes.unroll_loops import UnrollLoops
-from xlakit.passes.while_elements import WhileElements
-from xlakit.passes.while_invariants import WhileInvariants
-from xlakit.passes.while_ranges import WhileRanges
-from xlakit.passes.while_sums import WhileSums
-from xlakit.passes.windows import WINDOWS
+from xlakit.passes.canonicalize.expand import Expand
+from xlakit.passes.canonicalize.inline_calls import InlineCalls
+from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
+from xlakit.passes.canonicalize.normalize_precision import NormalizePrecision
+from xlakit.passes.core.framework import Pass, PassContext
+from xlakit.passes.core.rules import Rule, RulePass, Rules
+from xlakit.passes.dynamic.pad_dynamic import PadDynamic
+from xlakit.passes.fusion.epilogues import Epilogues
+from xlakit.passes.fusion.instruction_fusion import Fuse
+from xlakit.passes.loops.carried import WhileElements
+from xlakit.passes.loops.invariants import WhileInvariants
+from xlakit.passes.loops.pack_invariants import PackInvariants
+from xlakit.passes.loops.ranges import WhileRanges
+from xlakit.passes.loops.sums import WhileSums
+from xlakit.passes.loops.unroll import UnrollLoops
+from xlakit.passes.scheduling.rematerialize import Rematerialize
+from xlakit.passes.scheduling.schedule import Schedule
+from xlakit.passes.simplify.arithmetic import ARITHMETIC
+from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
+from xlakit.passes.simplify.conditional_elements import ConditionalElements
+from xlakit.passes.simplify.control_flow import CONTROL_FLOW
+from xlakit.passes.simplify.conversions import CONVERSIONS
+from xlakit.passes.simplify.dead_code import DeadCode
+from xlakit.passes.simplify.dots import DOTS
+from xlakit.passes.simplify.dynamic_slices import DYNAMIC_SLICES
+from xlakit.passes.simplify.empty_arrays import EMPTY_ARRAYS
+from xlakit.passes.simplify.fold_constants import CONSTANTS
+from xlakit.passes.simplify.indexing import INDEXING
+from xlakit.passes.simplify.logic import LOGIC
+from xlakit.passes.simplify.movement import MOVEMENT
+from xlakit.passes.simplify.pooling_gradients import PoolingGradients
+from xlakit.passes.simplify.reductions import REDUCTIONS
+from xlakit.passes.simplify.slices import SLICES
+from xlakit.passes.simplify.sorts import SORTS
+from xlakit.passes.simplify.top_k import PartialSorts
+from xlakit.passes.simplify.windows import WINDOWS
+from xlakit.passes.spmd import Partition
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
@@ -73,8 +73,8 @@ _SIMPLIFY = RulePass(
 
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
-    NormaliseLayouts(),
-    NormalisePrecision(),
+    NormalizeLayouts(),
+    NormalizePrecision(),
     PadDynamic(),
     Expand(),
     InlineCalls(),
@@ -101,7 +101,7 @@ PIPELINE: tuple[Pass, ...] = (
     # Fusions have constants of their own.
     DeadCode(),
     Schedule(),
-    Rematerialise(),
+    Rematerialize(),
 )
 
 # The passes by name: those of the pipeline; partition, which comes before all where a program is to be split; and each

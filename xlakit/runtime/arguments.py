@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, Location
-from xlakit.interpreter.values import describe, to_device
+from xlakit.execution.values import describe, to_device
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import TOKEN, Array
 from xlakit.runtime.buffer import Buffer

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlakit.arguments import converting, name_type
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.interpreter.world import World
+from xlakit.execution.world import World
 from xlakit.runtime.device import Device
 from xlakit.runtime.device_count import check_count, default_devices
 from xlakit.runtime.processes import Processes

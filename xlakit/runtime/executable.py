@@ -12,10 +12,10 @@ import numpy as np
 from xlakit.arguments import converting, explaining, name_type
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
-from xlakit.interpreter.device import Device as RunningDevice
+from xlakit.execution.device import Device as RunningDevice
+from xlakit.execution.repeated import Recipe, Repeatable, States
+from xlakit.execution.world import World
 from xlakit.interpreter.executable import check_donated
-from xlakit.interpreter.repeated import Recipe, Repeatable, States
-from xlakit.interpreter.world import World
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
 from xlakit.ops.handle import caller_location

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ExecutionError
-from xlakit.interpreter.device import Run, Stopped
-from xlakit.interpreter.world import PAUSE_SECONDS, Wait
+from xlakit.execution.device import Run, Stopped
+from xlakit.execution.world import PAUSE_SECONDS, Wait
 from xlakit.ir.operation import Array
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from xlakit.arguments import name_type
-from xlakit.interpreter.world import World
+from xlakit.execution.world import World
 
 
 @runtime_checkable

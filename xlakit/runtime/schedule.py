@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from xlakit.errors import ExecutionError, ResourceError
-from xlakit.interpreter.world import World
+from xlakit.execution.world import World
 from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.execution import Execution, Part, Queue
 from xlakit.runtime.worker import Worker

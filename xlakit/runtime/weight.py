@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.control import While
-from xlakit.passes.cost import cost_of
-from xlakit.passes.loops import loop_of, trip_count
+from xlakit.passes.analysis.cost import cost_of
+from xlakit.passes.loops.analysis import loop_of, trip_count
 
 # Some ten microseconds of one processor, mostly: to ask another thread takes the caller as long, and its answer longer.
 _LIGHT = 250_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from xlakit.interpreter.world import World
+from xlakit.execution.world import World
 
 if TYPE_CHECKING:
     from xlakit.runtime.execution import Part

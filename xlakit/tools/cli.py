@@ -179,7 +179,7 @@ def _add_inspect(commands: _Commands) -> None:
         dest="view",
         choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory"),
         default="hlo",
-        help="the optimised HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
+        help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
         "bytes; memory and what holds it",
     )
     command.set_defaults(command=_inspect)
@@ -319,7 +319,7 @@ def _opt(options: argparse.Namespace) -> int:
         return 0
     if options.file is None:
         raise ArgumentError("no FILE is given", hint="name the program, or ask for --list-passes")
-    lines = opt.optimise(
+    lines = opt.optimize(
         _load(options.file),
         passes=None if options.passes is None else opt.names(options.passes),
         disabled=opt.names(options.disable),

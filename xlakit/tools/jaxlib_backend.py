@@ -22,7 +22,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.control import Fusion
-from xlakit.passes.framework import with_callees, with_computations
+from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.pipeline import run_pipeline
 
 
@@ -90,10 +90,10 @@ class JaxlibBackend:
     def _read(self, module: HloModule | str | bytes) -> Any:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
-        if isinstance(module, HloModule) and _is_optimised(module):
+        if isinstance(module, HloModule) and _is_optimized(module):
             # On its way to jaxlib a program loses layouts: jaxlib refuses the bitcasts that depend on them, and ends
             # the process where they are missing in a fusion.
-            module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalise-layouts"])
+            module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
 
@@ -147,7 +147,7 @@ class JaxlibBackend:
         return array
 
 
-def _is_optimised(module: HloModule) -> bool:
+def _is_optimized(module: HloModule) -> bool:
     opcodes = {i.opcode for computation in module.computations for i in computation.instructions}
     return not opcodes.isdisjoint({"fusion", "bitcast"})
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xlakit.ir.instruction import HloModule
+from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import PASSES, PIPELINE, run_pipeline
-from xlakit.passes.rules import RulePass
 from xlakit.tools.shards import with_partitions
 
 
@@ -17,7 +17,7 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def optimise(
+def optimize(
     module: HloModule,
     *,
     passes: Sequence[str] | None,

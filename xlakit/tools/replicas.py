@@ -11,7 +11,7 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.shared.collective import Collective
-from xlakit.passes.framework import with_callees, with_computations
+from xlakit.passes.core.framework import with_callees, with_computations
 
 
 def as_replicas(module: HloModule) -> HloModule:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from proofs.collectives import judge
-from proofs.programs.meeting_bodies import spread_module
-from proofs.programs.meetings import Spread
+from fuzz.collectives import judge
+from fuzz.programs.meeting_bodies import spread_module
+from fuzz.programs.meetings import Spread
 
 ADD = """
 add {

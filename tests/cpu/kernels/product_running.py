@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 
 import xlakit as xla
-from xlakit.cpu.kernels import blas, common, scratch
+from xlakit.cpu.kernels.shared import blas, common, scratch
 from xlakit.cpu.llvm import engine
 from xlakit.ops.shared.numerics import to_double
 

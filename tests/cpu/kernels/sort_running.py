@@ -7,8 +7,8 @@ import numpy as np
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.kernels import common
-from xlakit.cpu.kernels.sort import comparator_less, emit_sort, plan_sort
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.sort.sort import comparator_less, emit_sort, plan_sort
 from xlakit.cpu.llvm import Module, engine
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ops.sort import Sort

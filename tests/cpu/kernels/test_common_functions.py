@@ -5,11 +5,11 @@ import ctypes
 import numpy as np
 import pytest
 
-from xlakit.cpu.kernels import common
-from xlakit.cpu.kernels.fft_lanes import Pass
-from xlakit.cpu.kernels.gemm_engine import choose_engine
-from xlakit.cpu.kernels.gemm_panels import ACROSS, ALONG, PackRows, PackSlivers
-from xlakit.cpu.kernels.gemm_tile import Tiles, Walk
+from xlakit.cpu.kernels.fft.lanes import Pass
+from xlakit.cpu.kernels.gemm.engine import choose_engine
+from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
+from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.data.primitive import PrimitiveType as P
 

@@ -5,7 +5,7 @@ import pytest
 from product_running import close, dirty, random_array, run
 
 import xlakit as xla
-from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution, takes_epilogue
+from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution, takes_epilogue
 from xlakit.cpu.llvm import F32, Module
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension

@@ -7,7 +7,7 @@ from cpu.agreeing import KINDS, agree, numbers
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.kernels.cumulative import plan_cumulative
+from xlakit.cpu.kernels.scan.prefix_sum import plan_cumulative
 
 
 def cumulative(combine, start, axis, *, reverse=False):

@@ -5,9 +5,9 @@ import pytest
 from product_running import close, dirty, random_array, run
 
 import xlakit as xla
-from xlakit.cpu.kernels import blas
-from xlakit.cpu.kernels.dot import emit_dot, make_product, plan_dot
-from xlakit.cpu.kernels.gemm_blas import cut_for_blas
+from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas
+from xlakit.cpu.kernels.gemm.dot import emit_dot, make_product, plan_dot
+from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
 from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Dot
@@ -38,9 +38,9 @@ def test_blas_is_called_for_large_products(op, monkeypatch):
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
     check(op, lhs, rhs, kind="gemm")
     check(op, lhs, rhs, (P.C64,) * 3, kind="blas")
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_PRODUCTS.default", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._OWN_TURNED_PRODUCTS.default", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.dot._BLAS_TASK.default", 1 << 19)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._OWN_PRODUCTS.default", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._OWN_TURNED_PRODUCTS.default", 1 << 20)
+    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._BLAS_TASK.default", 1 << 19)
     for kind in (P.F32, P.F64, P.C128):
         check(op, lhs, rhs, (kind,) * 3, kind="blas")
 

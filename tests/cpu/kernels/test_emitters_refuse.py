@@ -5,28 +5,29 @@ from dataclasses import replace
 import pytest
 from evaluating import f32
 
-from xlakit.cpu.kernels import scatter, sort, top_k
-from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution
-from xlakit.cpu.kernels.convolution_lanes import emit_lanes
-from xlakit.cpu.kernels.convolution_pad import emit_pad
-from xlakit.cpu.kernels.cumulative import CumulativePlan, emit_cumulative
-from xlakit.cpu.kernels.dot import emit_dot, plan_product
-from xlakit.cpu.kernels.fft_axis import Axis, Place
-from xlakit.cpu.kernels.fft_groups import emit_groups
-from xlakit.cpu.kernels.fft_halves import Halves
-from xlakit.cpu.kernels.fft_rows import emit_long_rows
-from xlakit.cpu.kernels.gemm import Product
-from xlakit.cpu.kernels.gemm_blas import emit_blas
-from xlakit.cpu.kernels.gemm_few_rows import emit_few_rows
-from xlakit.cpu.kernels.gemm_pack import Matrix, Steps
-from xlakit.cpu.kernels.scatter_plan import Sharing, plan_scatter
-from xlakit.cpu.kernels.sort_plan import Method, plan_rows
+from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
+from xlakit.cpu.kernels.conv.depthwise import emit_lanes
+from xlakit.cpu.kernels.conv.pad import emit_pad
+from xlakit.cpu.kernels.fft.axis import Axis, Place
+from xlakit.cpu.kernels.fft.groups import emit_groups
+from xlakit.cpu.kernels.fft.halves import Halves
+from xlakit.cpu.kernels.fft.rows import emit_long_rows
+from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
+from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
+from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
+from xlakit.cpu.kernels.gemm.gemm import Product
+from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.scan.prefix_sum import CumulativePlan, emit_cumulative
+from xlakit.cpu.kernels.scatter import scatter
+from xlakit.cpu.kernels.scatter.plan import Sharing, plan_scatter
+from xlakit.cpu.kernels.sort import sort, top_k
+from xlakit.cpu.kernels.sort.plan import Method, plan_rows
 from xlakit.cpu.llvm import F32, Module
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError
 from xlakit.formats.hlo_text.parser import parse_module
 from xlakit.ops.convolution import Convolution
-from xlakit.passes.sort_order import SortKey
+from xlakit.passes.analysis.sort_order import SortKey
 
 UP = SortKey(0, P.F32)
 

@@ -6,8 +6,8 @@ import scipy.fft
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.kernels import fft_points
-from xlakit.cpu.kernels.fft_plan import convolution_length, halves, is_smooth, radices
+from xlakit.cpu.kernels.fft import points as fft_points
+from xlakit.cpu.kernels.fft.plan import convolution_length, halves, is_smooth, radices
 from xlakit.options import compiling
 
 FORMS = ("FFT", "IFFT", "RFFT", "IRFFT")

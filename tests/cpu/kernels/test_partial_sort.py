@@ -8,8 +8,8 @@ from cpu.kernels.test_sort_kernel import FLOATS, INTEGERS, SMALL_FLOATS, any_bit
 from evaluating import build
 
 import xlakit as xla
-from xlakit.cpu.kernels import top_k
-from xlakit.cpu.kernels.top_k import Method, plan_partial_sort
+from xlakit.cpu.kernels.sort import top_k
+from xlakit.cpu.kernels.sort.top_k import Method, plan_partial_sort
 from xlakit.passes.pipeline import run_pipeline
 
 RNG = np.random.default_rng(5)

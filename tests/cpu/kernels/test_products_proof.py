@@ -1,4 +1,4 @@
-from proofs import products
+from fuzz import products
 
 
 def test_some_products_agree(capsys):

@@ -7,7 +7,7 @@ from cpu.agreeing import agree, numbers
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.kernels.scatter_plan import Sharing, plan_scatter
+from xlakit.cpu.kernels.scatter.plan import Sharing, plan_scatter
 
 
 def overwrite(old, new):

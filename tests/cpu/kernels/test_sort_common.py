@@ -2,8 +2,8 @@
 
 import pytest
 
-from xlakit.cpu.kernels import common
-from xlakit.cpu.kernels.sort_common import (
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.sort.common import (
     ChunkPlaces,
     CountDigits,
     MakeRecords,
@@ -11,11 +11,11 @@ from xlakit.cpu.kernels.sort_common import (
     SortRecords,
     TakeApart,
 )
-from xlakit.cpu.kernels.sort_plan import make_layout
-from xlakit.cpu.kernels.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.kernels.sort.plan import make_layout
+from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import I32, I64
 from xlakit.data.primitive import PrimitiveType as P
-from xlakit.passes.sort_order import NanPlace, Part, SortKey
+from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey
 
 KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanPlace.LOW, zeros_equal=True)
 RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)

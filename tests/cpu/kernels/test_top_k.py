@@ -8,8 +8,8 @@ from cpu.kernels.test_sort_kernel import any_bits
 from evaluating import evaluate
 
 import xlakit as xla
-from xlakit.cpu.kernels import top_k
-from xlakit.cpu.kernels.top_k import Method, emit_top_k, plan_top_k
+from xlakit.cpu.kernels.sort import top_k
+from xlakit.cpu.kernels.sort.top_k import Method, emit_top_k, plan_top_k
 from xlakit.cpu.llvm import Module
 from xlakit.ops.sort import TopK
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import xlakit as xla
-from proofs.large import KINDS, large_program
-from xlakit.cpu.kernels import common
+from fuzz.large import KINDS, large_program
+from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Effort, Module, engine, promises
 from xlakit.cpu.runtime.library import runtime_text
 from xlakit.errors import InternalError

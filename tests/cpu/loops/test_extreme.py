@@ -7,7 +7,7 @@ from evaluating import shape
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.loops.extreme import extreme_of
+from xlakit.cpu.loops.nests.arg_min_max import extreme_of
 
 
 def first_of(compare):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from proofs.modules import difference
+from fuzz.modules import difference
 from xlakit.options import compiling
 
 REDUCED = """HloModule reduced

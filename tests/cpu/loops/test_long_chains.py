@@ -10,7 +10,7 @@ import pytest
 import xlakit as xla
 from xlakit.cpu.compile import generate
 from xlakit.cpu.program import Target
-from xlakit.interpreter.groups import Grid
+from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.handle import XlaOp
 from xlakit.options import compiling

@@ -1,4 +1,4 @@
-"""Elements from all over a large array are asked for before they are read; see loops/scattered.py."""
+"""Elements from all over a large array are asked for before they are read; see loops/emit/gather_prefetch.py."""
 
 import numpy as np
 import pytest

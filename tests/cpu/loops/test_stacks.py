@@ -5,7 +5,7 @@ import pytest
 from cpu.agreeing import numbers
 
 import xlakit as xla
-from proofs.modules import difference
+from fuzz.modules import difference
 
 SINE = "@math.sin."
 

@@ -1,11 +1,11 @@
-"""Large results go round the caches; see loops/streaming.py."""
+"""Large results go round the caches; see loops/emit/non_temporal.py."""
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.loops.streaming import has_streams
+from xlakit.cpu.loops.emit.non_temporal import has_streams
 from xlakit.options import compiling
 
 ADD = """HloModule add
@@ -24,7 +24,7 @@ ENTRY e {{
   m = f32[{rows},{columns}] multiply(x, h)
   ROOT t = (f32[{rows},{columns}], f32[{rows},{columns}]) tuple(s, m)
 }}"""
-CENTRE = """HloModule centre
+CENTRE = """HloModule center
 plus {{
   a = f32[] parameter(0)
   b = f32[] parameter(1)

@@ -2,7 +2,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from proofs.minimax import bits, fits, remez
+from fuzz.minimax import bits, fits, remez
 from xlakit.cpu.math import coefficients
 
 NAMES = [name for name in dir(coefficients) if name.isupper()]

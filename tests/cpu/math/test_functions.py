@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from proofs.math import BINARY, Compiled, edges, exact_error, measure, rough_errors
+from fuzz.math import BINARY, Compiled, edges, exact_error, measure, rough_errors
 from xlakit.cpu.llvm import F32, F64, I32, VOID, Module
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
 from xlakit.errors import InternalError

@@ -42,7 +42,7 @@ def every_value(kind):
 
 
 def samples(kind):
-    """Every number of a type, what is halfway between two, their neighbours, and random numbers, as doubles."""
+    """Every number of a type, what is halfway between two, their neighbors, and random numbers, as doubles."""
     rng = np.random.default_rng(3)
     numbers = numerics.to_double(every_value(kind))
     numbers = np.unique(numbers[np.isfinite(numbers)])

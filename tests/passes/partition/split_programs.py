@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 
 import xlakit as xla
-from proofs.programs.shardings import cut, join
-from xlakit.passes.partition import split_over
+from fuzz.programs.shardings import cut, join
+from xlakit.passes.spmd import split_over
 
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "collective-broadcast", "reduce-scatter")
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }"

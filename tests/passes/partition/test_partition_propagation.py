@@ -5,7 +5,7 @@ import pytest
 from split_programs import BOTH, COLUMNS, ROWS, check, collectives, module_of, run_split
 
 import xlakit as xla
-from xlakit.passes.partition import split_over
+from xlakit.passes.spmd import split_over
 
 # A moment of gradients that are sums over the rows of a split batch, and the parameter that it updates.
 STEP = """

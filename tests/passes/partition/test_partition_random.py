@@ -2,8 +2,8 @@
 
 import pytest
 
-from proofs.programs.modules import module
-from proofs.sharded import judge
+from fuzz.programs.modules import module
+from fuzz.sharded import judge
 
 
 @pytest.mark.parametrize("number", range(24))

@@ -20,8 +20,8 @@ from split_programs import (
 import xlakit as xla
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import AliasEntry
-from xlakit.passes.partition import is_to_be_split, split_over
 from xlakit.passes.pipeline import run_pipeline
+from xlakit.passes.spmd import is_to_be_split, split_over
 
 
 def two(left, right, kind="f32[8,8]"):
@@ -312,7 +312,7 @@ def test_a_call_whose_batches_differ_is_made_on_all():
 
 
 def test_a_callback_on_parts_is_made_by_each_with_what_it_has(monkeypatch):
-    from xlakit.interpreter import custom_calls
+    from xlakit.execution import custom_calls
 
     target, calls = "xlakit_partitioned_python_callback", []
     monkeypatch.setitem(custom_calls._registered, target, None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.collectives.declined import DeclinedError
-from xlakit.interpreter.groups import Grid, check_pairs
+from xlakit.execution.groups import Grid, check_pairs
 from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.collectives import CollectiveBroadcast
 from xlakit.ops.shared.collective import Collective

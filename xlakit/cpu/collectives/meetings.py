@@ -10,12 +10,12 @@ from xlakit.cpu.collectives import moves, ragged, reduce
 from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import groups_of
 from xlakit.cpu.collectives.sites import Sites
-from xlakit.cpu.kernels.fingerprint import fingerprint
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, UnsupportedError
-from xlakit.interpreter.groups import Grid
+from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
 from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, CollectiveReduce, ReduceScatter

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, Members, Tiles, move_rows, tile_kernel
 from xlakit.cpu.llvm import I8, Module, Value
-from xlakit.cpu.loops.kernel import Phase, joined
+from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.data.shape import Shape
 
 

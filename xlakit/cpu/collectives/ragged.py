@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, Members, tile_kernel
 from xlakit.cpu.llvm import I8, I64, Module, Value
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.scalars import load
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType

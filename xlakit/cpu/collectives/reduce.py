@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, TILE_BYTES, Members, tile_kernel
 from xlakit.cpu.llvm import I64, Function, Module, Value
-from xlakit.cpu.loops.emitter import Emitter
-from xlakit.cpu.loops.kernel import Phase, joined
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.cpu.scalars import Scalar, load, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import constant

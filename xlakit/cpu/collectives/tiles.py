@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.meeting import POST, SLOT, post_at
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.

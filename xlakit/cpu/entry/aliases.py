@@ -17,7 +17,7 @@ from xlakit.ir.instruction import HloModule
 from xlakit.options import is_plain
 
 
-def honoured_aliases(module: HloModule, lowered: Lowered) -> tuple[tuple[int, int], ...]:
+def honored_aliases(module: HloModule, lowered: Lowered) -> tuple[tuple[int, int], ...]:
     """The pairs of a result's and an argument's number, among arrays, that may have the same address."""
     if is_plain("memory"):
         return ()

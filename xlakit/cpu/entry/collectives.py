@@ -11,7 +11,7 @@ from xlakit.cpu.entry.halves import SECOND_HALVES, collective_of
 from xlakit.cpu.entry.steps import CopyStep, MeetStep, NumberStep, Step
 from xlakit.cpu.entry.uses import Uses
 from xlakit.data.shape import Shape
-from xlakit.interpreter.groups import Grid
+from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.asynchronous import AsyncStart
 from xlakit.ops.collectives import AllReduce, PartitionId, ReplicaId

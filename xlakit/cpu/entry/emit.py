@@ -18,10 +18,10 @@ from xlakit.cpu.entry.steps import (
     Step,
     WhileStep,
 )
-from xlakit.cpu.kernels import blas
+from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.llvm.promises import APART, INLINED
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.options import is_plain, knob
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.options import is_plain, knob
 
 # What costs less than this is done by the calling thread alone.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xlakit.cpu.collectives.meetings import Meeting
 from xlakit.cpu.entry.buffers import Buffer
-from xlakit.cpu.loops.kernel import Phase
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.ir.instruction import Instruction
 
 

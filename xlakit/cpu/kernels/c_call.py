@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
-from xlakit.cpu.loops.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.cpu.program import c_symbol
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape

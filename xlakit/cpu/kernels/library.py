@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
-from xlakit.cpu.kernels.fingerprint import fingerprint, is_constant_scalar
+from xlakit.cpu.kernels.gemm.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.makers import MAKERS
-from xlakit.cpu.kernels.product_fusion import emit_product_fusion
-from xlakit.cpu.kernels.select_and_scatter import emit_padded_selection
-from xlakit.cpu.kernels.top_k import emit_partial_sort
+from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar
+from xlakit.cpu.kernels.sort.top_k import emit_partial_sort
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.fusion import check_arrays, emit_fusion
-from xlakit.cpu.loops.kernel import Phase
-from xlakit.cpu.loops.tracer import is_traced
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.loops.ir.tracer import is_traced
+from xlakit.cpu.loops.nests.fusion import check_arrays, emit_fusion
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlakit.cpu.kernels.cholesky import emit_cholesky
-from xlakit.cpu.kernels.convolution import emit_convolution, plan_convolution
-from xlakit.cpu.kernels.cumulative import emit_cumulative, plan_cumulative
-from xlakit.cpu.kernels.dot import MULTIPLICATION, emit_dot, plan_dot
-from xlakit.cpu.kernels.fft import emit_fft
-from xlakit.cpu.kernels.ragged_dot import emit_ragged_dot
-from xlakit.cpu.kernels.random_bits import emit_random_bits
-from xlakit.cpu.kernels.random_numbers import emit_random_numbers
-from xlakit.cpu.kernels.scatter import scatter_kernel
-from xlakit.cpu.kernels.select_and_scatter import select_and_scatter_kernel
-from xlakit.cpu.kernels.sort import sort_kernel
-from xlakit.cpu.kernels.top_k import top_k_kernel
-from xlakit.cpu.kernels.triangular_solve import emit_triangular_solve
+from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
+from xlakit.cpu.kernels.fft.fft import emit_fft
+from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, emit_dot, plan_dot
+from xlakit.cpu.kernels.gemm.ragged_dot import emit_ragged_dot
+from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
+from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
+from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
+from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
+from xlakit.cpu.kernels.scan.prefix_sum import emit_cumulative, plan_cumulative
+from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
+from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
+from xlakit.cpu.kernels.sort.sort import sort_kernel
+from xlakit.cpu.kernels.sort.top_k import top_k_kernel
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.kernel import Emitted, Phase
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution

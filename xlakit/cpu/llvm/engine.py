@@ -216,7 +216,7 @@ def _tidying() -> Any:
 
 
 def emit_object(module: Any, level: int = 3) -> bytes:
-    """The object file of an optimised module; level 0 takes least time, and gives code that takes most."""
+    """The object file of an optimized module; level 0 takes least time, and gives code that takes most."""
     native = _native()
     message = ctypes.c_char_p()
     with _machine(level) as machine:
@@ -230,7 +230,7 @@ def emit_object(module: Any, level: int = 3) -> bytes:
 
 
 def emit_assembly(module: Any, level: int = 3) -> str:
-    """The assembly text of an optimised module."""
+    """The assembly text of an optimized module."""
     with _machine(level) as machine:
         return machine.target.emit_assembly(module)
 

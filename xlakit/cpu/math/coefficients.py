@@ -1,6 +1,6 @@
 """Coefficients of minimax polynomials, each from the constant upwards.
 
-``python -m proofs.minimax`` computes them, and says how many bits of the result each leaves right.
+``python -m fuzz.minimax`` computes them, and says how many bits of the result each leaves right.
 """
 
 from typing import Final

@@ -16,7 +16,7 @@ from enum import IntEnum
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
-from xlakit.interpreter.random_state import RANDOM_WORDS, RandomState
+from xlakit.execution.random_state import RANDOM_WORDS, RandomState
 
 
 class Status(IntEnum):

@@ -125,8 +125,8 @@ def divide_narrow(a: Complex, b: Complex) -> Complex:
 
 def divide(a: Complex, b: Complex) -> Complex:
     """The quotient, with what XLA makes of zero denominators and infinite operands."""
-    top, top_exponent = _normalised(a)
-    bottom, bottom_exponent = _normalised(b)
+    top, top_exponent = _normalized(a)
+    bottom, bottom_exponent = _normalized(b)
     size = fma(bottom[0], bottom[0], bottom[1] * bottom[1])
     product = multiply(top, conjugate(bottom))
     # 2^exponent may be beyond the range although the result is not.
@@ -150,7 +150,7 @@ def _with_special_quotients(a: Complex, b: Complex, found: Complex) -> Complex:
     return choose(lost & is_finite(a) & has_infinity(b), near, found)
 
 
-def _normalised(a: Complex) -> tuple[Complex, Value]:
+def _normalized(a: Complex) -> tuple[Complex, Value]:
     """The number with its larger part between 1 and 4, and the power of two that was taken away."""
     # Subnormal numbers have their exponent in the fraction.
     size = larger_part(a)

@@ -51,7 +51,7 @@ def philox4x32(key: tuple[int, int], words: Sequence[Array]) -> list[Array]:
 def threefry_bits(key: int, counter: int, dimensions: Sequence[int], width: int) -> tuple[Array, int]:
     """Unsigned integers of 32 bits (64 for ``width`` 64) filling ``dimensions``, and the next counter.
 
-    An element of 64 bits is one block. Of 32 bits, a block fills two elements that are neighbours along one
+    An element of 64 bits is one block. Of 32 bits, a block fills two elements that are neighbors along one
     dimension: the first even one, else the first longest; where that is odd, one column of blocks is half used.
     """
     if width == 64:

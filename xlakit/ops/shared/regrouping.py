@@ -16,7 +16,7 @@ from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
 def common_factors(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
     """Cut two lists of sizes of the same product into the smallest groups of equal products.
 
-    Gives the positions of the cuts, from (0, 0) to (len(a), len(b)). Of neighbouring sizes of 1 the
+    Gives the positions of the cuts, from (0, 0) to (len(a), len(b)). Of neighboring sizes of 1 the
     earliest cut is taken.
     """
     if list(a) == list(b):

@@ -15,7 +15,7 @@ def expand_sparse(values: Array, places: Array, side: SparsitySide) -> Array:
     if side.num_non_zero != 1 or side.stride != 1:
         raise UnsupportedError(
             f"sparsity of {side.num_non_zero} in {side.block_size} with stride {side.stride}",
-            hint="the interpreter knows one element in each block, and blocks of neighbours",
+            hint="the interpreter knows one element in each block, and blocks of neighbors",
         )
     if not 0 <= side.dimension < values.ndim:
         raise ShapeError(f"sparse dimension {side.dimension} is not one of {values.ndim}", hint=below(values.ndim))

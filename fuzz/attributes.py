@@ -1,0 +1,207 @@
+"""``python -m fuzz.attributes``: operations whose attributes or operands are wrong, or nearly, on both backends.
+
+Each program is one operation with up to three numbers changed: an index, a size, a dimension number, a window. It
+must be refused with a typed error, or give on both backends the same. Arguments end (or begin) at memory that may not
+be touched, so compiled code that reads past one dies, and is told by its number: programs run in a child.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import mmap
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from fuzz.modules import difference
+from fuzz.programs.attributes import Trial, trial
+from fuzz.programs.values import EDGES, SMALL, Array, make_values
+from xlakit import compile as compile_program
+from xlakit.errors import ExecutionError, InternalError, XlakitError
+from xlakit.tools.inputs import flatten
+
+_SECONDS = 10.0
+_ADDRESS_SPACE_BYTES = 16 << 30
+_NO_ACCESS = 0
+
+
+class _TooSlowError(BaseException):
+    """Raised into a program that takes too long; no handler of Exception catches it."""
+
+
+class Guarded:
+    """Memory for arrays, each with a page next to it that may not be touched."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._maps: list[mmap.mmap] = []
+
+    def array(self, values: Array, *, at_end: bool) -> Array:
+        """A copy that ends, or begins, where memory may not be touched."""
+        if not values.nbytes:
+            return values
+        page = mmap.PAGESIZE
+        pages = -(-values.nbytes // page)
+        # Ours alone: a protected page is never given to anything else, since the mapping is kept.
+        memory = mmap.mmap(-1, (pages + 2) * page)
+        self._maps.append(memory)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        for guard in (start, start + (pages + 1) * page):
+            if self._libc.mprotect(guard, page, _NO_ACCESS):
+                raise OSError(ctypes.get_errno(), "mprotect")
+        offset = page + (pages * page - values.nbytes if at_end else 0)
+        view = np.frombuffer(memory, values.dtype, values.size, offset).reshape(values.shape)
+        view[...] = values
+        return view
+
+
+def arguments(one: Trial, rng: np.random.Generator, guarded: Guarded) -> list[Array]:
+    """Values for the operands: integers of all sizes, since some are indices, and floats whose sums stay small."""
+    found: list[Array] = []
+    for shape in one.operands:
+        kind = shape.element_type
+        style = EDGES if kind.is_integral and rng.random() < 0.5 else SMALL
+        values = make_values(rng, kind.hlo_name, shape.dimensions, style)
+        found.append(guarded.array(values, at_end=bool(rng.random() < 0.7)))
+    return found
+
+
+def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> str:
+    """The outcome of a program: ``"refused"``, ``"agreed"``, ``"left out"``, or what is wrong with it."""
+    one = trial(seed, number)
+    if one is None or not one.is_small:
+        return "left out"
+    try:
+        module = one.module()
+    except XlakitError as error:
+        return "refused" if error.rule else "FAILED: an error without a word"
+    if show:
+        print(module.to_text())
+    given = arguments(one, np.random.default_rng([seed, number, 1]), guarded)
+    expected, actual = (_outcome(module, backend, given) for backend in ("interpreter", "cpu"))
+    for outcome in (expected, actual):
+        if isinstance(outcome, Exception) and (not isinstance(outcome, XlakitError) or _is_internal(outcome)):
+            return f"FAILED: {type(outcome).__name__}: {outcome}"
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        if isinstance(expected, Exception) and isinstance(actual, Exception):
+            return "refused"
+        return f"FAILED: the interpreter gives {_said(expected)}, compiled code {_said(actual)}"
+    for name, leaf in expected.items():
+        for a, b in zip(_parts(actual[name]), _parts(leaf), strict=True):
+            if fault := difference(a, b):
+                return f"FAILED: result {name}: {fault}"
+    return "agreed"
+
+
+def _parts(array: Array) -> list[Array]:
+    return [np.real(array), np.imag(array)] if array.dtype.kind == "c" else [array]
+
+
+def _is_internal(error: Exception) -> bool:
+    return isinstance(error, InternalError)
+
+
+def _said(outcome: Any) -> str:
+    return f"{type(outcome).__name__} ({outcome})" if isinstance(outcome, Exception) else "a result"
+
+
+def _outcome(module: Any, backend: str, given: Sequence[Array]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            return flatten(compile_program(module, backend=backend, cache=False)(*given))
+    except _TooSlowError:
+        return ExecutionError("it takes too long")
+    except Exception as error:  # any exception is an outcome, to be judged
+        return error
+
+
+def _work(seed: int, start: int, stop: int) -> None:
+    """Judge programs, a line for each; before it begins, its number is written, so that a death has one."""
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, _too_slow)
+    for number in range(start, stop):
+        print(number, flush=True)
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+        try:
+            outcome = judge(seed, number, Guarded())
+        except _TooSlowError:
+            outcome = "left out"
+        except Exception as error:  # outside of both backends: rules and verifier
+            outcome = f"FAILED: {type(error).__name__}: {error}"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        print(number, outcome.replace("\n", " | "), flush=True)
+
+
+def _too_slow(signum: int, frame: FrameType | None) -> None:
+    raise _TooSlowError
+
+
+def run(seed: int, count: int, seconds: float = 0.0) -> tuple[Counter[str], list[str]]:
+    """Judge ``count`` programs, or as many as ``seconds`` are enough for: counts by outcome, and the failures."""
+    outcomes: Counter[str] = Counter()
+    failures: list[str] = []
+    begun, number = time.monotonic(), 0
+    while number < count and not (seconds and time.monotonic() - begun > seconds):
+        command = [sys.executable, "-m", "fuzz.attributes", "--seed", str(seed), "--work", f"{number}:{count}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            current, outcome = number, ""
+            for line in child.stdout:
+                head, _, outcome = line.rstrip("\n").partition(" ")
+                current = int(head)
+                if outcome:
+                    outcomes[outcome.partition(":")[0]] += 1
+                    if outcome.startswith("FAILED"):
+                        failures.append(f"--seed {seed} --number {current}: {outcome[8:]}")
+                if seconds and time.monotonic() - begun > seconds:
+                    child.kill()
+            ended = child.wait()
+        late = bool(seconds) and time.monotonic() - begun > seconds
+        if ended and not late:
+            outcomes["FAILED"] += 1
+            failures.append(f"--seed {seed} --number {current}: the process ended with status {ended}")
+        number = current + 1
+    return outcomes, failures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.attributes", description=(__doc__ or "").split("\n\n", 1)[0], allow_abbrev=False
+    )
+    parser.add_argument("--count", type=int, default=5000, help="how many programs (5000)")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
+    parser.add_argument("--work", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.work:
+        start, stop = map(int, options.work.split(":"))
+        _work(options.seed, start, stop)
+        return 0
+    if options.number is not None:
+        outcome = judge(options.seed, options.number, Guarded(), show=True)
+        print(outcome)
+        return int(outcome.startswith("FAILED"))
+    outcomes, failures = run(options.seed, options.count, options.seconds)
+    for failure in failures:
+        print(f"FAILED python -m fuzz.attributes {failure}")
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

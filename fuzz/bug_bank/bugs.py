@@ -1,0 +1,185 @@
+"""The bank: faults of the past, as edits that put them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Text of a file, which must be there once, and what stands in its place."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A fault: where it was mended, what it did, and the edits that put it back."""
+
+    name: str
+    commit: str
+    what: str
+    edits: tuple[Edit, ...]
+
+    def put_back(self, tree: Path) -> None:
+        """Edit the sources below a folder; raises ValueError where they are no longer as they were."""
+        for edit in self.edits:
+            path = tree / edit.path
+            text = path.read_text()
+            if text.count(edit.old) != 1:
+                raise ValueError(
+                    f"{self.name}: {edit.path} has the text to be changed {text.count(edit.old)} times, not once; "
+                    f"say in {__name__} how the fault is put back now:\n{edit.old}"
+                )
+            path.write_text(text.replace(edit.old, edit.new))
+
+
+_LOWERING = "xlakit/cpu/entry/lowering.py"
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "begun-twice",
+        "613f283",
+        "a value that begins two elements of a loop, one of which changes, is not copied",
+        (Edit(_LOWERING, " and first.resolved() not in changed", ""),),
+    ),
+    Bug(
+        "packed-across-runs",
+        "71fd2a0",
+        "vectors of packed rows reach from one run of rows into the next",
+        (
+            Edit(
+                "xlakit/cpu/kernels/gemm/gemm.py",
+                "even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows",
+                "even = engine.rows",
+            ),
+            Edit(
+                "xlakit/cpu/kernels/gemm/driver.py",
+                "        if len(self.product.lhs.across.dims) <= 1:\n            return True\n",
+                "        if len(self.product.lhs.across.dims) >= 1:\n            return True\n",
+            ),
+        ),
+    ),
+    Bug(
+        "shared-while-read",
+        "94a0882",
+        "a result takes the memory of an operand that is read at other places",
+        (Edit("xlakit/cpu/entry/in_place.py", "if instruction in misaligned or not plain:", "if not plain:"),),
+    ),
+    Bug(
+        "invariant-pointers",
+        "701e42f",
+        "pointers are loaded by invariant loads from a table that the entry writes",
+        (
+            Edit(
+                "xlakit/cpu/llvm/function.py",
+                "        return self.emit(type, f\"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}\")",
+                '        tail += ", !invariant.load !0" if type.name == "ptr" else ""\n'
+                "        return self.emit(type, f\"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}\")",
+            ),
+            Edit("xlakit/cpu/llvm/module.py", '= ["!{i32 1}"]', '= ["!{}", "!{i32 1}"]'),
+            Edit("xlakit/cpu/llvm/module.py", 'return "!0"', 'return "!1"'),
+        ),
+    ),
+    Bug(
+        "condition-writes-state",
+        "524d809",
+        "an update in place in a loop's condition writes into the state that the body reads",
+        (
+            Edit(
+                _LOWERING,
+                "self._called(op.condition, [carried], condition)",
+                "self._computation(op.condition, [carried], condition)",
+            ),
+        ),
+    ),
+    Bug(
+        "other-name",
+        "d1562fe",
+        "loop state that a call gives back is overwritten while it is read under that name",
+        (
+            Edit(
+                _LOWERING,
+                "max(uses.last_use((parameter, path)), self._read[body].get(own, -1))",
+                "uses.last_use((parameter, path))",
+            ),
+        ),
+    ),
+    Bug(
+        "given-twice",
+        "f19e2ed",
+        "a value that a call gives twice is free where the first of the two ends",
+        (Edit(_LOWERING, "        self._lent |= {buffer for buffer, count in made.items() if count > 1}\n", ""),),
+    ),
+    Bug(
+        "branch-writes-arguments",
+        "2821391",
+        "a branch computes in the memory of arguments that its caller needs afterwards",
+        (Edit(_LOWERING, "        self._lent |= lent\n", ""),),
+    ),
+    Bug(
+        "small-integer-sums",
+        "1d3180d",
+        "sums of integers of fewer than eight bits are compared with bits above their range",
+        (
+            Edit(
+                "xlakit/cpu/loops/emit/emitter.py",
+                "r if init.kind.is_complex else rounded(self.fn, init.kind, as_real(r))",
+                "r if init.kind.is_complex or init.kind.is_integral else rounded(self.fn, init.kind, as_real(r))",
+            ),
+        ),
+    ),
+    Bug(
+        "exponential-dots",
+        "1014537",
+        "the summation loops of a small product are named by the product alone, so that a chain of them is written out",
+        (
+            Edit(
+                "xlakit/passes/fusion/views.py",
+                "loops.of(user, k, within=view, is_fold=True)) for k, d",
+                "loops.of(user, k)) for k, d",
+            ),
+        ),
+    ),
+    Bug(
+        "slices-of-nothing",
+        "c737cee",
+        "gathered slices without elements of a collapsed dimension are read from foreign memory",
+        (
+            Edit(
+                "xlakit/passes/simplify/empty_arrays.py",
+                " if 0 in x.op_as(Gather).slice_sizes and 0 not in x.shape.dimensions else None",
+                " if x.op_as(Gather).slice_sizes is None else None",
+            ),
+            Edit("xlakit/passes/simplify/dynamic_slices.py", " or 0 in op.slice_sizes:", ":"),
+            Edit("xlakit/cpu/loops/ir/tracer.py", "if 0 in op.slice_sizes:", "if op.slice_sizes is None:"),
+        ),
+    ),
+    Bug(
+        "second-half-forgotten",
+        "b981ee5",
+        "what an asynchronous collective was given is free before its second half has read it",
+        (
+            Edit(
+                "xlakit/cpu/entry/uses.py",
+                "self._first_halves[instruction].operands if instruction in self._first_halves else ():",
+                "():",
+            ),
+        ),
+    ),
+    Bug(
+        "expm1-at-infinity",
+        "71fd2a0",
+        "complex expm1 of an infinite real part without a direction is no NaN",
+        (
+            Edit(
+                "xlakit/cpu/scalars/complex_exponential.py",
+                "return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), found)",
+                "return choose(is_infinite(x) & ~is_infinite(x), (nothing, nothing), found)",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,84 @@
+"""``python -m fuzz.collectives``: generated programs with collectives, compiled and interpreted, agree to the bit.
+
+Each runs on 2 to 8 devices, replicas and partitions; every device's results are compared. The order in which elements
+are combined is fixed, so that nothing but the bits of a NaN may differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fuzz.programs.meeting_bodies import spread_module
+from fuzz.programs.meetings import Spread
+from xlakit import compile as compile_program
+from xlakit.ir.instruction import HloModule
+
+
+def difference(actual: Any, expected: Any) -> str:
+    """What is wrong with a device's results, in words; empty where nothing is."""
+    for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"result {number}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        with np.errstate(all="ignore"):
+            unequal = (np.not_equal(array, array) for array in (a, b))
+            wrong = np.asarray(~(np.equal(a, b) | np.logical_and(*unequal)))
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"result {number}: {wrong.sum()} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
+    return ""
+
+
+def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
+    """What is wrong with a module's compiled code, empty where nothing is; how many collectives Python does in it."""
+    module = HloModule.from_text(program.text)
+    expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
+    try:
+        executable: Any = compile_program(module, backend="cpu")
+        for _ in range(runs):
+            actual = executable.execute_replicated(program.arguments)
+            for device, (a, b) in enumerate(zip(actual, expected, strict=True)):
+                fault = difference(a, b)
+                if fault:
+                    return f"device {device}: {fault}", 0
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}", 0
+    return "", len(executable.host_instructions)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    summary = (__doc__ or "").split("\n\n", 1)[0]
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.collectives", description=summary)
+    parser.add_argument("--count", type=int, default=500, help="how many programs (500)")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time")
+    parser.add_argument("--number", type=int, help="one program, by its number, with its text")
+    options = parser.parse_args(arguments)
+    numbers = range(options.count) if options.number is None else [options.number]
+    failures, with_python, done, start = 0, 0, 0, time.monotonic()
+    for number in numbers:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
+        program = spread_module(options.seed, number)
+        if options.number is not None:
+            print(program.text)
+        fault, hosts = judge(program)
+        with_python += hosts > 0
+        if fault:
+            failures += 1
+            print(f"FAILED python -m fuzz.collectives --seed {options.seed} --number {number}: {fault}", flush=True)
+        if done % 100 == 0:
+            print(f"{done} programs, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} programs, {failures} failures, Python does a part of {with_python}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

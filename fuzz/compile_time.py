@@ -1,0 +1,242 @@
+"""``python -m fuzz.compile_time``: compiling a program takes time in proportion to its length.
+
+Chains and trees of each family of operations (:mod:`fuzz.programs.long`), and of families mixed at random, are
+compiled at several lengths. What is measured grows like a power of the length; the exponent is 1 where the compiler is
+linear. Three things are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
+both of which are the same each time, and the processor's time, which is what matters, but is only looked at beyond a
+floor. Each program is compiled in a process of its own, with limits of time and memory; a short one runs, too, and must
+give what the interpreter gives. The exit status is 1 where an exponent is above the limit, a program is not compiled,
+or numbers differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fuzz.modules import judge
+from fuzz.programs.draft import Program
+from fuzz.programs.long import MIXED, PATTERNS, long_module
+from fuzz.programs.steps import FAMILIES
+from fuzz.support.tolerances import EXACT
+from xlakit.cpu.compile import generate, make_objects
+from xlakit.cpu.program import Target
+from xlakit.execution.groups import Grid
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.pipeline import run_pipeline
+
+_LENGTHS = (1, 16, 32, 64)
+_SIZES = (1, 2, 3, 4, 8)
+# How many steps a program has whose results are compared.
+_SHORT = 5
+# Exponents above this are a fault.
+_LIMIT = 1.2
+# What grows by less than this from the first length to the last one says nothing about how it grows.
+_FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
+_SECONDS = 60
+_GIGABYTES = 8
+_QUICK_SECONDS = 30
+
+
+class Case(NamedTuple):
+    """Programs of several lengths: steps of a family in a pattern, on arrays of a size."""
+
+    family: str
+    pattern: str
+    size: int
+    seed: int
+
+    def __str__(self) -> str:
+        seed = f" --seed {self.seed}" if self.family == MIXED else ""
+        return f"--only {self.family} --pattern {self.pattern} --size {self.size}{seed}"
+
+
+def measured(case: Case, lengths: Sequence[int]) -> Iterator[dict[str, float]]:
+    """What compiling the case's programs takes, one length after the other."""
+    for length in lengths:
+        module = long_module(case.family, case.pattern, length, case.size, case.seed)
+        start = time.process_time()
+        text, parts = _compiled(module)
+        seconds = time.process_time() - start
+        calls = _calls(module)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield {
+            "length": length,
+            "lines": text.count("\n"),
+            "calls": calls,
+            "seconds": seconds,
+            "bytes": sum(parts),
+            "megabytes": peak,
+        }
+
+
+def wrong_numbers(case: Case) -> str:
+    """What is wrong with the results of a short program of the case; empty where nothing is."""
+    module = long_module(case.family, case.pattern, _SHORT, case.size, case.seed)
+    if module.replica_count > 1:
+        return ""
+    rng = np.random.default_rng(case.seed)
+    shapes = [p.shape.dimensions for p in module.entry.parameters]
+    given = tuple(rng.uniform(-0.9, 0.9, sizes).astype(np.float32) for sizes in shapes)
+    return judge(Program(case.family, module.to_text(), (given,), EXACT))
+
+
+def _target(module: HloModule) -> Target:
+    return Target(Grid(module.replica_count, module.num_partitions))
+
+
+def _compiled(module: HloModule) -> tuple[str, list[int]]:
+    code = generate(run_pipeline(module), _target(module))
+    make_objects(code)
+    return code.text, [len(part) for part in code.objects]
+
+
+def _calls(module: HloModule) -> int:
+    """How many calls the passes and the code generator make."""
+    count = 0
+
+    def counting(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counting)
+    try:
+        generate(run_pipeline(module), _target(module))
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def exponents(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """How what was measured grows with the length.
+
+    That is seen in three ways, of which the lowest counts, since what comes in steps is steep at one place alone: from
+    the second last length to the last, with and without what a program of one step takes, and as the slope of the
+    straight line through the logarithms at all lengths.
+    """
+    found: dict[str, float] = {}
+    first, *others = rows
+    for name, floor in _FLOORS.items():
+        more = [(row["length"] - first["length"], row[name] - first[name]) for row in others]
+        if more[-1][1] < floor or len(more) < 2:
+            continue
+        points = [(math.log(length), math.log(max(value, floor / 20))) for length, value in more]
+        (x0, y0), (x1, y1) = points[-2:]
+        slope = float(np.polyfit([x for x, _ in points], [y for _, y in points], 1)[0])
+        whole = math.log(rows[-1][name] / max(rows[-2][name], 1e-6)) / math.log(rows[-1]["length"] / rows[-2]["length"])
+        found[name] = min((y1 - y0) / (x1 - x0), slope, whole)
+    return found
+
+
+class Finding(NamedTuple):
+    """What was found out about a case."""
+
+    case: Case
+    rows: list[dict[str, float]]
+    fault: str
+
+    @property
+    def worst(self) -> float:
+        """The greatest exponent."""
+        return max(exponents(self.rows).values(), default=0.0) if len(self.rows) > 2 else 0.0
+
+
+def examine(case: Case, lengths: Sequence[int], limit: float) -> Finding:
+    """Measure a case in a process of its own; where only its time grows too fast, once more."""
+    finding = _examined(case, lengths, limit)
+    return _examined(case, lengths, limit) if finding.fault.startswith("seconds") else finding
+
+
+def _examined(case: Case, lengths: Sequence[int], limit: float) -> Finding:
+    command = [sys.executable, "-m", "fuzz.compile_time", "--measure", json.dumps([*case]), *map(str, lengths)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        out, error = done.stdout, done.stderr if done.returncode else ""
+    except subprocess.TimeoutExpired as expired:
+        out = (expired.stdout or b"").decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
+        error = f"not compiled in {_SECONDS} s"
+    rows = [json.loads(line) for line in out.splitlines()]
+    wrong = rows.pop()["wrong"] if rows and "wrong" in rows[-1] else ""
+    if error or len(rows) < len(lengths):
+        return Finding(case, rows, error.strip().splitlines()[-1] if error.strip() else "the process died")
+    steep = [f"{name} grow with exponent {value:.2f}" for name, value in exponents(rows).items() if value > limit]
+    return Finding(case, rows, "; ".join([*steep, *([wrong] if wrong else [])]))
+
+
+def _measure(case: Case, lengths: Sequence[int]) -> None:
+    limit = _GIGABYTES << 30
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for row in measured(case, lengths):
+        print(json.dumps(row), flush=True)
+    print(json.dumps({"wrong": wrong_numbers(case)}), flush=True)
+
+
+def cases(options: argparse.Namespace) -> list[Case]:
+    """The cases that the options ask for."""
+    families = [options.only] if options.only else [*FAMILIES, MIXED]
+    patterns = [options.pattern] if options.pattern else [*PATTERNS]
+    sizes = [options.size] if options.size else _SIZES
+    found = [Case(*named, options.seed) for named in itertools.product(families, patterns, sizes)]
+    if options.quick:
+        order = np.random.default_rng(options.seed).permutation(len(found))
+        return [found[int(k)]._replace(seed=options.seed + int(k)) for k in order]
+    return found
+
+
+def _print_row(finding: Finding) -> None:
+    case, rows = finding.case, finding.rows
+    last = rows[-1] if rows else {}
+    cells = [f"{case.family:18} {case.pattern:9} {case.size:4}"]
+    cells += [f"{last.get(name, math.nan):9.0f}" for name in ("calls", "lines", "megabytes")]
+    cells += [f"{last.get('seconds', math.nan):7.2f}"]
+    found = exponents(rows) if len(rows) > 2 else {}
+    cells += [f"{found[name]:8.2f}" if name in found else "       -" for name in _FLOORS]
+    print(" ".join(cells), flush=True)
+    if finding.fault:
+        print(f"FAILED python -m fuzz.compile_time {case}: {finding.fault}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.compile_time", description=(__doc__ or "").split("\n\n", 1)[0], allow_abbrev=False
+    )
+    parser.add_argument("--only", help=f"one family of steps, or '{MIXED}'")
+    parser.add_argument("--pattern", choices=[*PATTERNS], help="one pattern")
+    parser.add_argument("--size", type=int, help="one size of the dimensions")
+    parser.add_argument("--seed", type=int, default=0, help="what mixed chains are made from (0)")
+    parser.add_argument("--quick", action="store_true", help="as many cases as there is time for, drawn by the seed")
+    parser.add_argument("--seconds", type=float, default=_QUICK_SECONDS, help=f"that time ({_QUICK_SECONDS})")
+    parser.add_argument("--limit", type=float, default=_LIMIT, help=f"the greatest exponent ({_LIMIT})")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("lengths", type=int, nargs="*", help=f"how many steps ({' '.join(map(str, _LENGTHS))})")
+    options = parser.parse_args(arguments)
+    lengths = options.lengths or list(_LENGTHS)
+    if options.measure:
+        _measure(Case(*json.loads(options.measure)), lengths)
+        return 0
+    print(f"{'family':18} {'pattern':9} size     calls     lines        MB seconds    calls    lines  seconds")
+    start, findings = time.monotonic(), list[Finding]()
+    for case in cases(options):
+        if options.quick and time.monotonic() - start > options.seconds:
+            break
+        findings.append(examine(case, lengths, options.limit))
+        _print_row(findings[-1])
+    failures = sum(bool(f.fault) for f in findings)
+    worst = max((f.worst for f in findings), default=0.0)
+    print(f"{len(findings)} cases with seed {options.seed}, {failures} failures, greatest exponent {worst:.2f}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

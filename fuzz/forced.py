@@ -1,0 +1,107 @@
+"""``python -m fuzz.forced``: programs compiled with knobs and vectors drawn at random give what plain code gives.
+
+Blocks, strips, tasks, costs and bounds that decide how arrays of some size are computed are knobs
+(:class:`xlakit.options.Knob`). Set at random, small arrays take the ways of large ones: rests of blocks, several tasks,
+packed operands, sorts that are shared out, loops copied or not. Each program runs at each width of vectors that the
+machine has, next to plain code with no knob set, as in :mod:`fuzz.plain`; kernels of one operation are compared with
+the interpreter, as in :mod:`fuzz.compiled`.
+
+    python -m fuzz.forced --seed 7 --seconds 60
+    python -m fuzz.forced --seed 7 --number 12        one program, with its text and its knobs
+
+``draw(seed, number)`` gives the options of a program, for ``with compiling(draw(seed, number)): ...``. Where a fault is
+found, knobs are put back one by one as long as it stays: those that are left are printed.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import xlakit.cpu.compile  # every knob is in a module that this one loads
+from fuzz import compiled, plain
+from fuzz.programs.draft import FAMILIES, Program
+from fuzz.programs.modules import module as generated
+from fuzz.programs.plan import Entry
+from fuzz.support import numbered
+from xlakit.cpu.llvm import engine
+from xlakit.options import KNOBS, Options, compiling
+from xlakit.passes import pipeline
+
+# What has knobs is loaded now.
+LOADED = (xlakit.cpu.compile, pipeline)
+
+
+def widths() -> list[int]:
+    """The widths of vectors that this machine runs."""
+    with compiling(vector_bytes=0):
+        return [width for width in (16, 32, 64) if width <= engine.vector_bytes()]
+
+
+def draw(seed: int, number: int) -> Options:
+    """A width, some of the knobs set to one of their other numbers, and perhaps some passes left out.
+
+    What rewrites make simpler hides faults of what comes after them: a loop that carries a value twice, for one.
+    """
+    rng = random.Random(f"{seed} {number}")
+    share = rng.choice([0.05, 0.2, 0.5, 1.0])
+    chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share}
+    width = rng.choice(widths())
+    left_out = rng.choice([(), (), (), ("rewrites",), ("rewrites",), ("rewrites", "fusion"), ("fusion",), ("inline",)])
+    return Options(frozenset(left_out), width, knobs=chosen)
+
+
+def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
+    """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
+    if number % 2:
+        return generated(seed, number), _next_to_plain
+    opcode = random.Random(f"{seed} {number} opcode").choice(sorted(FAMILIES))
+    return Entry(opcode, seed, number).make(), _next_to_meaning
+
+
+def _next_to_plain(program: Program) -> str:
+    return plain.judge(program)
+
+
+def _next_to_meaning(program: Program) -> str:
+    status, detail = compiled.judge(program)
+    return detail if status == "failed" else ""
+
+
+def judge(program: Program, judged: Callable[[Program], str], options: Options) -> str:
+    """What is wrong with a program under options, and which knobs it takes; empty where nothing is."""
+    fault = _under(program, judged, options)
+    if not fault:
+        return ""
+    knobs = dict(options.knobs)
+    for name in list(knobs):
+        fewer = {other: value for other, value in knobs.items() if other != name}
+        if _under(program, judged, replace(options, knobs=fewer)):
+            knobs = fewer
+    without = f", without {', '.join(sorted(options.plain))}" if options.plain else ""
+    return f"{fault} (vectors of {options.vector_bytes} bytes, knobs {knobs}{without})"
+
+
+def _under(program: Program, judged: Callable[[Program], str], options: Options) -> str:
+    with compiling(options):
+        return judged(program)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = numbered.parser("fuzz.forced", __doc__ or "", 2000).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
+        program, judged = program_of(options.seed, number)
+        drawn = draw(options.seed, number)
+        if options.number is not None:
+            print(program.text, drawn.text)
+        return judge(program, judged, drawn)
+
+    return numbered.run("fuzz.forced", numbered.entries(options, fault_of), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The command: ``python -m fuzz.jax_programs --seed S --seconds N``.
+
+Programs run in a process of their own, which begins anew behind one that ends it. Printed is each fault, with the
+command that repeats it; the exit status is 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fuzz.jax_programs import __doc__ as about
+
+# A process compiles so many programs, so that what one of them leaves behind is not left for ever.
+_BATCH = 200
+# A program that takes longer than this on both platforms together hangs.
+_LONGEST_SECONDS = 180.0
+
+
+def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
+    """What becomes of each program, those that end their process included."""
+    number = first
+    while number < first + count:
+        batch = min(_BATCH, first + count - number)
+        command = [sys.executable, "-m", "fuzz.jax_programs.worker", prefix, str(number), str(batch)]
+        environment = {**os.environ, "JAX_PLATFORMS": "xlakit,cpu"}
+        end = number + batch
+        with tempfile.TemporaryFile("w+") as said:
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
+            hangs = threading.Timer(0, process.kill)
+            try:
+                for line in process.stdout or ():
+                    hangs.cancel()
+                    report = json.loads(line)
+                    if "begin" in report:
+                        number = report["begin"]
+                        hangs = threading.Timer(_LONGEST_SECONDS, process.kill)
+                        hangs.start()
+                    else:
+                        number += 1
+                        yield report
+            finally:
+                hangs.cancel()
+                process.kill()
+                status = process.wait()
+            if number < end:
+                said.seek(0)
+                fault = f"the process ended with {status} (-9: after {_LONGEST_SECONDS} s): {said.read()[-400:]}"
+                yield {"seed": f"{prefix}.{number}", "fault": fault}
+                number += 1
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.jax_programs", description=(about or "").split("\n\n", 1)[0], allow_abbrev=False
+    )
+    parser.add_argument("--seed", default=str(random.randrange(10**6)), help="what programs are made from (by chance)")
+    parser.add_argument("--count", type=int, default=10**9, help="how many programs at most")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first program (0)")
+    parser.add_argument("--large", action="store_true", help="arrays that are computed in tasks, strips and blocks")
+    parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
+    options = parser.parse_args(given)
+    begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
+    prefix = ("large" if options.large else "") + options.seed
+    print(f"seed {options.seed}", flush=True)
+    for report in reports(prefix, options.first, options.count):
+        kind = next((k for k in ("fault", "refused") if k in report), "agreed")
+        counts[kind] += 1
+        times = [a + b for a, b in zip(times, report.get("seconds", [0.0, 0.0]), strict=True)]
+        if kind == "fault":
+            number = report["seed"].rsplit(".", 1)[1]
+            repeat = f"python -m fuzz.jax_programs{' --large' * options.large} --seed {options.seed}"
+            print(f"FAILED {repeat} --first {number} --count 1\n  {report['fault']}", flush=True)
+        if time.monotonic() - begin > options.seconds:
+            break
+    said = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    print(f"{sum(counts.values())} programs: {said}; first results in {times[0]:.0f} s, jaxlib's in {times[1]:.0f} s")
+    return 1 if counts["fault"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

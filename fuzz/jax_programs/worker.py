@@ -1,0 +1,75 @@
+"""One program after the other on both platforms of this process: for each a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from fuzz.jax_programs.control import arguments, program
+
+
+def _values(seed: str) -> list[Any]:
+    random_numbers = np.random.default_rng(random.Random(f"{seed} values").getrandbits(32))
+    found: list[Any] = []
+    for kind, shape in arguments(seed):
+        numbers = random_numbers.integers(-4, 5, shape)
+        numbers = np.abs(numbers) if kind.startswith("uint") else numbers
+        found.append(numbers.astype(jax.numpy.dtype(kind)))
+    return found
+
+
+def _run(seed: str, platform: str, given: list[Any]) -> tuple[list[np.ndarray[Any, Any]], float]:
+    begin = time.perf_counter()
+    with jax.default_device(jax.devices(platform)[0]):
+        # Each platform traces anew: nothing of the one is found by the other.
+        results = jax.jit(program(seed))(*given)
+        return [np.asarray(r) for r in results], time.perf_counter() - begin
+
+
+def judge(seed: str) -> dict[str, Any]:
+    """What became of a program: its times, and what is wrong."""
+    given = _values(seed)
+    try:
+        expected, of_cpu = _run(seed, "cpu", given)
+    except Exception as error:  # a program that JAX itself refuses says nothing
+        return {"seed": seed, "refused": f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]}
+    try:
+        actual, own = _run(seed, "xlakit", given)
+    except Exception as error:  # any other exception is a finding
+        return {"seed": seed, "fault": f"{type(error).__name__}: {error}"[:600]}
+    report: dict[str, Any] = {"seed": seed, "seconds": [round(own, 3), round(of_cpu, 3)]}
+    for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype or not _same(a, b):
+            report["fault"] = f"result {number}, {b.dtype}{list(b.shape)}: {_short(a)} instead of {_short(b)}"
+            break
+    return report
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a.dtype.kind == "V" or a.dtype.name in ("bfloat16", "float16"):
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def _short(array: Any) -> str:
+    return " ".join(str(array.ravel()[:12]).split())
+
+
+def main() -> None:
+    """Programs by the seeds on the command line: a prefix, the first number, how many."""
+    prefix, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for number in range(first, first + count):
+        print(json.dumps({"begin": number}), flush=True)
+        print(json.dumps(judge(f"{prefix}.{number}")), flush=True)
+        if number % 25 == 24:
+            jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""JAX's own tests on xlakit and on jaxlib's CPU: ``python -m fuzz.jax_tests --jax CHECKOUT [FILES]``.
+
+CHECKOUT is one of JAX's repository, of the version that is installed. xlakit is JAX's platform ``cpu`` (``as-cpu``);
+with ``--on xlakit`` it is a platform of its own. Each file runs in a process of its own, once for each platform, and at
+most so many seconds; what has not run then counts as not run. Printed are the counts side by side, and then what xlakit
+fails or skips and jaxlib's CPU does not, by cause. A test that ends its process has failed, and the others of its file
+run in the next one.
+
+With ``--keep FOLDER`` results stay: the next run does what is not done, and ``--seconds 0`` only reports. ``--again``
+has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever.
+
+JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
+chooses among the tests as pytest does. To JAX's tests all platforms are processors: none is skipped for being of
+another kind. Ends with 1 where xlakit fails or skips what jaxlib's CPU passes, unless fuzz/support/jax_accepted.py says why
+it may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzz.support.jax_accepted import reason
+from fuzz.support.jax_results import read, write
+
+FILES = (
+    "lax", "lax_numpy", "lax_numpy_operators", "lax_numpy_indexing", "lax_numpy_reducers", "lax_control_flow",
+    "lax_autodiff", "lax_vmap", "random", "fft", "linalg", "scipy_signal", "nn", "api", "dtypes", "array",
+)  # fmt: skip
+# For each platform what stands in the environment; the last is what the others are compared with.
+PLATFORMS = {
+    "as-cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"},
+    "xlakit": {"JAX_PLATFORMS": "xlakit,cpu", "XLAKIT_AS": "", "JAX_TESTED_AS_CPU": "1"},
+    "cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": ""},
+}
+_ROOT = Path(__file__).parents[1]
+_TESTS_SHOWN = 3
+# What pytest ends with where it was interrupted, has failed itself, or was called in a wrong way.
+_NOT_RUN = (2, 3, 4)
+# What it ends with where tests passed, where some failed, and where there were none to run.
+_ENDED = (0, 1, 5)
+_HOW = {-signal.SIGKILL: "the process was ended: the test took too long, or too much memory"}
+
+
+class DoesNotRunError(Exception):
+    """Pytest does not get as far as a file's tests."""
+
+
+@dataclass
+class Results:
+    """What became of the tests of one file on one platform: for each its outcome, and what was said."""
+
+    tests: dict[str, tuple[str, str]] = field(default_factory=dict)
+    has_ended: bool = True
+
+    def of(self, outcome: str) -> list[str]:
+        """The tests with an outcome."""
+        return [test for test, (found, _) in self.tests.items() if found == outcome]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of a file's tests run, for how long, and where their results stay."""
+
+    seconds: float = 600
+    tests: str = ""
+    cases: int = 1
+    sample: int = 0
+    keep: Path | None = None
+    again: bool = False
+    seconds_each: float = math.inf
+    """For one test; after that its process is ended, and the test has failed."""
+    pytest_options: tuple[str, ...] = ("--noconftest",)
+
+
+def run(file: Path, platform: str, choice: Choice, name: str = "") -> Results:
+    """The results of a file on a platform; they are kept under a name, or that of the file."""
+    with _kept(choice, f"{name or file.stem.removesuffix('_test')}.{platform}") as output:
+        end = time.monotonic() + choice.seconds
+        while (left := end - time.monotonic()) > 0:
+            before = len(_results(output).tests)
+            status, log = _run_until_it_ends(file, platform, left, choice, output)
+            if status in _NOT_RUN:
+                raise DoesNotRunError(f"{file} does not run:\n{log}")
+            how = "" if status in (*_ENDED, None) else _HOW.get(status, f"the process ended with {status}")
+            found = _results(output, crashed=how)
+            if not how or len(found.tests) == before:
+                break
+        return _results(output)
+
+
+@contextmanager
+def _kept(choice: Choice, name: str) -> Generator[Path]:
+    """Where the results of a file on a platform are written."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = (choice.keep or Path(folder)).resolve() / f"{name}.jsonl"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if choice.again:
+            lines = read(output)
+            output.write_text("")
+            for test, (outcome, text) in lines.items():
+                if outcome != "failed":
+                    write(output, test, outcome, text)
+        yield output
+
+
+def _run_until_it_ends(
+    file: Path, platform: str, seconds: float, choice: Choice, output: Path
+) -> tuple[int | None, str]:
+    """Run what is not done in a process; gives what it ends with, None if it has to be ended, and what it said last."""
+    environment = {
+        **os.environ,
+        **PLATFORMS[platform],
+        "JAX_NUM_GENERATED_CASES": str(choice.cases),
+        "JAX_RESULTS": str(output),
+        "JAX_SAMPLE": str(choice.sample),
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", *choice.pytest_options, "-c", os.devnull]
+    command += ["--rootdir", str(file.parent), "-p", "no:cacheprovider", "-p", "fuzz.support.jax_results"]
+    command += ["-n0" if _has_xdist() else "-q", str(file)]
+    if choice.tests:
+        command += ["-k", choice.tests]
+    # In a folder of its own: JAX's sources beside its tests are not those that are installed.
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with log.open("w") as said:
+            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+            status = wait(process, seconds, choice.seconds_each, output)
+        return status, "\n".join(log.read_text().splitlines()[-30:])
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float, seconds_each: float, output: Path) -> int | None:
+    """What a process ends with; None where it took too long, and -SIGKILL where one of its tests did."""
+    end = time.monotonic() + seconds
+    # The size of the file of results changes when a test begins, and when it ends.
+    size, since = -1, time.monotonic()
+    while (now := time.monotonic()) < end:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(end - now, 1))
+        grown = output.stat().st_size if output.exists() else 0
+        if grown != size:
+            size, since = grown, now
+        elif now - since > seconds_each:
+            break
+    process.kill()
+    process.wait()
+    return None if now >= end else -signal.SIGKILL
+
+
+def _has_xdist() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("xdist") is not None
+
+
+def _results(output: Path, *, crashed: str = "") -> Results:
+    """What a file says; where the process has crashed, it is written there which test did it, and how."""
+    tests = read(output)
+    _, found = tests.pop("", ("", ""))
+    running = [test for test, (outcome, _) in tests.items() if outcome == "begun"]
+    for test in running:
+        del tests[test]
+    if crashed and running:
+        tests[running[-1]] = "failed", crashed
+        write(output, running[-1], *tests[running[-1]])
+    return Results(tests, has_ended=bool(found) and len(tests) >= int(found))
+
+
+def _cause(text: str) -> str:
+    """The first line that tells, without the numbers that differ from test to test."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if line != "AssertionError:"), "") if lines else ""
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", first)[:160]
+
+
+def report(file: str, results: Mapping[str, Results]) -> int:
+    """Print what one file gave, on xlakit and on ``cpu``; gives how many tests only xlakit fails or skips."""
+    cells: list[str] = []
+    for found in results.values():
+        counts = [len(found.of(outcome)) for outcome in ("passed", "failed", "skipped")]
+        cells.append("{:>6} {:>6} {:>7}".format(*counts) + (" " if found.has_ended else "+"))
+    print(f"{file:<24} {'  '.join(cells)}", flush=True)
+    theirs = results.get("cpu", Results())
+    ours = next((found for platform, found in results.items() if platform != "cpu"), Results())
+    worse: list[str] = []
+    causes: defaultdict[str, list[str]] = defaultdict(list)
+    for outcome in ("failed", "skipped"):
+        for test in ours.of(outcome):
+            # What did not run there yet may fail there, too, but is not skipped by this alone.
+            if theirs.tests.get(test, ("" if outcome == "failed" else outcome, ""))[0] not in (outcome, "failed"):
+                accepted = reason(file, test)
+                cause = f"accepted: {accepted}" if accepted else _cause(ours.tests[test][1])
+                causes[cause if outcome == "failed" else f"skipped: {cause}"].append(test)
+                worse += [] if accepted else [test]
+    for cause, tests in sorted(causes.items(), key=lambda item: -len(item[1])):
+        print(f"    {len(tests):>4}  {cause}\n          {', '.join(tests[:_TESTS_SHOWN])}")
+    return len(worse)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the files on both platforms."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.jax_tests", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("files", nargs="*", default=FILES, help="names in tests/ without _test.py")
+    parser.add_argument("--jax", required=True, type=Path, help="a checkout of JAX's repository")
+    parser.add_argument("--seconds", type=float, default=600, help="for each file on each platform")
+    parser.add_argument("--cases", type=int, default=1, help="how many cases JAX makes of each of its tests")
+    parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
+    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
+    parser.add_argument("--again", action="store_true", help="have those that failed run again")
+    parser.add_argument(
+        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
+    )
+    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
+    parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
+    options = parser.parse_args(arguments)
+    platforms = [options.only] if options.only else [options.on, "cpu"]
+    choice = Choice(options.seconds, options.choice, options.cases, options.sample, options.keep, options.again)
+    print(f"{'':<24} " + "  ".join(f"{name:<22}" for name in platforms))
+    print(f"{'':<24} " + "  ".join(f"{'passed':>6} {'failed':>6} {'skipped':>7} " for _ in platforms))
+    worse = 0
+    for name in options.files:
+        path = options.jax.resolve() / "tests" / f"{name}_test.py"
+        if not path.exists():
+            parser.error(f"there is no {path}")
+        try:
+            found = {platform: run(path, platform, choice) for platform in platforms}
+        except DoesNotRunError as error:
+            sys.exit(str(error))
+        worse += report(name, found)
+    print("+ marks what is not done yet")
+    return min(worse, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

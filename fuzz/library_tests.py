@@ -1,0 +1,168 @@
+"""Libraries' own tests on xlakit and on jaxlib's CPU: ``python -m fuzz.library_tests --checkout DIR ...``.
+
+Each DIR is a checkout of a library written with JAX, of the version that is installed (``python -m fuzz.libraries
+--install`` makes an environment that has them all, and says which Python to call this with). What runs and is printed
+is as for fuzz.jax_tests: each file in a process of its own, once for each platform; ``--keep FOLDER`` goes on where
+the last run stopped. Last comes a table, a line for each library: how many of its files ran, and what their tests gave.
+
+``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
+
+``--after`` runs on jaxlib's CPU only the files in which a test has failed on xlakit: the others tell nothing more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from fuzz.jax_tests import PLATFORMS, Choice, DoesNotRunError, Results, report, run
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where a library's tests are in its checkout."""
+
+    name: str
+    package: str
+    """A folder that only this library's checkout has."""
+    tests: str
+    leave_out: tuple[str, ...] = ()
+    """Parts of paths of files that need what is not installed, or that do not run on one processor."""
+
+
+LIBRARIES: Final = (
+    Library("chex", "chex", "chex/**/*_test.py", ("pmap",)),
+    Library("optax", "optax", "optax/**/*_test.py"),
+    Library("equinox", "equinox", "tests/test_*.py"),
+    Library("lineax", "lineax", "tests/test_*.py"),
+    Library("optimistix", "optimistix", "tests/test_*.py"),
+    Library("diffrax", "diffrax", "test/test_*.py"),
+    Library("jaxopt", "jaxopt", "tests/*_test.py"),
+    Library("tinygp", "src/tinygp", "tests/**/test_*.py"),
+    Library("distrax", "distrax", "distrax/**/*_test.py"),
+    Library("haiku", "haiku", "haiku/**/*_test.py"),
+    Library("flax", "flax", "tests/**/*_test.py"),
+    Library("numpyro", "numpyro", "test/**/test_*.py", ("contrib/einstein", "test_example")),
+    Library("ott", "src/ott", "tests/**/*_test.py"),
+)
+
+
+def library_of(checkout: Path) -> Library | None:
+    """The library that a folder is a checkout of."""
+    return next((library for library in LIBRARIES if (checkout / library.package / "__init__.py").exists()), None)
+
+
+def files_of(library: Library, checkout: Path) -> list[Path]:
+    """Its files of tests."""
+    found = sorted(checkout.glob(library.tests))
+    return [file for file in found if not any(part in str(file.relative_to(checkout)) for part in library.leave_out)]
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a library runs: its files in an order of chance, until the time is over."""
+
+    seconds: float = 0
+    seed: int = 0
+
+    def files(self, library: Library, checkout: Path) -> Iterator[Path]:
+        """The files to run; without a time all, in their own order."""
+        files = files_of(library, checkout)
+        end = float("inf")
+        if self.seconds:
+            random.Random(self.seed).shuffle(files)
+            end = time.monotonic() + self.seconds
+        return (file for file in files if time.monotonic() < end)
+
+
+def run_library(
+    checkout: Path, platforms: Iterable[str], choice: Choice, share: Share, *, after: bool
+) -> tuple[str, int]:
+    """Run a library's tests; gives its line of the table, and how many tests only xlakit fails or skips."""
+    library = library_of(checkout)
+    assert library is not None
+    total: dict[str, Results] = {platform: Results() for platform in platforms}
+    worse = ran = 0
+    for file in share.files(library, checkout):
+        name = f"{library.name}/{file.relative_to(checkout).with_suffix('')}"
+        found: dict[str, Results] = {}
+        try:
+            for platform in total:
+                if after and found and not any(ours.of("failed") for ours in found.values()):
+                    continue
+                found[platform] = run(file, platform, choice, name)
+        except DoesNotRunError as error:
+            print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
+            continue
+        if not any(results.tests for results in found.values()):
+            continue
+        ran += 1
+        worse += report(name, found)
+        for platform, results in found.items():
+            total[platform].tests.update({f"{name}::{test}": ended for test, ended in results.tests.items()})
+    return _line(library, f"{ran} of {len(files_of(library, checkout))}", total), worse
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith("E ")]
+    return (lines or text.splitlines())[-1]
+
+
+def _line(library: Library, files: str, total: Mapping[str, Results]) -> str:
+    counts = [str(len(found.of(outcome))) for found in total.values() for outcome in ("passed", "failed", "skipped")]
+    return f"| {library.name} | {files} | {' | '.join(counts)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the libraries' tests on both platforms."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.library_tests", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--checkout", nargs="+", required=True, type=Path, help="checkouts of libraries")
+    parser.add_argument("--seconds", type=float, default=0, help="for all; what is not begun then is left; 0 for all")
+    parser.add_argument("--seconds-file", type=float, default=600, help="for each file on each platform")
+    parser.add_argument("--seconds-test", type=float, default=120, help="for each test")
+    parser.add_argument(
+        "--share", type=float, default=0, help="seconds for each library, its files by chance; 0 for all"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the files")
+    parser.add_argument("--sample", type=int, default=0, help="how many of a file's tests, chosen by chance; 0 for all")
+    parser.add_argument("--keep", type=Path, help="a folder for results, where the next run goes on")
+    parser.add_argument("--again", action="store_true", help="have those that failed run again")
+    parser.add_argument(
+        "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
+    )
+    parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
+    parser.add_argument("--after", action="store_true", help="on the CPU only files in which a test fails on xlakit")
+    parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
+    options = parser.parse_args(arguments)
+    platforms = [options.only] if options.only else [options.on, "cpu"]
+    common = Choice(options.seconds_file, options.choice, 1, options.sample, options.keep, options.again)
+    common = replace(common, seconds_each=options.seconds_test, pytest_options=())
+    checkouts = [checkout.resolve() for checkout in options.checkout]
+    for checkout in checkouts:
+        if library_of(checkout) is None:
+            parser.error(f"{checkout} is a checkout of none of {', '.join(library.name for library in LIBRARIES)}")
+    share = Share(options.share, options.seed)
+    end = time.monotonic() + (options.seconds or float("inf"))
+    lines: list[str] = []
+    worse = 0
+    for checkout in checkouts:
+        if time.monotonic() > end:
+            print(f"{checkout} is left out: the time is over")
+            continue
+        line, failed = run_library(checkout, platforms, common, share, after=options.after)
+        lines.append(line)
+        worse += failed
+    print("\n".join(lines))
+    return min(worse, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

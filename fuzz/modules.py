@@ -1,0 +1,150 @@
+"""``python -m fuzz.modules``: generated modules of many operations, compiled and interpreted, must agree.
+
+Integers and PRED must be equal. Floats may differ by what rounding makes of a few dozen operations: so many units of
+epsilon, times the largest number in the array. The epsilon is that of the narrowest floating point type among all
+that a result is made of: a number that was rounded to F32 on its way is no more exact as an F64.
+
+Where a float differs by more, the interpreter is asked again, with each rounding going a bit further, up or down
+(:mod:`fuzz.support.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum, says
+nothing.
+
+With ``--fused``, machine code gets some of the instructions in fusions, as other compilers make them: results of
+different sizes, tuples, constants and loops inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fuzz.programs.draft import Program
+from fuzz.programs.fused import fused
+from fuzz.programs.modules import module
+from fuzz.support.sensitivity import spread
+from xlakit import compile as compile_program
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.tools.inputs import flatten
+
+# Sums of hundreds of terms go through functions of slope 1 at most, a few times over.
+_UNITS = 600.0
+# A sum rounds many times where the interpreter is nudged once.
+_SPREADS = 8.0
+
+
+def epsilons(module: HloModule) -> list[float]:
+    """For each element of the result, or the result that is no tuple, the greatest epsilon of what it is made of."""
+    root = module.entry.root
+    return [_epsilon(part) for part in (root.operands if root.opcode == "tuple" else (root,))]
+
+
+def _epsilon(root: Instruction) -> float:
+    """The greatest epsilon of the types of an instruction and of all that it needs, in called computations too."""
+    found, seen = 0.0, {root}
+    stack = [root]
+    while stack:
+        instruction = stack.pop()
+        # What is given is exact, whatever its type.
+        made = instruction.opcode not in ("parameter", "constant")
+        for _, shape in instruction.shape.leaves():
+            kind = shape.element_type
+            if made and (kind.is_floating or kind.is_complex):
+                found = max(found, float(ml_dtypes.finfo(kind.real_part.dtype).eps))
+        called = [c.root for c in instruction.op.called_computations]
+        for needed in (*instruction.operands, *called):
+            if needed not in seen:
+                seen.add(needed)
+                stack.append(needed)
+    return found
+
+
+def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0.0) -> str:
+    """What is wrong with an array, in words; empty where nothing is.
+
+    epsilon: where it is not the type's own; spread: how far floats go, element by element, when roundings differ.
+    """
+    a, b = np.asarray(actual), np.asarray(expected)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+    if a.dtype.kind in "biu" or a.dtype.name.startswith(("int", "uint")):
+        wrong = a != b
+    else:
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        finite = np.abs(wide_b[np.isfinite(wide_b)])
+        unit = max(epsilon, float(ml_dtypes.finfo(b.dtype).eps))
+        allowed = _UNITS * unit * max(1.0, float(finite.max(initial=0.0))) + _SPREADS * spread
+        with np.errstate(all="ignore"):
+            same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
+            wrong = ~(same | (np.abs(wide_a - wide_b) <= allowed))
+    if not wrong.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
+    )
+
+
+def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
+    """What is wrong with a module's compiled code; empty where nothing is.
+
+    fusions: draws which instructions machine code gets in fusions, as other compilers make them; by default none.
+    """
+    parsed = HloModule.from_text(program.text)
+    compiled = parsed
+    if fusions is not None:
+        compiled = fused(parsed, fusions)
+        compiled.verify()
+    expected = flatten(compile_program(parsed, backend="interpreter")(*program.arguments[0]))
+    try:
+        actual = flatten(compile_program(compiled, backend="cpu")(*program.arguments[0]))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    # Names of results begin with their place in the tuple.
+    own = epsilons(parsed)
+    epsilon = {name: own[int(name.split(".")[0]) if name != "result" else 0] for name in expected}
+    suspects = [name for name in expected if difference(actual[name], expected[name], epsilon[name])]
+    if not suspects:
+        return ""
+    spreads = spread(parsed, program.arguments[0])
+    faults = ((name, difference(actual[name], expected[name], epsilon[name], spreads[name])) for name in suspects)
+    return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.modules", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--count", type=int, default=5000, help="how many modules (5000)")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--seconds", type=float, help="begin no more after this time")
+    parser.add_argument("--number", type=int, help="one module, by its number, with its text")
+    parser.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
+    options = parser.parse_args(arguments)
+    numbers = range(options.count) if options.number is None else [options.number]
+    failures, done, start = 0, 0, time.monotonic()
+    for number in numbers:
+        if options.seconds is not None and time.monotonic() - start > options.seconds:
+            break
+        done += 1
+        program = module(options.seed, number)
+        if options.number is not None:
+            print(program.text)
+        fault = judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
+        if fault:
+            failures += 1
+            which = f"--seed {options.seed} --number {number}" + " --fused" * options.fused
+            print(f"FAILED python -m fuzz.modules {which}: {fault}", flush=True)
+        if done % 100 == 0:
+            print(f"{done} modules, {failures} failures, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"{done} modules, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

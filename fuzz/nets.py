@@ -1,0 +1,175 @@
+"""``python -m fuzz.nets``: every net over generated programs for a share of a given time, with one seed.
+
+A net is a command that makes programs from a seed and compares what they give; each goes on for its share of
+``--seconds``. The seed is a new one where none is given, and printed with the command that repeats the run. The exit
+status is 1 where a net found something: it says itself which program it was::
+
+    python -m fuzz.nets --seconds 240
+    python -m fuzz.nets --seed 7 --only idioms --only plain
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.support.numbered import BEGUN
+
+# A program that is under way when the time is over may take so much longer.
+_PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """A command that takes ``--seed`` and ``--seconds``, with its part of the time, and what its environment has."""
+
+    name: str
+    command: tuple[str, ...]
+    share: float
+    what: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def arguments(self, seed: int, seconds: float) -> list[str]:
+        """What Python is given."""
+        return ["-m", *self.command, "--seed", str(seed), "--seconds", f"{seconds:.0f}"]
+
+
+def _net(name: str, command: str, share: float, what: str, **environment: str) -> Net:
+    return Net(name, tuple(command.split()), share, what, tuple(environment.items()))
+
+
+NETS: tuple[Net, ...] = (
+    _net("idioms", "fuzz.idioms", 4, "loops, branches and algorithms against the interpreter"),
+    _net("idioms-plain", "fuzz.idioms --against plain", 2, "the same against plain code"),
+    _net("idioms-narrow", "fuzz.idioms", 1, "the same, in vectors of 16 bytes", XLAKIT_VECTOR_BYTES="16"),
+    _net("forced", "fuzz.forced", 3, "sizes, costs and vectors drawn at random against plain code and the meaning"),
+    _net("idioms-watched", "fuzz.idioms", 2, "the same under the sanitizer", XLAKIT_SANITIZE="1"),
+    _net("sanitized", "fuzz.sanitized", 2, "memory watched while modules run step by step, with sizes forced"),
+    _net("modules", "fuzz.modules", 2, "modules of many operations against the interpreter"),
+    _net("modules-fused", "fuzz.modules --fused", 1, "the same with fusions as other compilers make them"),
+    _net("attributes", "fuzz.attributes", 1, "attributes that are wrong, or nearly: refused, or the same twice"),
+    _net("plain", "fuzz.plain --of modules", 1, "the same against plain code"),
+    _net("plain-large", "fuzz.plain --of large", 2, "operations on large arrays against plain code"),
+    _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),
+    _net("products", "fuzz.products", 2, "products and convolutions of larger sizes against the interpreter"),
+    _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
+    _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
+    _net("collectives", "fuzz.collectives", 1, "devices that meet against the interpreter"),
+    _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
+    _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
+    _net("compile-time", "fuzz.compile_time --quick", 2, "compiling takes time in proportion to a program's length"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of a net: the first thing that it found, after how many seconds, and its last line."""
+
+    fault: str
+    seconds: float
+    last: str
+
+
+def run(net: Net, seed: int, seconds: float, folder: str | None = None, *, stop: bool = False) -> Found:
+    """One net for a time; ``folder`` is the tree that it runs in, ``stop`` whether it ends with its first finding."""
+    environment = {**os.environ, **dict(net.environment)}
+    if folder is not None:
+        environment["PYTHONPATH"] = folder
+    command = [sys.executable, *net.arguments(seed, seconds)]
+    with tempfile.TemporaryDirectory(prefix="nets-") as scratch:
+        begun = Path(scratch) / "begun"
+        environment[BEGUN] = str(begun)
+        return _watched(command, folder, environment, begun, seconds, stop=stop)
+
+
+def _watched(
+    command: list[str], folder: str | None, environment: dict[str, str], begun: Path, seconds: float, *, stop: bool
+) -> Found:
+    """What becomes of a net's process; ``begun`` says which program it was at if it dies."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    fault, last, found_after = "", "", 0.0
+    with process:
+        # What hangs is ended; it is a finding.
+        watch = _Watch(process, seconds + _PATIENCE_SECONDS)
+        for line in process.stdout or ():
+            last = line.strip() or last
+            if line.startswith("FAILED") and not fault:
+                fault, found_after = line.strip(), time.monotonic() - start
+                if stop:
+                    process.kill()
+                    break
+        code = process.wait()
+        watch.end()
+    if not fault and code != 0:
+        how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        where = begun.read_text() if begun.exists() else last
+        fault, found_after = f"{how}: {where}", time.monotonic() - start
+    return Found(fault, found_after or time.monotonic() - start, last)
+
+
+class _Watch:
+    """Ends a process that takes too long."""
+
+    def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
+        self._timer = threading.Timer(seconds, process.kill)
+        self._timer.start()
+
+    def end(self) -> None:
+        """The process has ended by itself."""
+        self._timer.cancel()
+
+
+def shares(nets: Sequence[Net], seconds: float) -> dict[Net, float]:
+    """Each net's part of a time."""
+    total = sum(net.share for net in nets)
+    return {net: seconds * net.share / total for net in nets}
+
+
+def chosen(names: Sequence[str]) -> list[Net]:
+    """The nets of these names; all where there is none."""
+    return [net for net in NETS if not names or net.name in names]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.nets", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--seconds", type=float, default=240.0, help="for all nets together (240)")
+    parser.add_argument("--seed", type=int, help="what programs are made from; a new one by default")
+    parser.add_argument("--only", action="append", default=[], choices=[n.name for n in NETS], help="these nets alone")
+    options = parser.parse_args(arguments)
+    seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
+    failed = 0
+    for net, seconds in shares(chosen(options.only), options.seconds).items():
+        found = run(net, seed, seconds)
+        counted = re.search(r"(\d+) (?:programs|modules|cases)", found.last)
+        count = counted.group(1) if counted else "?"
+        failed += bool(found.fault)
+        setting = "".join(f"{k}={v} " for k, v in net.environment)
+        again = f"{setting}python {' '.join(net.arguments(seed, seconds))}"
+        print(
+            f"{net.name:14} {count:>5} programs  {'FOUND A FAULT' if found.fault else 'no fault'}  {again}", flush=True
+        )
+        if found.fault:
+            print(f"    {found.fault}", flush=True)
+    print(f"{failed} nets found something; again: python -m fuzz.nets --seconds {options.seconds:.0f} --seed {seed}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

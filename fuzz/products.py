@@ -1,0 +1,159 @@
+"""``python -m fuzz.products``: products and convolutions of sizes at which they are cut, packed and shared out.
+
+The programs of the other proofs are small: their products fit one tile or a few. These have up to some ten million
+multiplications, and dimensions in any order, on one, two or three threads; the interpreter says what is right. The exit
+status is 1 where a result differs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fuzz.support.numbered import Entry, parser, run
+from xlakit import compile as compile_program
+from xlakit import threads
+from xlakit.ir.instruction import HloModule
+
+_LEAST, _MOST = 10_000, 60_000_000
+_MOST_OF_CONVOLUTION = 200_000_000
+# Errors of sums in another order, in units of the type's epsilon times the largest element, and some room.
+_UNITS = {"f32": 160, "f64": 160}
+_TYPES = ("f32", "f32", "f32", "f64")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of one product, and the shapes of its operands."""
+
+    text: str
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    kind: str
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _case(kind: str, lhs: Sequence[int], rhs: Sequence[int], result: Sequence[int], operation: str) -> Case:
+    lines = [
+        "HloModule product",
+        "",
+        "ENTRY main {",
+        f"  a = {kind}[{_listed(lhs)}] parameter(0)",
+        f"  b = {kind}[{_listed(rhs)}] parameter(1)",
+        f"  ROOT c = {kind}[{_listed(result)}] {operation}",
+        "}",
+    ]
+    return Case("\n".join(lines) + "\n", (tuple(lhs), tuple(rhs)), kind)
+
+
+def _size(chance: random.Random) -> int:
+    small, even = chance.randint(1, 9), chance.choice([16, 32, 64, 128, 256])
+    return chance.choice([small, even, chance.randint(10, 130), chance.randint(60, 600)])
+
+
+def _dot(chance: random.Random) -> Case | None:
+    """A product with its batch, free and contracted dimensions in any order."""
+    sizes = {
+        "b": [chance.randint(1, 5)] if chance.random() < 0.3 else [],
+        **{part: [_size(chance) for _ in range(chance.choice([1, 1, 2]))] for part in "mnk"},
+    }
+    if not _LEAST < math.prod(map(math.prod, sizes.values())) < _MOST:
+        return None
+    left, right = ([(part, i) for part in parts for i in range(len(sizes[part]))] for parts in ("bmk", "bnk"))
+    if chance.random() < 0.6:
+        chance.shuffle(left)
+        chance.shuffle(right)
+
+    def places(order: Sequence[tuple[str, int]], part: str) -> str:
+        return _listed([order.index((part, i)) for i in range(len(sizes[part]))])
+
+    def shape(order: Sequence[tuple[str, int]]) -> list[int]:
+        return [sizes[part][i] for part, i in order]
+
+    free = [*(d for d in left if d[0] == "m"), *(d for d in right if d[0] == "n")]
+    operation = (
+        f"dot(a, b), lhs_batch_dims={{{places(left, 'b')}}}, lhs_contracting_dims={{{places(left, 'k')}}}, "
+        f"rhs_batch_dims={{{places(right, 'b')}}}, rhs_contracting_dims={{{places(right, 'k')}}}"
+    )
+    return _case(chance.choice(_TYPES), shape(left), shape(right), [*sizes["b"], *shape(free)], operation)
+
+
+def _convolution(chance: random.Random) -> Case | None:
+    """A convolution in two dimensions, or the gradient of its kernel."""
+    batch, inputs = chance.choice([1, 2, 4, 8, 16, 32]), chance.choice([3, 8, 16, 24, 32, 40, 48, 64])
+    outputs = chance.choice([3, 8, 16, 32, 48, 64, 128])
+    high, wide = chance.choice([4, 6, 8, 9, 12, 16]), chance.choice([4, 7, 8, 16])
+    size, stride = chance.choice([1, 2, 3, 5]), chance.choice([1, 1, 2])
+    if batch * high * wide * inputs * outputs * size * size > _MOST_OF_CONVOLUTION:
+        return None
+    kind, pad = chance.choice(_TYPES), size // 2
+    around = f"pad={pad}_{pad}x{pad}_{pad}"
+    if chance.random() < 0.5:
+        lhs, rhs = (batch, high, wide, inputs), (batch, high, wide, outputs)
+        window = f"window={{size={high}x{wide} {around}}}"
+        taps = 2 * pad + 1
+        operation = f"convolution(a, b), {window}, dim_labels=f01b_i01o->01bf"
+        return _case(kind, lhs, rhs, (taps, taps, inputs, outputs), operation)
+    places = [(extent + 2 * pad - size) // stride + 1 for extent in (high, wide)]
+    window = f"window={{size={size}x{size} stride={stride}x{stride} {around}}}"
+    if chance.random() < 0.7:
+        labels, lhs, rhs = "b01f_01io->b01f", (batch, high, wide, inputs), (size, size, inputs, outputs)
+        result = (batch, *places, outputs)
+    else:
+        labels, lhs, rhs = "bf01_oi01->bf01", (batch, inputs, high, wide), (outputs, inputs, size, size)
+        result = (batch, outputs, *places)
+    return _case(kind, lhs, rhs, result, f"convolution(a, b), {window}, dim_labels={labels}")
+
+
+def case(seed: int, number: int) -> Case:
+    """Program ``number`` of a seed."""
+    chance = random.Random(f"{seed} {number}")
+    while True:
+        made = chance.choice([_dot, _dot, _convolution])(chance)
+        if made is not None:
+            return made
+
+
+def judge(given: Case, seed: int = 0, count: int = 2) -> str:
+    """What is wrong with the compiled product on so many threads; empty where nothing is."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(np.float32 if given.kind == "f32" else np.float64)
+    values = [rng.standard_normal(shape).astype(dtype) for shape in given.shapes]
+    module = HloModule.from_text(given.text)
+    expected = np.asarray(compile_program(module, backend="interpreter")(*values))
+    with threads(count):
+        actual = np.asarray(compile_program(module)(*values))
+    wrong = np.abs(actual - expected)
+    allowed = _UNITS[given.kind] * float(np.finfo(dtype).eps) * float(np.abs(expected).max(initial=0.0))
+    faults = np.argwhere(~(wrong <= allowed))
+    if not len(faults):
+        return ""
+    return f"{len(faults)} of {wrong.size} elements differ by up to {wrong.max()}, the first at {faults[0].tolist()}"
+
+
+def _judged(seed: int, number: int, shown: bool) -> str:
+    made = case(seed, number)
+    if shown:
+        print(made.text)
+    return judge(made, number, 1 + number % 3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = parser("fuzz.products", __doc__ or "", 1000).parse_args(arguments)
+    seed, shown = options.seed, options.number is not None
+    numbers = [options.number] if shown else range(options.count)
+    entries = [Entry(f"--seed {seed} --number {n}", partial(_judged, seed, n, shown)) for n in numbers]
+    return run("fuzz.products", entries, options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

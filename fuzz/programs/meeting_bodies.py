@@ -1,0 +1,269 @@
+"""The collectives of programs for several devices, the loops and branches around them, and whole modules of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fuzz.programs.draft import Named, join
+from fuzz.programs.meetings import Author, Scope, Spread, values_for
+
+
+def all_reduce(author: Author, scope: Scope) -> None:
+    """One array or several."""
+    groups = author.groups(scope, spans=True, various=True)
+    first = author.operand(scope)
+    operands = [first, *(author.operand(scope, first.kind) for _ in range(author.integer(0, 1)))]
+    call = f"({', '.join(o.name for o in operands)}), {groups.text}, to_apply={author.reducer(first.kind)}"
+    shape = operands[0].shape if len(operands) == 1 else f"({', '.join(o.shape for o in operands)})"
+    if author.chance(0.35):
+        started = scope.emit(shape, f"all-reduce-start{call}")
+        between(author, scope)
+        name = scope.emit(shape, f"all-reduce-done({started})")
+    else:
+        name = scope.emit(shape, f"all-reduce{call}")
+    results(scope, name, operands)
+
+
+def all_gather(author: Author, scope: Scope) -> None:
+    """Along any dimension."""
+    groups = author.groups(scope, spans=True)
+    one = author.operand(scope)
+    if not one.dims or groups.size is None:
+        return all_reduce(author, scope)
+    along = author.integer(0, len(one.dims) - 1)
+    dims = [n * groups.size if d == along else n for d, n in enumerate(one.dims)]
+    whole, attributes = f"{one.kind}[{join(dims)}]", f"dimensions={{{along}}}, {groups.text}"
+    if author.chance(0.35):
+        started = scope.emit(f"({one.shape}, {whole})", f"all-gather-start({one.name}), {attributes}")
+        between(author, scope)
+        scope.add(one.kind, dims, f"all-gather-done({started})")
+    else:
+        scope.add(one.kind, dims, f"all-gather({one.name}), {attributes}")
+    return None
+
+
+def reduce_scatter(author: Author, scope: Scope) -> None:
+    """Along any dimension, of an array that divides."""
+    groups = author.groups(scope, spans=True)
+    dims = author.dims()
+    if not dims or groups.size is None:
+        return all_reduce(author, scope)
+    along = author.integer(0, len(dims) - 1)
+    whole = [n * groups.size if d == along else n for d, n in enumerate(dims)]
+    one = author.operand(scope, None if author.chance(0.1) else author.pick(("f32", "s32", "bf16", "c64")), whole)
+    called = author.reducer(one.kind)
+    attributes = f"dimensions={{{along}}}, {groups.text}, to_apply={called}"
+    made = [n // groups.size if d == along else n for d, n in enumerate(one.dims)]
+    if author.chance(0.3):
+        return asynchronous(author, scope, [one], [Named("", one.kind, tuple(made))], "reduce-scatter", attributes)
+    scope.add(one.kind, made, f"reduce-scatter({one.name}), {attributes}")
+    return None
+
+
+def all_to_all(author: Author, scope: Scope) -> None:
+    """Blocks of an array, or elements of a tuple."""
+    groups = author.groups(scope, spans=False)
+    size = groups.size or 1
+    dims = author.dims()
+    kind = author.pick(("f32", "s32", "u8", "pred", "c64"))
+    if dims and author.chance(0.6):
+        along = author.integer(0, len(dims) - 1)
+        whole = [n * size if d == along else n for d, n in enumerate(dims)]
+        one = author.operand(scope, kind, whole)
+        attributes = f"dimensions={{{along}}}, {groups.text}"
+        if author.chance(0.3):
+            return asynchronous(author, scope, [one], [one], "all-to-all", attributes)
+        scope.add(one.kind, one.dims, f"all-to-all({one.name}), {attributes}")
+        return None
+    operands = [author.operand(scope, kind, dims) for _ in range(size)]
+    shape = f"({', '.join(o.shape for o in operands)})"
+    name = scope.emit(shape, f"all-to-all({', '.join(o.name for o in operands)}), {groups.text}")
+    results(scope, name, operands, always=True)
+    return None
+
+
+def permute(author: Author, scope: Scope) -> None:
+    """From some ids to others."""
+    by_partition = scope.ids == "partitions" or (scope.ids == "any" and author.chance())
+    count = author.partitions if by_partition else author.replicas
+    pairs = list(zip(author.permutation(count), author.permutation(count), strict=True))[: author.integer(0, count)]
+    attributes = "source_target_pairs={" + ",".join(f"{{{a},{b}}}" for a, b in pairs) + "}"
+    if by_partition:
+        author.channels += 1
+        attributes += f", channel_id={author.channels}"
+    operands = [author.operand(scope) for _ in range(2 if author.chance(0.2) else 1)]
+    names, shapes = ", ".join(o.name for o in operands), ", ".join(o.shape for o in operands)
+    shape = shapes if len(operands) == 1 else f"({shapes})"
+    if author.chance(0.35):
+        started = scope.emit(f"({shape}, {shape})", f"collective-permute-start({names}), {attributes}")
+        between(author, scope)
+        name = scope.emit(shape, f"collective-permute-done({started})")
+    else:
+        name = scope.emit(shape, f"collective-permute({names}), {attributes}")
+    results(scope, name, operands)
+
+
+def broadcast(author: Author, scope: Scope) -> None:
+    """From the first of each group."""
+    groups = author.groups(scope, spans=False, various=True)
+    one = author.operand(scope)
+    if author.chance(0.3):
+        return asynchronous(author, scope, [one], [one], "collective-broadcast", groups.text)
+    scope.add(one.kind, one.dims, f"collective-broadcast({one.name}), {groups.text}")
+    return None
+
+
+def collective_reduce(author: Author, scope: Scope) -> None:
+    """To the first of each group."""
+    groups = author.groups(scope, spans=True, various=True)
+    one = author.operand(scope)
+    scope.add(one.kind, one.dims, f"collective-reduce({one.name}), {groups.text}, to_apply={author.reducer(one.kind)}")
+
+
+def number(author: Author, scope: Scope) -> None:
+    """Who runs it, as part of what follows."""
+    name = scope.add("u32", (), f"{author.pick(('replica-id', 'partition-id'))}()")
+    made = scope.add("s32", (), f"convert({name.name})")
+    one = author.operand(scope, "s32")
+    wide = scope.add("s32", one.dims, f"broadcast({made.name}), dimensions={{}}")
+    scope.add("s32", one.dims, f"add({one.name}, {wide.name})")
+
+
+def asynchronous(
+    author: Author, scope: Scope, given: Sequence[Named], made: Sequence[Named], opcode: str, attributes: str
+) -> None:
+    """A collective as the computation of an async-start."""
+    author.scopes += 1
+    inner = Scope(f"s{author.scopes}_")
+    names = [inner.emit(o.shape, f"parameter({n})") for n, o in enumerate(given)]
+    result = made[0]
+    root = inner.emit(result.shape, f"{opcode}({', '.join(names)}), {attributes}")
+    called = author.close(inner, root)
+    shapes, arguments = ", ".join(o.shape for o in given), ", ".join(o.name for o in given)
+    started = scope.emit(f"(({shapes}), {result.shape}, u32[])", f"async-start({arguments}), calls={called}")
+    between(author, scope)
+    if author.chance(0.2):
+        started = scope.emit(f"(({shapes}), {result.shape}, u32[])", f"async-update({started})")
+    scope.add(result.kind, result.dims, f"async-done({started})")
+
+
+def between(author: Author, scope: Scope) -> None:
+    """What runs while a collective is under way: now and then another one."""
+    for _ in range(author.integer(0, 3)):
+        author.compute(scope)
+    if author.chance(0.3):
+        all_reduce(author, scope)
+    if author.chance(0.3):
+        # Something that could be done in place, in what is still being read.
+        one = author.pick(scope.values)
+        if one.dims and 0 not in one.dims:
+            update = author.operand(scope, one.kind, [1] * len(one.dims))
+            zeros = ", ".join(scope.add("s32", (), "constant(0)").name for _ in one.dims)
+            scope.add(one.kind, one.dims, f"dynamic-update-slice({one.name}, {update.name}, {zeros})")
+
+
+def results(scope: Scope, name: str, like: Sequence[Named], *, always: bool = False) -> None:
+    """The values of a collective on one array or several."""
+    if len(like) == 1 and not always:
+        scope.values.append(Named(name, like[0].kind, like[0].dims))
+        return
+    for index, one in enumerate(like):
+        scope.add(one.kind, one.dims, f"get-tuple-element({name}), index={index}")
+
+
+def loop(author: Author, scope: Scope, depth: int) -> None:
+    """Collectives a few times over."""
+    carried = [author.operand(scope) for _ in range(author.integer(1, 3))]
+    start = scope.add("s32", (), "constant(0)")
+    state = [start, *carried]
+    shape = f"({', '.join(v.shape for v in state)})"
+    body = author.scope(state, scope.ids)
+    counter = body.values[0]
+    fill(author, body, author.integer(1, 3), depth - 1)
+    one = body.add("s32", (), "constant(1)")
+    following = [body.add("s32", (), f"add({counter.name}, {one.name})")]
+    following += [author.operand(body, v.kind, v.dims) for v in carried]
+    root = body.emit(shape, f"tuple({', '.join(v.name for v in following)})")
+    called = author.close(body, root)
+    condition = author.scope(state, scope.ids)
+    most = condition.emit("s32[]", f"constant({author.integer(0, 4)})")
+    root = condition.emit("pred[]", f"compare({condition.values[0].name}, {most}), direction=LT")
+    asked = author.close(condition, root)
+    first = scope.emit(shape, f"tuple({', '.join(v.name for v in state)})")
+    name = scope.emit(shape, f"while({first}), condition={asked}, body={called}")
+    results(scope, name, state)
+
+
+def branches(author: Author, scope: Scope, depth: int) -> None:
+    """Collectives in branches: all devices take one, or those that meet do."""
+    ids = scope.ids
+    if scope.ids == "any":
+        ids = author.pick(("any", "replicas", "partitions"))
+    carried = [author.operand(scope) for _ in range(author.integer(1, 2))]
+    shape = f"({', '.join(v.shape for v in carried)})"
+    called: list[str] = []
+    for _ in range(2):
+        branch = author.scope(carried, ids)
+        fill(author, branch, author.integer(0, 2), depth - 1)
+        made = [author.operand(branch, v.kind, v.dims) for v in carried]
+        called.append(author.close(branch, branch.emit(shape, f"tuple({', '.join(v.name for v in made)})")))
+    given = scope.emit(shape, f"tuple({', '.join(v.name for v in carried)})")
+    if ids == "any":
+        predicate = scope.emit("pred[]", f"constant({author.pick(('true', 'false'))})")
+    else:
+        # Those who meet have the same id of the other kind.
+        own = scope.emit("u32[]", "partition-id()" if ids == "replicas" else "replica-id()")
+        one = scope.emit("u32[]", "constant(1)")
+        predicate = scope.emit("pred[]", f"compare({own}, {one}), direction=LT")
+    name = scope.emit(
+        shape,
+        f"conditional({predicate}, {given}, {given}), true_computation={called[0]}, false_computation={called[1]}",
+    )
+    results(scope, name, carried, always=True)
+
+
+_COLLECTIVES: tuple[Callable[[Author, Scope], None], ...] = (
+    all_reduce,
+    all_reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    permute,
+    broadcast,
+    collective_reduce,
+    number,
+)
+
+
+def fill(author: Author, scope: Scope, count: int, depth: int) -> None:
+    """So many collectives, with other things between them."""
+    for _ in range(count):
+        choice = author.integer(0, 9)
+        if choice == 0 and depth:
+            loop(author, scope, depth)
+        elif choice == 1 and depth:
+            branches(author, scope, depth)
+        else:
+            author.pick(_COLLECTIVES)(author, scope)
+        for _ in range(author.integer(0, 2)):
+            author.compute(scope)
+
+
+def spread_module(seed: int, count: int) -> Spread:
+    """The module of a seed and a number, with the arguments of each device."""
+    author = Author(seed, count)
+    devices = author.replicas * author.partitions
+    scope = Scope("v")
+    arguments: list[list[object]] = [[] for _ in range(devices)]
+    for place in range(author.integer(1, 3)):
+        kind, dims = author.pick(("f32", "s32", "bf16", "f16", "pred", "c64", "u8", "f64")), author.dims()
+        scope.add(kind, dims, f"parameter({place})")
+        for given in arguments:
+            given.append(values_for(author.rng, kind, dims))
+    fill(author, scope, author.integer(1, 5), 2)
+    last = scope.values[-6:]
+    scope.emit(f"({', '.join(v.shape for v in last)})", f"tuple({', '.join(v.name for v in last)})")
+    body = "\n".join(["ENTRY e {", *scope.lines[:-1], "  ROOT " + scope.lines[-1].lstrip(), "}"])
+    head = f"HloModule meetings, replica_count={author.replicas}, num_partitions={author.partitions}"
+    text = "\n\n".join([head, *author.computations, body]) + "\n"
+    return Spread(text, author.replicas, author.partitions, tuple(tuple(a) for a in arguments))  # pyright: ignore

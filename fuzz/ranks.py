@@ -1,0 +1,65 @@
+"""``mpiexec -n P python -m fuzz.ranks``: the programs of fuzz.collectives, on several processes and on one.
+
+Each process runs its devices of each program that has ``--devices`` of them, interpreted or compiled, and compares
+their results with those of the interpreter on one process, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from fuzz.collectives import difference
+from fuzz.programs.meeting_bodies import spread_module
+from fuzz.programs.meetings import Spread
+from xlakit import compile as compile_program
+from xlakit import distributed
+from xlakit.ir.instruction import HloModule
+
+
+def judge(program: Spread, module: HloModule, cluster: distributed.Cluster, backend: str) -> str:
+    """What is wrong with the results of the devices in this process; empty where nothing is."""
+    expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
+    here = cluster.local_devices
+    try:
+        executable = compile_program(module, backend=backend, world=cluster.make_world())
+        actual = executable.execute_replicated([program.arguments[i] for i in here])
+    except Exception as error:  # any exception is a finding
+        return f"{type(error).__name__}: {error}"
+    for device, own in zip(here, actual, strict=True):
+        fault = difference(own, expected[device])
+        if fault:
+            return f"device {device}: {fault}"
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    summary = (__doc__ or "").split("\n\n", 1)[0]
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="mpiexec -n P python -m fuzz.ranks", description=summary)
+    parser.add_argument("--count", type=int, default=100, help="how many programs (100)")
+    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
+    parser.add_argument("--devices", type=int, default=4, help="how many devices the programs have, from 2 to 8 (4)")
+    parser.add_argument("--backend", default="interpreter", choices=("interpreter", "cpu"))
+    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for another process (60)")
+    options = parser.parse_args(arguments)
+    cluster = distributed.initialize(devices=options.devices, timeout=options.timeout)
+    failures, done, number = 0, 0, -1
+    while done < options.count:
+        number += 1
+        program = spread_module(options.seed, number)
+        if len(program.arguments) != options.devices:
+            continue
+        done += 1
+        fault = judge(program, HloModule.from_text(program.text), cluster, options.backend)
+        if fault:
+            failures += 1
+            print(f"FAILED on {cluster}: --seed {options.seed} --number {number}: {fault}", flush=True)
+    if cluster.process_index == 0:
+        print(f"{done} programs on {cluster.process_count} processes: {failures} failures on the devices of the first")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

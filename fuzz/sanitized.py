@@ -1,0 +1,63 @@
+"""``python -m fuzz.sanitized``: generated modules run step by step, under the watch of the sanitizer.
+
+Every other module has knobs and the width of vectors drawn as in :mod:`fuzz.forced`, so that more kernels and more
+plans are seen; see :mod:`xlakit.cpu.sanitizer` for what is found. What modules give is compared with what they give
+without the watch, to the bit. Modules that Python has a part in are among them; those of several devices are not.
+
+    python -m fuzz.sanitized --seed 7 --seconds 60
+    python -m fuzz.sanitized --seed 7 --number 12         one module, with its text
+
+:func:`judge` takes any program, and options to compile it with. The exit status is 1 where something is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fuzz.forced import draw
+from fuzz.programs.draft import Program
+from fuzz.programs.modules import module as generated
+from fuzz.support import numbered
+from xlakit import compile as compile_program
+from xlakit.cpu.verified import difference
+from xlakit.ir.instruction import HloModule
+from xlakit.options import DEFAULT, Options, compiling
+from xlakit.tools.inputs import flatten
+
+
+def judge(program: Program, options: Options = DEFAULT) -> str:
+    """What the sanitizer says of a program that is compiled with options; empty where it finds nothing."""
+    module, arguments = HloModule.from_text(program.text), program.arguments[0]
+    # Kernels are the same, but that they stay functions.
+    with compiling(replace(options, plain=options.plain | {"inline"})):
+        expected = flatten(compile_program(module, backend="cpu", cache=False)(*arguments))
+    try:
+        with compiling(replace(options, sanitize=True)):
+            actual = flatten(compile_program(module, backend="cpu", cache=False)(*arguments))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    faults = ((name, difference(np.asarray(actual[name]), np.asarray(other))) for name, other in expected.items())
+    return next(
+        (f"result {name} is another one than without the watch: {fault}" for name, fault in faults if fault), ""
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = numbered.parser("fuzz.sanitized", __doc__ or "", 2000).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
+        program = generated(options.seed, number)
+        if options.number is not None:
+            print(program.text)
+        return judge(program, draw(options.seed, number) if number % 2 else DEFAULT)
+
+    return numbered.run("fuzz.sanitized", numbered.entries(options, fault_of), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

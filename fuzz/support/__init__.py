@@ -1,0 +1,1 @@
+"""What the commands of fuzz share: workers, tolerances, generators of damage, tables of accepted differences."""

@@ -1,0 +1,340 @@
+"""The HLO convolution: as matrix products over strides, or feature by feature.
+
+The patches of the input that placements see are never written out: micro-kernels read the input itself, around which
+the zeros have been written where there is padding. Which of placements and features are the rows of the product is
+chosen so that its columns lie side by side in the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.conv.depthwise import emit_lanes, fits_lanes, lanes_tasks
+from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
+from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
+from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.store import Epilogue
+from xlakit.cpu.llvm import Function, Module
+from xlakit.cpu.scalars.memory import is_narrow
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ops.convolution import Convolution
+from xlakit.options import knob
+
+_INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
+_LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000)
+# Storing a result whose columns do not lie side by side takes as long as so many steps of a sum.
+_TURNING = knob("convolution.turning", 16, 0, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A task function, how many tasks it has, and their multiplications (or copied elements). All of a stage is done
+    before the next begins.
+    """
+
+    function: Function
+    tasks: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionPlan:
+    """Who computes a convolution.
+
+    kind: "lanes" (feature by feature), "places" or "features" (products with those as rows). padded: the input as it
+    is written out first. converted: the kernel as it is written out first. products: for each phase the product and
+    how it is cut.
+    """
+
+    kind: str
+    geometry: Geometry
+    padded: Padded | None
+    products: tuple[tuple[Product, Blocking], ...]
+    cost: int
+    converted: Padded | None = None
+
+    @property
+    def copies(self) -> tuple[Padded, ...]:
+        """What is written into the scratch first, which is place 3 of the table."""
+        return tuple(copy for copy in (self.padded, self.converted) if copy is not None)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """How long the scratch is; 0 where there is none."""
+        return scratch_bytes(self.copies)
+
+
+def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> ConvolutionPlan:
+    """How a convolution of these shapes (row-major, of static sizes) is computed; raises UnsupportedError."""
+    _check(op, lhs, rhs, result)
+    geometry = convolution_geometry(op, lhs, rhs, result)
+    cost = geometry.products
+    if fits_lanes(geometry):
+        return ConvolutionPlan("lanes", geometry, None, (), cost)
+    engine = choose_engine(*geometry.kinds)
+    padded = _padded(op, lhs, geometry, engine)
+    image = _image(op, geometry, padded)
+    kind, products = "places", []
+    for axes in image.phases:
+        kind, product = _product(image, axes, padded)
+        products.append((product, plan_gemm(product)))
+    converted = _converted(rhs, geometry, products, padded)
+    if converted is not None:
+        products = [(p, plan_gemm(p)) for p in (_with_kernel(product, converted) for product, _ in products)]
+    return ConvolutionPlan(kind, geometry, padded, tuple(products), cost, converted)
+
+
+def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
+    for shape in (lhs, rhs, result):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"a convolution of the dynamic shape {shape}")
+    if op.sparsity_config is not None:
+        raise UnsupportedError("a convolution of sparse operands")
+    if (lhs.element_type.is_complex or rhs.element_type.is_complex) and not result.element_type.is_complex:
+        raise UnsupportedError("a convolution of complex operands with a real result")
+
+
+# -- the input -----------------------------------------------------------------------------------
+
+
+def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> Padded | None:
+    """The input with zeros around it, where placements see any, and converted where that would be done often."""
+    around: dict[int, tuple[int, int, int]] = {}
+    for place, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
+        low = max((axes[place].low for axes in geometry.phases), default=0)
+        high = max((axes[place].high for axes in geometry.phases), default=0)
+        if low or high or geometry.holes[place]:
+            around[dimension] = low, high, geometry.holes[place]
+    source = geometry.kinds[0]
+    kind = source
+    if engine.parts == 1 and is_narrow(source) and any(math.prod(a.taps for a in axes) > 1 for axes in geometry.phases):
+        kind = _packed_kind(engine)
+    if (not around and kind is source) or not geometry.products:
+        return None
+    low, high, holes = padded_dimensions(lhs.dimensions, around)
+    padded = Padded(source, kind, lhs.dimensions, low, high, holes, engine, geometry.kinds[2])
+    groups, inputs = op.feature_group_count, geometry.inputs
+    if (
+        groups > 1
+        and inputs.input == 1
+        and inputs.size * kind.byte_width < _LINE_BYTES.value
+        and padded.may_have_groups
+    ):
+        # Groups apart from one another are read in whole lines of the cache.
+        padded = replace(padded, groups=groups)
+    return padded
+
+
+def _packed_kind(engine: Engine) -> PrimitiveType:
+    """The type of the elements that an engine for floats packs."""
+    return PrimitiveType.F32 if engine.packed.bytes == 4 else PrimitiveType.F64
+
+
+def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
+    """The geometry with the steps of the padded input."""
+    if padded is None:
+        return geometry
+    numbers = op.dim_labels
+    strides = padded.strides
+    spatial = numbers.input_spatial_dimensions
+    feature, batch = strides[numbers.input_feature_dimension], strides[numbers.input_batch_dimension]
+    group = geometry.batch.size * batch if op.batch_group_count > 1 else geometry.inputs.size * feature
+    if padded.groups > 1:
+        group = padded.group_stride
+    phases = tuple(
+        tuple(
+            replace(axis, input=strides[d], shift=axis.shift + padded.low[d], size=padded.padded[d])
+            for axis, d in zip(axes, spatial, strict=True)
+        )
+        for axes in geometry.phases
+    )
+    return replace(
+        geometry,
+        kinds=(padded.kind, *geometry.kinds[1:]),
+        groups=replace(geometry.groups, input=group),
+        batch=replace(geometry.batch, input=batch),
+        inputs=replace(geometry.inputs, input=feature),
+        phases=phases,
+    )
+
+
+# -- the product ---------------------------------------------------------------------------------
+
+
+def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tuple[str, Product]:
+    """The product of one phase: placements times features, or the other way round."""
+    across = _side_by_side(image, axes)
+    along = _along(image, axes)
+    turning = _TURNING.value / max(1, math.prod(size for size, _ in along))
+    by_features = False
+    if across is not None:
+        time = _time(across[0], image) + (across[1] != 1) * turning
+        by_features = time < _time(image.features.size, image) + (image.features.output != 1) * turning
+    place = _SCRATCH if padded is not None else _INPUT
+    first_input = sum(a.shift * a.input for a in axes)
+    first_kernel = sum(a.first_kernel for a in axes)
+    first_output = sum(a.first_output for a in axes)
+    windows = math.prod(a.taps for a in axes) > 1
+    if by_features and across is not None:
+        product = _features_as_rows(image, axes, across[2], along)
+        lhs, rhs = product.lhs, product.rhs
+        product = replace(
+            product,
+            lhs=replace(lhs, first=first_kernel),
+            rhs=replace(rhs, first=first_input, in_place=windows),
+            first=first_output,
+            arrays=(_KERNEL, place, _RESULT),
+        )
+        return "features", product
+    product = _places_as_rows(image, axes, along)
+    product = replace(
+        product,
+        lhs=replace(product.lhs, first=first_input, in_place=windows),
+        rhs=replace(product.rhs, first=first_kernel),
+        first=first_output,
+        arrays=(place, _KERNEL, _RESULT),
+    )
+    return "places", product
+
+
+def _time(columns: int, image: Geometry) -> float:
+    """What a product takes for each of so many columns, where 1 is the time in tiles that are full."""
+    tile = choose_engine(*image.kinds).columns
+    return -(-columns // tile) * tile / max(1, columns)
+
+
+def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:
+    """What is summed over: taps and inputs, with the strides of input and kernel; what runs fastest lies close."""
+    dims = [(a.taps, (a.dilation * a.input, a.kernel)) for a in axes]
+    dims.append((image.inputs.size, (image.inputs.input, image.inputs.kernel)))
+    if any(size == 0 for size, _ in dims):
+        return [(0, (1, 1))]
+    dims.sort(key=lambda dim: (-min(abs(s) for s in dim[1]), [abs(s) for s in dim[1]]))
+    return merged(dims)
+
+
+def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int] | None:
+    """How many placements lie side by side in the input, how far apart they are in the result, and from which axis on.
+
+    None where there are none.
+    """
+    dims = [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
+    for first in range(len(dims)):
+        joined = merged(dims[first:])
+        if len(joined) == 1 and joined[0][1][0] == 1:
+            return joined[0][0], joined[0][1][1], first
+    return None
+
+
+def _places_as_rows(image: Geometry, axes: Sequence[Axis], along: Dims) -> Product:
+    batch = [_three(image.groups)]
+    rows = [(image.batch.size, (image.batch.input, image.batch.output))]
+    rows += [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
+    # Rows in the order of the result, so that it is written from one end to the other.
+    rows.sort(key=lambda dim: -dim[1][1])
+    columns = [(image.features.size, (image.features.kernel, image.features.output))]
+    return make_product(image.kinds, merged(batch), merged(rows), merged(columns), along)
+
+
+def _features_as_rows(image: Geometry, axes: Sequence[Axis], first: int, along: Dims) -> Product:
+    batch = [_turned(_three(image.groups)), _turned(_three(image.batch))]
+    batch += [(a.outputs, (0, a.stride * a.input, a.output)) for a in axes[:first]]
+    rows = [(image.features.size, (image.features.kernel, image.features.output))]
+    columns = [(a.outputs, (a.stride * a.input, a.output)) for a in axes[first:]]
+    kinds = (image.kinds[1], image.kinds[0], image.kinds[2])
+    turned = [(size, (kernel, input)) for size, (input, kernel) in along]
+    return make_product(kinds, merged(batch), merged(rows), merged(columns), turned)
+
+
+def _three(step: Step) -> tuple[int, tuple[int, int, int]]:
+    return step.size, (step.input, step.kernel, step.output)
+
+
+def _turned(dim: tuple[int, tuple[int, int, int]]) -> tuple[int, tuple[int, int, int]]:
+    size, (input, kernel, output) = dim
+    return size, (kernel, input, output)
+
+
+# -- the kernel ----------------------------------------------------------------------------------
+
+
+def _converted(
+    rhs: Shape, geometry: Geometry, products: Sequence[tuple[Product, Blocking]], padded: Padded | None
+) -> Padded | None:
+    """The kernel converted, where it is of few bits and each of many products would convert it again."""
+    kind = geometry.kinds[1]
+    if not is_narrow(kind) or not any(_repeats_kernel(product, blocking) for product, blocking in products):
+        return None
+    engine = choose_engine(*geometry.kinds)
+    if engine.parts != 1:
+        return None
+    none = (0,) * rhs.rank
+    first = padded.bytes if padded is not None else 0
+    return Padded(
+        kind,
+        _packed_kind(engine),
+        rhs.dimensions,
+        none,
+        none,
+        none,
+        engine,
+        geometry.kinds[2],
+        array=_KERNEL,
+        first=first,
+    )
+
+
+def _repeats_kernel(product: Product, blocking: Blocking) -> bool:
+    """Whether a kernel on the left is packed more than once."""
+    return product.arrays[0] == _KERNEL and blocking.packs[0] and product.batch * blocking.splits > 1
+
+
+def _with_kernel(product: Product, converted: Padded) -> Product:
+    """The product with its kernel, on the left, in the scratch."""
+    start = converted.first // converted.kind.byte_width
+    lhs = replace(product.lhs, kind=converted.kind, first=product.lhs.first + start)
+    return replace(product, lhs=lhs, arrays=(_SCRATCH, *product.arrays[1:]))
+
+
+# -- code ----------------------------------------------------------------------------------------
+
+
+def emit_convolution(
+    module: Module, plan: ConvolutionPlan, *, name: str = "convolution", epilogue: Epilogue | None = None
+) -> tuple[Stage, ...]:
+    """The stages of a plan, to be run one after another; the table is input, kernel, result, scratch.
+
+    ``epilogue(fn, place, feature, sums)`` would need another meaning for each kind; it is taken by "places" alone,
+    where rows are placements of one group in the order of the result and columns its features.
+    """
+    if epilogue is not None and not takes_epilogue(plan):
+        raise UnsupportedError(f"a convolution of kind {plan.kind} has no epilogues")
+    stages: list[Stage] = []
+    for copy in plan.copies:
+        fn = emit_pad(module, copy, _SCRATCH, f"{name}_pad")
+        stages.append(Stage(fn, copy.tasks, math.prod(copy.padded)))
+    if plan.kind == "lanes":
+        for axes in plan.geometry.phases:
+            fn = emit_lanes(module, plan.geometry, axes, name)
+            stages.append(Stage(fn, lanes_tasks(plan.geometry, axes), plan.cost // len(plan.geometry.phases)))
+        return tuple(stages)
+    for product, blocking in plan.products:
+        rows, columns, depth = product.sizes
+        fn = emit_gemm(module, product, blocking, name=name, epilogue=epilogue)
+        stages.append(Stage(fn, task_count(product, blocking), product.batch * rows * columns * depth))
+    return tuple(stages)
+
+
+def takes_epilogue(plan: ConvolutionPlan) -> bool:
+    """Whether an epilogue can follow: one product, of placements in the order of the result and all features."""
+    if plan.kind != "places" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
+        return False
+    product = plan.products[0][0]
+    return product.columns == Steps(((product.columns.size, 1),)) or product.columns.size == 1

@@ -1,0 +1,228 @@
+"""Convolutions in which each feature sees only itself (depthwise ones), with features side by side in memory.
+
+Lanes are features. Placements that see the whole kernel are computed a few at a time, so that the kernel's elements are
+loaded once for all of them; at the edges taps that would meet padding are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
+from xlakit.cpu.kernels.gemm.store import Output, store_elements
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+
+# Placements computed together, and registers of features.
+_TOGETHER = 4
+_VECTORS = 2
+
+
+def fits_lanes(geometry: Geometry) -> bool:
+    """Whether features are groups of one, side by side in all arrays."""
+    groups = geometry.groups
+    return (
+        groups.size > 1
+        and geometry.features.size == 1
+        and (groups.input, groups.kernel, groups.output) == (1, 1, 1)
+        and not any(kind.is_complex for kind in geometry.kinds)
+        and not any(geometry.holes)
+    )
+
+
+def lanes_engine(geometry: Geometry) -> Engine:
+    """What products are summed with."""
+    engine = choose_engine(*geometry.kinds)
+    if engine.group == 2:
+        engine = replace(engine, packed=engine.acc, group=1)
+    return replace(engine, rows=1, vectors=_VECTORS)
+
+
+def lanes_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
+    """Tasks of one phase: lines of placements times blocks of features."""
+    blocks = -(-geometry.groups.size // lanes_engine(geometry).columns)
+    return geometry.batch.size * math.prod(a.outputs for a in axes[:-1]) * blocks
+
+
+def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: str) -> Function:
+    """A task function for one phase; its table is input, kernel, result."""
+    require(
+        "a convolution feature by feature",
+        [
+            ("features are groups of one, side by side in all arrays", fits_lanes(geometry)),
+            ("a phase has an axis for each spatial dimension", all(len(axes) == len(a) for a in geometry.phases)),
+        ],
+    )
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    fn.effort = Effort.CODE
+    table, begin, end = fn.parameters
+    arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]
+    engine = lanes_engine(geometry)
+    features = geometry.groups.size
+    blocks = -(-features // engine.columns)
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        block, rest = task.index.integer("urem", blocks), task.index.integer("udiv", blocks)
+        places: list[Value] = []
+        for axis in reversed(axes[:-1]):
+            places.insert(0, rest.integer("urem", axis.outputs))
+            rest = rest.integer("udiv", axis.outputs)
+        emitter = _Line(fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, places, block * engine.columns)
+        tail = features % engine.columns
+        if features >= engine.columns:
+            with fn.if_(((block + 1) * engine.columns).compare("sle", features)):
+                emitter.emit(engine.columns)
+        if tail:
+            with fn.if_(((block + 1) * engine.columns).compare("sgt", features)):
+                emitter.emit(tail)
+    fn.ret()
+    return fn
+
+
+def unturned(axis: Axis) -> Axis:
+    """The axis with its taps in the order in which they meet the input."""
+    if axis.dilation > 0 or not axis.taps:
+        return axis
+    last = axis.taps - 1
+    return replace(
+        axis,
+        dilation=-axis.dilation,
+        shift=axis.shift + last * axis.dilation,
+        kernel=-axis.kernel,
+        first_kernel=axis.first_kernel + last * axis.kernel,
+    )
+
+
+@dataclass(slots=True)
+class _Line:
+    """The placements along the last axis of one line, for one block of features."""
+
+    fn: Function
+    engine: Engine
+    geometry: Geometry
+    axes: list[Axis]
+    arrays: list[Value]
+    batch: Value
+    places: list[Value]
+    feature: Value
+
+    def emit(self, width: int) -> None:
+        """The loop over placements, several at a time where the whole kernel is met."""
+        fn, geometry = self.fn, self.geometry
+        if not self.axes:
+            self._placements(fn.i64(0), 1, width, whole=True)
+            return
+        last = self.axes[-1]
+        reach = (last.taps - 1) * last.dilation
+        # The placements that meet no padding along this axis.
+        low = min(last.outputs, max(0, -(last.shift // last.stride)))
+        high = max(low, min(last.outputs, (last.size - 1 - reach - last.shift) // last.stride + 1))
+        if high - low < _TOGETHER or not geometry.inputs.size:
+            with fn.loop(0, last.outputs, hints=NO_UNROLL) as place:
+                self._placements(place.index, 1, width, whole=low == 0 and high == last.outputs)
+            return
+        with fn.while_([fn.i64(0)], lambda loop: loop.carried[0] < last.outputs) as loop:
+            place = loop.carried[0]
+            several = place.compare("sge", low) & place.compare("sle", high - _TOGETHER)
+
+            def some() -> list[Value]:
+                self._placements(place, _TOGETHER, width, whole=True)
+                return [fn.i64(_TOGETHER)]
+
+            def one() -> list[Value]:
+                self._placements(place, 1, width, whole=False)
+                return [fn.i64(1)]
+
+            loop.next(place + fn.if_else(several, some, one)[0])
+
+    def _placements(self, place: Value, count: int, width: int, *, whole: bool) -> None:
+        fn, engine = self.fn, self.engine
+        pieces = vectors_of(engine, width)
+        zeros = [fn.constant(acc_vector(engine, lanes), 0) for _ in range(count) for _, lanes in pieces]
+        sums = self._inputs(place, count, pieces, zeros, whole=whole)
+        kind = self.geometry.kinds[2]
+        output = Output(kind, Steps(()), Steps(()), self.arrays[2])
+        start = self.feature + self.batch * self.geometry.batch.output
+        indices = [*self.places, place] if self.axes else []
+        for axis, index in zip(self.axes, indices, strict=True):
+            start = start + index * axis.output + axis.first_output
+        for p in range(count):
+            for n, (first, _) in enumerate(pieces):
+                offset = start + (first + (p * self.axes[-1].output if p else 0))
+                store_elements(fn, output, to_result(fn, kind, [sums[p * len(pieces) + n]]), offset)
+
+    def _inputs(
+        self, place: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool
+    ) -> list[Value]:
+        """The sums over what each feature sees besides the window (the batch, in gradients), then over the window."""
+        fn, geometry = self.fn, self.geometry
+        image = self.feature + self.batch * geometry.batch.input
+        kernel = self.feature + sum(axis.first_kernel for axis in self.axes)
+        size = geometry.inputs.size
+        with fn.loop(0, size, carried=sums, hints=NO_UNROLL) as loop:
+            start = image + loop.index * geometry.inputs.input, kernel + loop.index * geometry.inputs.kernel
+            loop.next(*self._taps(0, start, place, count, pieces, list(loop.carried), whole=whole))
+        return list(loop.results)
+
+    def _taps(
+        self,
+        number: int,
+        start: tuple[Value, Value],
+        place: Value,
+        count: int,
+        pieces: list[tuple[int, int]],
+        sums: list[Value],
+        *,
+        whole: bool,
+    ) -> list[Value]:
+        fn = self.fn
+        if number == len(self.axes):
+            return self._add(start, count, pieces, sums)
+        axis = self.axes[number]
+        is_last = number == len(self.axes) - 1
+        index = place if is_last else self.places[number]
+        base = index * axis.stride + axis.shift
+        low, high = (fn.i64(0), fn.i64(axis.taps)) if is_last and whole else _met(fn, axis, base)
+        with fn.loop(low, high, carried=sums, hints=NO_UNROLL) as loop:
+            at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
+            loop.next(*self._taps(number + 1, at, place, count, pieces, list(loop.carried), whole=whole))
+        return list(loop.results)
+
+    def _add(
+        self, start: tuple[Value, Value], count: int, pieces: list[tuple[int, int]], sums: list[Value]
+    ) -> list[Value]:
+        """Add the products at one tap."""
+        fn, engine = self.fn, self.engine
+        kinds = self.geometry.kinds
+        nothing = Steps(())
+        image, kernel = (
+            Packer(fn, engine, Matrix(kind, nothing, nothing), array, kinds[2])
+            for kind, array in zip(kinds[:2], self.arrays[:2], strict=True)
+        )
+        step = self.axes[-1].stride * self.axes[-1].input if self.axes else 0
+        made = list(sums)
+        for n, (first, lanes) in enumerate(pieces):
+            weights = kernel.elements(start[1] + first, lanes)[0]
+            for p in range(count):
+                elements = image.elements(start[0] + (first + p * step), lanes)[0]
+                place = p * len(pieces) + n
+                if elements.type.is_int:
+                    made[place] = made[place] + elements * weights
+                else:
+                    made[place] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights, made[place])
+        return made
+
+
+def _met(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
+    """The taps that meet elements of the input, of a placement whose tap 0 is at ``base``."""
+
+    def rounded_up(distance: Value) -> Value:
+        bounded = fn.intrinsic("llvm.smax", I64, distance, fn.i64(0))
+        steps = (bounded + (axis.dilation - 1)).integer("udiv", axis.dilation)
+        return fn.intrinsic("llvm.smin", I64, steps, fn.i64(axis.taps))
+
+    return rounded_up(-base), rounded_up(fn.i64(axis.size) - base)

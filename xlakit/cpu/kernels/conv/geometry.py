@@ -1,0 +1,172 @@
+"""A convolution as sums over strides: every array's step for groups, batches, features and each spatial dimension.
+
+Holes in the input (base dilation) are never met: the placements are split by their remainder, the phase, and those of
+one phase meet the elements of the input at a plain stride, with some of the kernel's taps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.gemm.dot import strides_of
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.enums import ConvolutionKind
+from xlakit.ops.convolution import Convolution
+from xlakit.options import knob
+
+# A convolution of more phases than this sees the input with its holes filled with zeros.
+_MOST_PHASES = knob("convolution_geometry.most_phases", 16, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One spatial dimension in one phase.
+
+    Output ``o`` and tap ``t`` meet element ``o * stride + t * dilation + shift`` of the input. That has ``size``
+    elements, steps by ``input``, and has zeros around. ``output`` and ``kernel`` are the steps of result and kernel,
+    which begin at ``first_output`` and ``first_kernel`` (in elements of the arrays).
+    """
+
+    outputs: int
+    taps: int
+    stride: int
+    dilation: int
+    shift: int
+    size: int
+    input: int
+    kernel: int
+    output: int
+    first_kernel: int
+    first_output: int
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The first and the last element that is met; they may lie outside the input."""
+        places, taps = (self.outputs - 1) * self.stride, (self.taps - 1) * self.dilation
+        return self.shift + min(0, taps), self.shift + places + max(0, taps)
+
+    @property
+    def low(self) -> int:
+        """Zeros that are needed before the first element."""
+        return max(0, -self.reach[0]) if self.outputs and self.taps else 0
+
+    @property
+    def high(self) -> int:
+        """Zeros that are needed after the last element."""
+        return max(0, self.reach[1] - self.size + 1) if self.outputs and self.taps else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A dimension that is no spatial one: its size, and the steps of input, kernel and result (0 where it is none)."""
+
+    size: int
+    input: int
+    kernel: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A convolution; ``phases`` has the axes of each phase. ``inputs`` are the features that are summed over."""
+
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType]
+    groups: Step
+    batch: Step
+    inputs: Step
+    features: Step
+    phases: tuple[tuple[Axis, ...], ...]
+    # The holes that are filled with zeros, for each spatial dimension of the input.
+    holes: tuple[int, ...]
+
+    @property
+    def products(self) -> int:
+        """Multiplications in all."""
+        places = sum(math.prod(a.outputs * a.taps for a in axes) for axes in self.phases)
+        return places * self.groups.size * self.batch.size * self.inputs.size * self.features.size
+
+
+def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> Geometry:
+    """What a convolution of row-major arrays of static shapes does."""
+    numbers = op.dim_labels
+    left, right, out = strides_of(lhs), strides_of(rhs), strides_of(result)
+    batch, inputs = numbers.input_batch_dimension, numbers.kernel_input_feature_dimension
+    feature = numbers.kernel_output_feature_dimension
+    count = max(op.feature_group_count, op.batch_group_count)
+    batches = lhs.dimensions[batch] // op.batch_group_count
+    features = rhs.dimensions[feature] // count
+    of_input = left[numbers.input_feature_dimension]
+    of_output = out[numbers.output_feature_dimension]
+    group = batches * left[batch] if op.batch_group_count > 1 else rhs.dimensions[inputs] * of_input
+    window = list(op.window.dimensions)
+    if op.convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD:
+        window = [replace(d, window_reversal=not d.window_reversal) for d in window]
+    spatial = list(zip(numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, strict=True))
+    sizes = [lhs.dimensions[d] for d, _ in spatial]
+    phases = math.prod(d.base_dilation // math.gcd(d.stride, d.base_dilation) for d in window)
+    holes = [d.base_dilation - 1 if phases > _MOST_PHASES.value else 0 for d in window]
+    axes: list[list[Axis]] = []
+    for place, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
+        o = out[numbers.output_spatial_dimensions[place]]
+        outputs = d.output_size(size)
+        if holes[place]:
+            size, d = max(0, (size - 1) * d.base_dilation + 1), replace(d, base_dilation=1)
+        axes.append(_axis_phases(d, size, outputs, (left[i], right[k], o)))
+    return Geometry(
+        (lhs.element_type, rhs.element_type, result.element_type),
+        Step(count, group, features * right[feature], features * of_output),
+        Step(batches, left[batch], 0, out[numbers.output_batch_dimension]),
+        Step(rhs.dimensions[inputs], of_input, right[inputs], 0),
+        Step(features, 0, right[feature], of_output),
+        tuple(itertools.product(*axes)),
+        tuple(holes),
+    )
+
+
+def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[int]) -> list[Axis]:
+    of_input, of_kernel, of_output = strides
+    common = math.gcd(d.stride, d.base_dilation)
+    period = d.base_dilation // common
+    found: list[Axis] = []
+    for phase in range(min(period, outputs)):
+        start = phase * d.stride - d.padding_low
+        met = [k for k in range(d.size) if (start + k * d.window_dilation) % d.base_dilation == 0]
+        first = met[0] if met else 0
+        step = met[1] - met[0] if len(met) > 1 else 1
+        kernel_step, kernel_first = of_kernel * step, of_kernel * first
+        if d.window_reversal:
+            kernel_step, kernel_first = -kernel_step, of_kernel * (d.size - 1 - first)
+        axis = Axis(
+            outputs=-(-(outputs - phase) // period),
+            taps=len(met),
+            stride=d.stride // common,
+            dilation=step * d.window_dilation // d.base_dilation if len(met) > 1 else 1,
+            shift=(start + first * d.window_dilation) // d.base_dilation,
+            size=size,
+            input=of_input,
+            kernel=kernel_step,
+            output=of_output * period,
+            first_kernel=kernel_first,
+            first_output=of_output * phase,
+        )
+        found.append(_turned(axis))
+    return found
+
+
+def _turned(axis: Axis) -> Axis:
+    """The axis with its taps in the order in which the kernel has them in memory."""
+    if axis.kernel >= 0 or not axis.taps:
+        return axis
+    last = axis.taps - 1
+    return replace(
+        axis,
+        dilation=-axis.dilation,
+        shift=axis.shift + last * axis.dilation,
+        kernel=-axis.kernel,
+        first_kernel=axis.first_kernel + last * axis.kernel,
+    )

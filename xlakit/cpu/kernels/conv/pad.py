@@ -1,0 +1,227 @@
+"""Operands of a convolution written out: with the zeros around them (and the holes in them), and converted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
+
+# Bytes of a task.
+_TASK_BYTES = knob("convolution_pad.task_bytes", 1 << 18, 64, 500)
+# Bytes of a line from which on what is round the copying of lines takes no time that counts.
+_LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """An array of ``sizes`` and what it becomes: of type ``kind``, with ``low`` and ``high`` zeros around.
+
+    ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
+    convolution gives. The last dimension is cut into ``groups``, which stand one after the other, each an array of its
+    own. ``array`` is the operand's place in the table, ``first`` the byte of the scratch that it begins at.
+    """
+
+    source: PrimitiveType
+    kind: PrimitiveType
+    sizes: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    holes: tuple[int, ...]
+    engine: Engine
+    result: PrimitiveType
+    groups: int = 1
+    array: int = 0
+    first: int = 0
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The sizes that it gets."""
+        dims = zip(self.sizes, self.low, self.high, self.holes, strict=True)
+        return tuple(low + high + (max(0, (size - 1) * (hole + 1) + 1)) for size, low, high, hole in dims)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The steps of the padded array, within a group."""
+        sizes = (*self.padded[:-1], self.padded[-1] // self.groups)
+        return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+    @property
+    def group_stride(self) -> int:
+        """The step from group to group."""
+        return math.prod(self.padded) // self.groups
+
+    @property
+    def may_have_groups(self) -> bool:
+        """Whether lines consist of elements of the last dimension alone, and are copied as they are."""
+        plain = self.source is self.kind and not self.kind.is_complex and not any(self.holes)
+        return plain and self.line == len(self.sizes) - 2
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the padded array, with a little room for vectors that reach past the end; whole lines."""
+        return -(-math.prod(self.padded) * self.kind.byte_width // 64) * 64 + 64
+
+    @property
+    def line(self) -> int:
+        """The dimension from which on the array is written in one go: the last that has zeros."""
+        dims = zip(self.low, self.high, self.holes, strict=True)
+        changed = [d for d, around in enumerate(dims) if any(around)]
+        if changed:
+            return changed[-1]
+        rank, width = len(self.sizes), self.kind.byte_width
+        return next((d for d in range(rank) if math.prod(self.sizes[d:]) * width <= _TASK_BYTES.value), rank - 1)
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        return math.prod(self.padded[: self.line])
+
+    @property
+    def together(self) -> int:
+        """Lines of a task."""
+        line = math.prod(self.padded[self.line :]) * self.kind.byte_width
+        return max(1, _TASK_BYTES.value // max(1, line))
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return -(-self.lines // self.together)
+
+
+def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
+    """A task function that writes a padded array; ``scratch`` is a place in the table."""
+    around = (padded.low, padded.high, padded.holes)
+    require(
+        f"an array of {padded.sizes} written out with zeros around",
+        [
+            ("each dimension has zeros before, after and between", all(len(n) == len(padded.sizes) for n in around)),
+            ("there are no fewer than no zeros", min((n for dims in around for n in dims), default=0) >= 0),
+            ("it begins at a whole line of the cache", padded.first % 64 == 0),
+            ("only lines of elements have groups", padded.groups == 1 or padded.may_have_groups),
+            ("groups have as many elements", padded.groups > 0 and padded.sizes[-1] % padded.groups == 0),
+        ],
+    )
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    source = fn.load(PTR, fn.at(table, PTR, padded.array))
+    into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
+    each = padded.together
+    last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
+    with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
+        (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
+    fn.ret()
+    if padded.groups > 1:
+        return fn
+    # Long lines are filled and copied by functions of the C library.
+    line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
+    if line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]:
+        fn.effort = Effort.LITTLE
+    return fn
+
+
+def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
+    d = padded.line
+    inner = math.prod(padded.sizes[d + 1 :])
+    length = math.prod(padded.padded[d:])
+    parts = 2 if padded.kind.is_complex else 1
+    type = memory_type(padded.kind)
+    start = fn.at(into, type, line * (length * parts))
+    inside, offset = _source_line(fn, padded, line)
+    unit = inner * parts * type.bytes
+    if padded.holes[d] or not padded.sizes[d]:
+        fn.fill(start, 0, length * parts * type.bytes)
+    else:
+        low, high = padded.low[d] * unit, padded.high[d] * unit
+        if low:
+            with fn.if_(inside):
+                fn.fill(start, 0, low)
+        if high:
+            with fn.if_(inside):
+                fn.fill(fn.at(start, type, (padded.low[d] + padded.sizes[d]) * inner * parts), 0, high)
+        with fn.if_(~inside):
+            fn.fill(start, 0, length * parts * type.bytes)
+    if not padded.sizes[d]:
+        return
+    place = fn.at(start, type, padded.low[d] * inner * parts)
+    with fn.if_(inside):
+        begin = fn.at(source, memory_type(padded.source), offset * (inner * parts))
+        if padded.holes[d]:
+            step = (padded.holes[d] + 1) * inner
+            with fn.loop(0, padded.sizes[d], hints=NO_UNROLL) as element:
+                here = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
+                _copy(fn, padded, here, fn.at(place, type, element.index * (step * parts)), inner * parts)
+        else:
+            _copy(fn, padded, begin, place, padded.sizes[d] * inner * parts)
+
+
+def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:
+    """A line of each group."""
+    type = memory_type(padded.kind)
+    d, every = padded.line, padded.sizes[-1]
+    each = every // padded.groups
+    unit = each * type.bytes
+    length, low, size = padded.padded[d], padded.low[d], padded.sizes[d]
+    inside, offset = _source_line(fn, padded, line)
+    with fn.loop(0, padded.groups, hints=NO_UNROLL) as group:
+        start = fn.at(into, type, group.index * padded.group_stride + line * (length * each))
+        with fn.if_(~inside):
+            fn.fill(start, 0, length * unit)
+        with fn.if_(inside):
+            fn.fill(start, 0, low * unit)
+            fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * unit)
+            begin = fn.at(source, type, offset * every + group.index * each)
+            with fn.loop(0, size, independent=True, hints=NO_UNROLL) as element:
+                here = fn.at(begin, type, element.index * every)
+                fn.copy(fn.at(start, type, (element.index + low) * each), here, unit)
+
+
+def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:
+    """Whether a line has elements of the source, and the number of the first one's line there (times the size)."""
+    inside, offset = fn.constant(I1, 1), fn.i64(0)
+    scale = padded.sizes[padded.line]
+    for d in range(padded.line - 1, -1, -1):
+        extent = padded.padded[d]
+        index = line if d == 0 else line.integer("urem", extent)
+        line = line if d == 0 else line.integer("udiv", extent)
+        if extent != padded.sizes[d]:
+            index = index - padded.low[d]
+            step = padded.holes[d] + 1
+            if step > 1:
+                inside = inside & (index >= 0) & index.integer("urem", step).eq(0)
+                index = index.integer("sdiv", step)
+            inside = inside & index.compare("ult", padded.sizes[d])
+        offset = offset + index * scale
+        scale *= padded.sizes[d]
+    return inside, offset
+
+
+def _copy(fn: Function, padded: Padded, source: Value, target: Value, count: int) -> None:
+    """Copy, converting, parts of elements."""
+    if padded.source is padded.kind:
+        fn.copy(target, source, count * memory_type(padded.kind).bytes)
+        return
+    of_source, of_target = memory_type(padded.source), memory_type(padded.kind)
+    with fn.loop(0, count, independent=True) as k:
+        value = fn.load(of_source, fn.at(source, of_source, k.index))
+        if not stored_as_packed(padded.engine, padded.source):
+            value = to_packed(fn, padded.engine, padded.source, padded.result, value)
+        fn.store(value, fn.at(target, of_target, k.index))
+
+
+def scratch_bytes(copies: Sequence[Padded]) -> int:
+    """The length of a scratch that holds all of several padded arrays."""
+    return max((copy.first + copy.bytes for copy in copies), default=0)
+
+
+def padded_dimensions(sizes: Sequence[int], around: dict[int, tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Low, high and holes for each dimension, from those of the dimensions that have any."""
+    found = [around.get(d, (0, 0, 0)) for d in range(len(sizes))]
+    return tuple(f[0] for f in found), tuple(f[1] for f in found), tuple(f[2] for f in found)

@@ -1,0 +1,169 @@
+"""Transforms of many rows or columns, a group of as many as there are lanes at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlakit.cpu.kernels.fft.axis import Axis
+from xlakit.cpu.kernels.fft.lanes import (
+    NO_UNROLL,
+    is_moved,
+    lane_count,
+    lane_transform,
+    load_point,
+    splat_point,
+    store_point,
+)
+from xlakit.cpu.kernels.fft.moves import Moves
+from xlakit.cpu.kernels.fft.plan import LONGEST_LANES, lane_points, work
+from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.tables import Tables, roots
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.promises import CONTRACTS
+from xlakit.cpu.loops.emit.kernel import Phase
+
+
+def group_cost(axis: Axis) -> float:
+    """About how many nanoseconds all groups take together."""
+    lanes = lane_count(axis.part)
+    groups = axis.outer * -(-axis.inner // lanes) if axis.inner > 1 else -(-axis.outer // lanes)
+    # Many points of many lanes do not stay near the processor.
+    far = 1.6 if lane_points(axis.points) > LONGEST_LANES else 1.0
+    return groups * work(axis.points) * far
+
+
+def emit_groups(module: Module, axis: Axis) -> Phase:
+    """One phase; a task is a group."""
+    require(
+        f"transforms of {axis.length} points",
+        [
+            ("there are points and rows", min(axis.length, axis.outer, axis.inner) > 0),
+            ("real rows lie one element after another", axis.inner == 1 or not (axis.reads_real or axis.writes_real)),
+            ("only one side is real", not (axis.reads_real and axis.writes_real)),
+        ],
+    )
+    transform = lane_transform(module, axis.part, axis.points)
+    fn = module.function("fft_groups", VOID, [PTR, I64, I64])
+    fn.fast_math = CONTRACTS
+    fn.effort = Effort.CODE
+    writer = _Writer(fn, axis, transform)
+    table, begin, end = fn.parameters
+    source, target = axis.source.pointer(fn, table), axis.target.pointer(fn, table)
+    memory = acquire(fn, 2 * writer.bytes)
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        if axis.inner > 1:
+            writer.columns(source, target, task.index, memory)
+        else:
+            writer.rows(source, target, task.index, memory)
+    release(fn, memory)
+    fn.ret()
+    lanes = lane_count(axis.part)
+    tasks = axis.outer * -(-axis.inner // lanes) if axis.inner > 1 else -(-axis.outer // lanes)
+    return Phase(fn.name, tasks, group_cost(axis))
+
+
+class _Writer:
+    def __init__(self, fn: Function, axis: Axis, transform: Function) -> None:
+        self.fn = fn
+        self.axis = axis
+        self.transform = transform
+        self.moves = Moves(fn, axis.part)
+        self.tables = Tables(fn, axis.part)
+        points = max(lane_points(axis.points), axis.spectrum)
+        self.bytes = points * 2 * self.moves.type.bytes
+
+    def _transformed(self, points: Value, other: Value) -> Value:
+        """Transform the points; gives where the result is."""
+        self.fn.call(self.transform, VOID, points, other)
+        return other if is_moved(self.axis.points) else points
+
+    def columns(self, source: Value, target: Value, task: Value, memory: Value) -> None:
+        """A group of neighboring columns."""
+        fn, axis, lanes = self.fn, self.axis, self.moves.lanes
+        groups = -(-axis.inner // lanes)
+        outer, first = task.integer("udiv", groups), task.integer("urem", groups) * lanes
+        left = fn.i64(axis.inner) - first
+        count = fn.i64(lanes) if axis.inner % lanes == 0 else fn.intrinsic("llvm.umin", I64, left, fn.i64(lanes))
+        offset = (outer * (axis.length * axis.inner) + first) * 2
+        other = fn.at(memory, I8, self.bytes)
+        start = fn.at(source, axis.part, offset)
+        self.moves.load_columns(start, axis.inner, count, memory, axis.length, axis.is_inverse)
+        found = self._transformed(memory, other)
+        start = fn.at(target, axis.part, offset)
+        self.moves.store_columns(found, start, axis.inner, count, axis.length, axis.scale, axis.is_inverse)
+
+    def rows(self, source: Value, target: Value, task: Value, memory: Value) -> None:
+        """A group of rows."""
+        fn, axis, moves = self.fn, self.axis, self.moves
+        first = task * moves.lanes
+        other = fn.at(memory, I8, self.bytes)
+        inputs = moves.rows(source, first, axis.source_row, axis.outer)
+        outputs = moves.rows(target, first, axis.target_row, axis.outer)
+        if axis.reads_real and not axis.is_halved:
+            moves.load_real_rows(inputs, memory, axis.length)
+            moves.store_rows(self._transformed(memory, other), outputs, axis.spectrum, axis.scale, False)
+        elif axis.reads_real:
+            moves.load_rows(inputs, memory, axis.points, False)
+            found = self._transformed(memory, other)
+            free = memory if is_moved(axis.points) else other
+            self._untangle(found, free)
+            moves.store_rows(free, outputs, axis.spectrum, axis.scale, False)
+        elif axis.writes_real:
+            moves.load_rows(inputs, memory, axis.spectrum, False)
+            if axis.is_halved:
+                self._tangle(memory, other)
+                memory, other = other, memory
+            else:
+                self._mirror(memory)
+            found = self._transformed(memory, other)
+            if axis.is_halved:
+                moves.store_rows(found, outputs, axis.points, axis.scale, True)
+            else:
+                # Of what has its parts exchanged, the imaginary ones are the real result.
+                moves.store_real_rows(found, outputs, axis.length, axis.scale, 1)
+        else:
+            moves.load_rows(inputs, memory, axis.length, axis.is_inverse)
+            moves.store_rows(self._transformed(memory, other), outputs, axis.length, axis.scale, axis.is_inverse)
+
+    # -- real rows -------------------------------------------------------------------------------
+
+    def _untangle(self, source: Value, target: Value) -> None:
+        fn, type, half = self.fn, self.moves.type, self.axis.points
+        table = self._half_roots()
+        first, last = untangle_ends(load_point(fn, type, source, 0))
+        store_point(fn, first, target, 0)
+        store_point(fn, last, target, half)
+        with fn.loop(1, half, hints=NO_UNROLL) as loop:
+            one = load_point(fn, type, source, loop.index)
+            other = load_point(fn, type, source, fn.i64(half) - loop.index)
+            root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
+            store_point(fn, untangle_point(one, other, root), target, loop.index)
+
+    def _tangle(self, source: Value, target: Value) -> None:
+        """Back from the spectrum, with the parts exchanged as the inverse transform wants them."""
+        fn, type, half = self.fn, self.moves.type, self.axis.points
+        table = self._half_roots()
+        real, imag = tangle_ends(load_point(fn, type, source, 0), load_point(fn, type, source, half))
+        store_point(fn, (imag, real), target, 0)
+        with fn.loop(1, half, hints=NO_UNROLL) as loop:
+            one = load_point(fn, type, source, loop.index)
+            other = load_point(fn, type, source, fn.i64(half) - loop.index)
+            root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
+            real, imag = tangle_point(one, other, root)
+            store_point(fn, (imag, real), target, loop.index)
+
+    def _half_roots(self) -> Value:
+        half = self.axis.points
+        return self.tables.pairs(f"half.{half}", roots(np.arange(half), 2 * half))
+
+    def _mirror(self, memory: Value) -> None:
+        """The whole spectrum of a real row of odd length, with the parts exchanged."""
+        fn, type = self.fn, self.moves.type
+        zero = fn.constant(type, 0.0)
+        store_point(fn, (zero, load_point(fn, type, memory, 0)[0]), memory, 0)
+        with fn.loop(1, self.axis.spectrum, hints=NO_UNROLL) as loop:
+            real, imag = load_point(fn, type, memory, loop.index)
+            store_point(fn, (imag, real), memory, loop.index)
+            store_point(fn, (-imag, real), memory, fn.i64(self.axis.length) - loop.index)

@@ -1,0 +1,195 @@
+"""Transforms of as many rows at once as a vector register has lanes, by Stockham's passes.
+
+The points lie one after the other, of each the real parts of all lanes and then the imaginary ones. A pass reads one
+memory and writes another, so that the points come out in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from xlakit.cpu.kernels.fft.butterfly import Point, butterfly, multiply
+from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
+from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, symbol
+from xlakit.cpu.kernels.gemm.engine import vector_bytes
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
+from xlakit.cpu.llvm.promises import APART, CONTRACTS
+
+NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
+
+
+def lane_count(part: Type) -> int:
+    """How many transforms run at once."""
+    return vector_bytes() // part.bytes
+
+
+def load_point(fn: Function, type: Type, memory: Value, index: Value | int) -> Point:
+    """Point ``index`` of a memory of lanes."""
+    pair = fn.at(memory, type, index * 2)
+    return fn.load(type, pair), fn.load(type, fn.at(pair, type, 1))
+
+
+def store_point(fn: Function, point: Point, memory: Value, index: Value | int) -> None:
+    """Write point ``index`` of a memory of lanes."""
+    type = point[0].type
+    pair = fn.at(memory, type, index * 2)
+    fn.store(point[0], pair)
+    fn.store(point[1], fn.at(pair, type, 1))
+
+
+def splat_point(fn: Function, part: Type, lanes: int, table: Value, index: Value | int) -> Point:
+    """Entry ``index`` of a table of pairs, the same in all lanes."""
+    pair = fn.at(table, part, index * 2)
+    real, imag = fn.load(part, pair), fn.load(part, fn.at(pair, part, 1))
+    return fn.splat(real, lanes), fn.splat(imag, lanes)
+
+
+def is_moved(n: int) -> bool:
+    """Whether the result of a lane transform is in the second memory."""
+    if not is_smooth(n):
+        return False
+    return len(radices(n)) % 2 == 1
+
+
+def lane_transform(module: Module, part: Type, n: int) -> Function:
+    """``void(ptr points, ptr other)``: transform the points; the result is in ``other`` where :func:`is_moved` says so.
+
+    The memories have room for ``fft_plan.lane_points`` points.
+    """
+    name = symbol(part, ("lanes", n))
+    found = module.functions.get(name)
+    if found is None:
+        smooth = is_smooth(n)
+        inner = None if smooth else lane_transform(module, part, convolution_length(n))
+        found = module.function(name, VOID, [PTR, PTR], attributes=[APART])
+        found.never_overlap(0, 1)
+        found.fast_math = CONTRACTS
+        found.effort = Effort.CODE
+        writer = _Writer(found, part)
+        if inner is None:
+            writer.passes(n)
+        else:
+            writer.convolution(n, inner)
+        found.ret()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One of Stockham's passes, for parts of a type: butterflies of ``radix`` points, which are turned or not.
+
+    ``(ptr source, ptr target, ptr twiddles, i64 count, i64 stride)``: ``stride`` transforms of ``radix * count`` points
+    become ``radix`` times as many shorter ones.
+    """
+
+    part: str
+    radix: int
+    turns: bool
+
+    family: ClassVar[str] = "fft"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.never_overlap(0, 1, 2)
+        fn.fast_math = CONTRACTS
+        source, target, table, count, stride = fn.parameters
+        part, radix = (F32 if self.part == F32.name else F64), self.radix
+        lanes = lane_count(part)
+        type = vector(part, lanes)
+        distance = count * stride
+        with fn.loop(0, count, hints=NO_UNROLL) as outer:
+            twiddles: list[Point] = []
+            if self.turns:
+                base = outer.index * (radix - 1)
+                twiddles = [splat_point(fn, part, lanes, table, base + k) for k in range(radix - 1)]
+            reads, writes = outer.index * stride, outer.index * (stride * radix)
+            with fn.loop(0, stride, independent=True, hints=NO_UNROLL) as loop:
+                points = [load_point(fn, type, source, reads + loop.index + distance * k) for k in range(radix)]
+                found = butterfly(points)
+                for k, twiddle in enumerate(twiddles, 1):
+                    found[k] = multiply(found[k], twiddle)
+                for k, point in enumerate(found):
+                    store_point(fn, point, target, writes + loop.index + stride * k)
+
+
+class _Writer:
+    def __init__(self, fn: Function, part: Type) -> None:
+        self.fn = fn
+        self.part = part
+        self.lanes = lane_count(part)
+        self.type = vector(part, self.lanes)
+        self.tables = Tables(fn, part)
+
+    # -- passes ----------------------------------------------------------------------------------
+
+    def passes(self, n: int) -> None:
+        """All passes of a smooth length."""
+        source, target = self.fn.parameters
+        length, stride = n, 1
+        for radix in radices(n):
+            self._pass(source, target, length, stride, radix)
+            source, target = target, source
+            length, stride = length // radix, stride * radix
+
+    def _pass(self, source: Value, target: Value, length: int, stride: int, radix: int) -> None:
+        """``stride`` transforms of ``length`` points become ``radix`` times as many shorter ones."""
+        fn, count = self.fn, length // radix
+        table = fn.null()
+        if count > 1:
+            exponents = np.outer(np.arange(count), np.arange(1, radix))
+            table = self.tables.pairs(f"twiddles.{length}.{radix}", roots(exponents, length))
+        pass_ = Pass(self.part.name, radix, count > 1)
+        common.call(fn, pass_, source, target, table, fn.i64(count), fn.i64(stride))
+
+    # -- other lengths ---------------------------------------------------------------------------
+
+    def convolution(self, n: int, inner: Function) -> None:
+        """Bluestein: a transform is a convolution with a chirp, which longer transforms compute."""
+        fn, length = self.fn, convolution_length(n)
+        points, other = fn.parameters
+        table = self.tables.pairs(f"chirp.{n}", chirp(n))
+        spectrum = self.tables.pairs(f"spectrum.{n}.{length}", chirp_spectrum(n, length))
+        self._multiply(points, points, table, 0, n)
+        zero = fn.constant(self.type, 0.0)
+        with fn.loop(n, length, hints=NO_UNROLL) as loop:
+            store_point(fn, (zero, zero), points, loop.index)
+        fn.call(inner, VOID, points, other)
+        source, target = (other, points) if is_moved(length) else (points, other)
+        # With the parts exchanged, the forward transform is the backward one.
+        self._multiply(source, source, spectrum, 0, length, swaps=True)
+        fn.call(inner, VOID, source, target)
+        result = target if is_moved(length) else source
+        with fn.loop(0, n, hints=NO_UNROLL) as loop:
+            real, imag = load_point(fn, self.type, result, loop.index)
+            factor = splat_point(fn, self.part, self.lanes, table, loop.index)
+            store_point(fn, multiply((imag, real), factor), points, loop.index)
+
+    def _multiply(self, source: Value, target: Value, table: Value, first: int, last: int, swaps: bool = False) -> None:
+        fn = self.fn
+        with fn.loop(first, last, hints=NO_UNROLL) as loop:
+            factor = splat_point(fn, self.part, self.lanes, table, loop.index)
+            real, imag = multiply(load_point(fn, self.type, source, loop.index), factor)
+            store_point(fn, (imag, real) if swaps else (real, imag), target, loop.index)
+
+
+def transpose(fn: Function, rows: list[Value]) -> list[Value]:
+    """A square of vectors, transposed: blocks change places, then smaller blocks inside them."""
+    count = len(rows)
+    for level in range(int(math.log2(count))):
+        distance = count >> (level + 1)
+        upper = [c if not c & distance else c - distance + count for c in range(count)]
+        lower = [c + distance if not c & distance else c + count for c in range(count)]
+        found = list(rows)
+        for i in range(count):
+            if not i & distance:
+                a, b = rows[i], rows[i + distance]
+                found[i], found[i + distance] = fn.shuffle(a, b, upper), fn.shuffle(a, b, lower)
+        rows = found
+    return rows

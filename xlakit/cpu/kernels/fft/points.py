@@ -1,0 +1,205 @@
+"""The simple steps before and after the transform of a long row: each point is made of one or two others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from xlakit.cpu.kernels.fft.axis import Axis
+from xlakit.cpu.kernels.fft.butterfly import Point, multiply
+from xlakit.cpu.kernels.fft.lanes import NO_UNROLL
+from xlakit.cpu.kernels.fft.real import tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum
+from xlakit.cpu.llvm import I64, Function, Value
+from xlakit.options import knob
+
+# How many points a unit has.
+CHUNK = 1 << LongRoots.BITS
+# Tables of longer chirps would make programs too large.
+LONGEST_CHIRP = knob("fft_points.longest_chirp", 1 << 17, 64)
+
+
+class Points:
+    """Writes one step into ``void(ptr source, ptr target, i64 begin, i64 end)``; its units are chunks of points."""
+
+    def __init__(self, fn: Function, axis: Axis, length: int, swaps: bool, scale: float) -> None:
+        self._fn = fn
+        self._axis = axis
+        self._part = axis.part
+        # The length of the transform that makes a convolution.
+        self._length = length
+        self._swaps = swaps
+        self._scale = scale
+        self._source, self._target = fn.parameters[:2]
+        self._tables = Tables(fn, axis.part)
+
+    @contextmanager
+    def _chunks(self, count: int) -> Generator[tuple[Value, Value, Value]]:
+        """The chunks: number, first point, and the point behind the last."""
+        fn = self._fn
+        begin, end = fn.parameters[2:]
+        with fn.loop(begin, end, hints=NO_UNROLL) as units:
+            first = units.index * CHUNK
+            yield units.index, first, fn.intrinsic("llvm.smin", I64, first + CHUNK, fn.i64(count))
+
+    def _load(self, index: Value | int) -> Point:
+        pair = self._fn.at(self._source, self._part, index * 2)
+        return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
+
+    def _entry(self, table: Value, index: Value) -> Point:
+        pair = self._fn.at(table, self._part, index * 2)
+        return self._fn.load(self._part, pair), self._fn.load(self._part, self._fn.at(pair, self._part, 1))
+
+    def _store(self, point: Point, index: Value | int) -> None:
+        pair = self._fn.at(self._target, self._part, index * 2)
+        self._fn.store(point[0], pair)
+        self._fn.store(point[1], self._fn.at(pair, self._part, 1))
+
+    def _from(self, first: Value, least: int) -> Value:
+        return self._fn.intrinsic("llvm.smax", I64, first, self._fn.i64(least))
+
+    # -- real rows -------------------------------------------------------------------------------
+
+    def widen(self) -> int:
+        """A real row as a complex one."""
+        fn, count = self._fn, self._axis.length
+        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            number = fn.load(self._part, fn.at(self._source, self._part, loop.index))
+            self._store((number, fn.constant(self._part, 0.0)), loop.index)
+        return count
+
+    def narrow(self) -> int:
+        """The half of a real row's spectrum that tells the other one."""
+        fn, count = self._fn, self._axis.spectrum
+        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            self._store(self._load(loop.index), loop.index)
+        return count
+
+    def mirror(self) -> int:
+        """The other half, and the parts exchanged; the first point is real."""
+        fn, count, half = self._fn, self._axis.length, self._axis.spectrum
+        with self._chunks(count) as (_, first, stop):
+            middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(half))
+            with fn.loop(first, middle, independent=True) as loop:
+                real, imag = self._load(loop.index)
+                imag = fn.select(loop.index.eq(0), fn.constant(self._part, 0.0), imag)
+                self._store((imag, real), loop.index)
+            with fn.loop(self._from(first, half), stop, independent=True) as loop:
+                real, imag = self._load(fn.i64(count) - loop.index)
+                self._store((-imag, real), loop.index)
+        return count
+
+    def imaginary(self) -> int:
+        """The imaginary parts: the real ones of what has its parts exchanged."""
+        fn, count = self._fn, self._axis.length
+        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            number = self._load(loop.index)[1] * self._axis.scale
+            fn.store(number, fn.at(self._target, self._part, loop.index))
+        return count
+
+    def untangle(self) -> int:
+        """The spectrum of a real row from that of its pairs."""
+        fn, half = self._fn, self._axis.points
+        count = half + 1
+        with self._chunks(count) as (unit, first, stop):
+            start, last = untangle_ends(self._load(0))
+            with fn.if_(first.eq(0)):
+                self._store(start, 0)
+            with fn.if_(stop.eq(count)):
+                self._store(last, half)
+            self._each_root(unit, first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(half)), untangle=True)
+        return count
+
+    def tangle(self) -> int:
+        """The way back, with the parts exchanged."""
+        fn, half = self._fn, self._axis.points
+        with self._chunks(half) as (unit, first, stop):
+            with fn.if_(first.eq(0)):
+                real, imag = tangle_ends(self._load(0), self._load(half))
+                self._store((imag, real), 0)
+            self._each_root(unit, first, stop, untangle=False)
+        return half
+
+    def _each_root(self, unit: Value, first: Value, stop: Value, *, untangle: bool) -> None:
+        fn, half = self._fn, self._axis.points
+        table = LongRoots(self._tables, fn, self._part, 2 * half, 1, half)
+        turn = None if table.is_short else table.high(unit)
+        with fn.loop(self._from(first, 1), stop, independent=True) as loop:
+            one, other = self._load(loop.index), self._load(fn.i64(half) - loop.index)
+            root = table.low(loop.index if turn is None else loop.index - first)
+            root = root if turn is None else multiply(root, turn)
+            if untangle:
+                self._store(untangle_point(one, other, root), loop.index)
+            else:
+                real, imag = tangle_point(one, other, root)
+                self._store((imag, real), loop.index)
+
+    # -- other lengths ---------------------------------------------------------------------------
+
+    def _chirp(self) -> Callable[[Value], Point]:
+        """The numbers of the chirp; of a long one, from roots, as a table would make the program too large."""
+        count = self._axis.points
+        if count <= LONGEST_CHIRP.value:
+            table = self._tables.pairs(f"chirp.{count}", chirp(count))
+            return lambda index: self._entry(table, index)
+        roots = LongRoots(self._tables, self._fn, self._part, 2 * count, 1, 2 * count)
+        return lambda index: roots.at((index * index).integer("urem", 2 * count))
+
+    def back_chirp(self) -> int:
+        """The conjugate chirp around 0, over the length: its transform is what a convolution multiplies with."""
+        fn, count, length = self._fn, self._axis.points, self._length
+        entry, scale = self._chirp(), 1.0 / length
+        with self._chunks(length) as (_, first, stop):
+            spans = (
+                (first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(count)), False),
+                (self._from(first, length - count + 1), stop, True),
+            )
+            fn.fill(fn.at(self._target, self._part, first * 2), 0, (stop - first) * (2 * self._part.bytes))
+            for begin, end, is_mirrored in spans:
+                with fn.loop(begin, end, independent=True) as loop:
+                    real, imag = entry(fn.i64(length) - loop.index if is_mirrored else loop.index)
+                    self._store((real * scale, imag * -scale), loop.index)
+        return length
+
+    def chirped(self) -> int:
+        """The row times the chirp, and zeros behind it."""
+        fn, count = self._fn, self._axis.points
+        entry = self._chirp()
+        with self._chunks(self._length) as (_, first, stop):
+            middle = fn.intrinsic("llvm.smin", I64, stop, fn.i64(count))
+            with fn.loop(first, middle, independent=True) as loop:
+                point = self._exchanged(self._load(loop.index * self._axis.inner))
+                self._store(multiply(point, entry(loop.index)), loop.index)
+            zero = fn.constant(self._part, 0.0)
+            with fn.loop(self._from(first, count), stop, independent=True) as loop:
+                self._store((zero, zero), loop.index)
+        return self._length
+
+    def spectrum(self) -> int:
+        """The transform times that of the other chirp, with the parts exchanged."""
+        fn, count, length = self._fn, self._axis.points, self._length
+        table = self._tables.pairs(f"spectrum.{count}.{length}", chirp_spectrum(count, length))
+        with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            real, imag = multiply(self._load(loop.index), self._entry(table, loop.index))
+            self._store((imag, real), loop.index)
+        return length
+
+    def kept_spectrum(self) -> int:
+        """The transform times that of the other chirp, which is the source, with the parts exchanged."""
+        fn, length = self._fn, self._length
+        with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            real, imag = multiply(self._entry(self._target, loop.index), self._load(loop.index))
+            self._store((imag, real), loop.index)
+        return length
+
+    def unchirped(self) -> int:
+        """The row times the chirp."""
+        fn, count = self._fn, self._axis.points
+        entry = self._chirp()
+        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            real, imag = self._exchanged(multiply(self._load(loop.index), entry(loop.index)))
+            self._store((real * self._scale, imag * self._scale), loop.index * self._axis.inner)
+        return count
+
+    def _exchanged(self, point: Point) -> Point:
+        return (point[1], point[0]) if self._swaps else point

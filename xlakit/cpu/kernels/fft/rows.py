@@ -1,0 +1,225 @@
+"""Transforms of single long rows, as steps one after the other.
+
+A length n = a * b is transformed as the columns of a matrix [a, b], then multiplied with roots of unity, then as its
+rows; either time a group of columns or rows at once. Steps before and after make real rows of it, or other lengths.
+Few rows are shared between tasks step by step; of many rows a task takes whole ones, which stay near the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.fft.axis import Axis
+from xlakit.cpu.kernels.fft.halves import Halves
+from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count
+from xlakit.cpu.kernels.fft.plan import convolution_length, halves, is_smooth, work
+from xlakit.cpu.kernels.fft.points import CHUNK, LONGEST_CHIRP, Points
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import CONTRACTS
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.errors import InternalError
+from xlakit.options import knob
+
+# Rows of fewer points are not worth sharing between tasks.
+_SHARED = knob("fft_rows.shared", 1 << 14, 8, 64)
+_FEW_ROWS = knob("fft_rows.few_rows", 4, 0, 1000)
+
+# Where a step reads and writes: the row itself, its result, one of three memories, or what all rows share.
+_SOURCE, _TARGET, _X, _Y, _Z, _SHARED_SPECTRUM = range(6)
+_SCRATCH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """``void(ptr source, ptr target, i64 begin, i64 end)`` for some of its units, on two memories."""
+
+    function: Function
+    units: int
+    source: int
+    target: int
+    cost: float
+
+
+def row_length(axis: Axis) -> int:
+    """The length of the transforms that are computed."""
+    return axis.points if is_smooth(axis.points) else convolution_length(axis.points)
+
+
+def long_row_cost(axis: Axis) -> float | None:
+    """About how many nanoseconds all rows take together; None where a row is too short or has no halves."""
+    lanes = lane_count(axis.part)
+    length = row_length(axis)
+    pair = halves(length, lanes)
+    if axis.inner != 1 or pair is None:
+        return None
+    a, b = pair
+    one = -(-b // lanes) * work(a) + -(-a // lanes) * work(b) + 0.4 * length
+    return axis.outer * 1.2 * (one if length == axis.points else 2.2 * one)
+
+
+def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
+    """The phases, and how many bytes of scratch they need behind the first ``scratch`` ones."""
+    pipeline = _Pipeline(module, axis)
+    pipeline.build()
+    before = pipeline.emit_before(scratch)
+    if pipeline.rows >= _FEW_ROWS.value or pipeline.length < _SHARED.value:
+        return [*before, pipeline.emit_whole(scratch)], pipeline.shared_bytes
+    after = scratch + pipeline.shared_bytes
+    bytes = pipeline.shared_bytes + len(pipeline.memories) * pipeline.bytes * pipeline.rows
+    return [*before, *pipeline.emit_shared(scratch, after)], bytes
+
+
+class _Pipeline:
+    """The steps for one axis."""
+
+    def __init__(self, module: Module, axis: Axis) -> None:
+        self.module = module
+        self.axis = axis
+        self.length = row_length(axis)
+        pair = halves(self.length, lane_count(axis.part))
+        if pair is None:
+            raise InternalError(f"a length of {self.length} has no halves")
+        self.halves = Halves(module, axis.part, *pair)
+        self.rows = axis.outer * axis.inner
+        self.steps: list[_Step] = []
+        # What is done once, before all rows.
+        self.before: list[_Step] = []
+        # All memories are as large as the largest.
+        self.bytes = -(-max(self.halves.bytes, 2 * axis.spectrum * axis.part.bytes) // 64) * 64
+
+    @property
+    def memories(self) -> list[int]:
+        """The memories that steps use."""
+        return sorted({m for s in self.steps for m in (s.source, s.target)} - {_SOURCE, _TARGET, _SHARED_SPECTRUM})
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much memory there is for what all rows share: the chirp's spectrum, and as much to compute it."""
+        return 2 * self.bytes if self.before else 0
+
+    # -- which steps there are -------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Write the functions of all steps."""
+        axis = self.axis
+        if axis.writes_real and axis.is_halved:
+            self._simple(Points.tangle, _SOURCE, _Z)
+            self._transform(_Z, _TARGET, False, True, axis.scale)
+        elif axis.writes_real:
+            self._simple(Points.mirror, _SOURCE, _Z)
+            self._transform(_Z, _Z, False, False, 1.0)
+            self._simple(Points.imaginary, _Z, _TARGET)
+        elif axis.reads_real and axis.is_halved:
+            self._transform(_SOURCE, _Z, False, False, 1.0)
+            self._simple(Points.untangle, _Z, _TARGET)
+        elif axis.reads_real:
+            self._simple(Points.widen, _SOURCE, _Z)
+            self._transform(_Z, _Z, False, False, 1.0)
+            self._simple(Points.narrow, _Z, _TARGET)
+        else:
+            self._transform(_SOURCE, _TARGET, axis.is_inverse, axis.is_inverse, axis.scale)
+
+    def _transform(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
+        """A complex transform; of a length without halves as a convolution with a chirp (Bluestein)."""
+        if self.length == self.axis.points:
+            self._halves(source, target, swaps_in, swaps_out, scale)
+            return
+        self._simple(Points.chirped, source, _Y, swaps_in)
+        self._halves(_Y, _Y, False, False, 1.0)
+        # With the parts exchanged, the forward transform is the backward one.
+        if self.axis.points > LONGEST_CHIRP.value:
+            self._simple(Points.kept_spectrum, _SHARED_SPECTRUM, _Y)
+            steps, self.steps = self.steps, self.before
+            self._simple(Points.back_chirp, _SHARED_SPECTRUM, _SHARED_SPECTRUM)
+            self._halves(_SHARED_SPECTRUM, _SHARED_SPECTRUM, False, False, 1.0)
+            self.steps = steps
+        else:
+            self._simple(Points.spectrum, _Y, _Y)
+        self._halves(_Y, _Y, False, True, 1.0)
+        self._simple(Points.unchirped, _Y, target, swaps_out, scale)
+
+    def _halves(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
+        made, half = self.halves, self.length * 1.5
+        self.steps.append(_Step(made.columns(swaps_in), made.column_units, source, _X, half))
+        self.steps.append(_Step(made.rows(swaps_out, scale), made.row_units, _X, target, half))
+
+    def _simple(
+        self, write: Callable[[Points], int], source: int, target: int, swaps: bool = False, scale: float = 1.0
+    ) -> None:
+        """A step that makes each point for itself; its units are chunks of points."""
+        fn = self.module.function(f"fft_{write.__name__}", VOID, [PTR, PTR, I64, I64])
+        fn.fast_math = CONTRACTS
+        count = write(Points(fn, self.axis, self.length, swaps, scale))
+        fn.ret()
+        self.steps.append(_Step(fn, -(-count // CHUNK), source, target, count * 0.5))
+
+    # -- how they run ----------------------------------------------------------------------------
+
+    def emit_before(self, scratch: int) -> list[Phase]:
+        """The phases before those of the rows."""
+        phases: list[Phase] = []
+        for step in self.before:
+            fn = self.module.function("fft_before_rows", VOID, [PTR, I64, I64])
+            table, begin, end = fn.parameters
+            space = self._scratch(fn, table, scratch)
+            places = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
+            fn.call(step.function, VOID, places[step.source], places[step.target], begin, end)
+            fn.ret()
+            phases.append(Phase(fn.name, step.units, step.cost))
+        return phases
+
+    def emit_whole(self, shared: int) -> Phase:
+        """One phase; a task does all steps of a row."""
+        fn = self.module.function("fft_long_rows", VOID, [PTR, I64, I64])
+        table, begin, end = fn.parameters
+        source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
+        memories = self.memories
+        scratch = acquire(fn, len(memories) * self.bytes)
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+            places = {memory: fn.at(scratch, I8, n * self.bytes) for n, memory in enumerate(memories)}
+            places |= self._row(fn, source, target, task.index)
+            if self.before:
+                places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
+            for step in self.steps:
+                fn.call(step.function, VOID, places[step.source], places[step.target], fn.i64(0), fn.i64(step.units))
+        release(fn, scratch)
+        fn.ret()
+        return Phase(fn.name, self.rows, self.rows * sum(s.cost for s in self.steps))
+
+    def emit_shared(self, shared: int, scratch: int) -> list[Phase]:
+        """A phase for each step; a task does one unit of one row."""
+        memories = self.memories
+        phases: list[Phase] = []
+        for step in self.steps:
+            fn = self.module.function("fft_shared_rows", VOID, [PTR, I64, I64])
+            table, begin, end = fn.parameters
+            source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
+            space = self._scratch(fn, table, scratch)
+            with fn.loop(begin, end, hints=NO_UNROLL) as task:
+                row, unit = task.index.integer("udiv", step.units), task.index.integer("urem", step.units)
+                own = row * len(memories)
+                places = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}
+                places |= self._row(fn, source, target, row)
+                if self.before:
+                    places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
+                fn.call(step.function, VOID, places[step.source], places[step.target], unit, unit + 1)
+            fn.ret()
+            phases.append(Phase(fn.name, self.rows * step.units, self.rows * step.cost))
+        return phases
+
+    def _scratch(self, fn: Function, table: Value, offset: int) -> Value:
+        return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH)), I8, offset)
+
+    def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
+        part, inner = self.axis.part, self.axis.inner
+        if inner > 1:
+            # Columns: complex numbers that are ``inner`` apart.
+            outer, column = row.integer("udiv", inner), row.integer("urem", inner)
+            start = outer * (2 * self.axis.length * inner) + column * 2
+            return {_SOURCE: fn.at(source, part, start), _TARGET: fn.at(target, part, start)}
+        return {
+            _SOURCE: fn.at(source, part, row * self.axis.source_row),
+            _TARGET: fn.at(target, part, row * self.axis.target_row),
+        }

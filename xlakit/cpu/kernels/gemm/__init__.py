@@ -1,0 +1,1 @@
+"""Matrix products: blocking, packing, micro-kernels, and fusions around products."""

@@ -1,0 +1,187 @@
+"""Matrix products by BLAS: a task is one call for a rectangle of the result."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm.epilogue import Following, Rectangle
+from xlakit.cpu.kernels.gemm.gemm import Product
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Steps, smaller
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
+
+_LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
+_FACTORS = {"s": "<f", "d": "<d", "c": "<ff", "z": "<dd"}
+_LARGEST = 2**31 - 1
+# A call of BLAS cannot be stopped: of so many multiplications of four bytes each it takes a few tenths of a second.
+_LONGEST_CALL = 1 << 33
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A matrix as BLAS takes it: whether its columns (of its rows) are far apart, and how far."""
+
+    turned: bool
+    distance: int
+
+
+def as_stored(across: Steps, along: Steps) -> Stored | None:
+    """A matrix with rows ``across`` and columns ``along`` for column-major BLAS; None for what BLAS cannot read.
+
+    It is ``turned`` where ``along`` has stride 1.
+    """
+    if len(across.dims) > 1 or len(along.dims) > 1:
+        return None
+    (rows, row), (columns, column) = (d.dims[0] if d.dims else (1, 1) for d in (across, along))
+    if max(rows, columns, row, column) > _LARGEST:
+        return None
+    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
+        return Stored(False, max(column, rows, 1))
+    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
+        return Stored(True, max(row, columns, 1))
+    return None
+
+
+def fits_blas(product: Product) -> bool:
+    """Whether BLAS can compute a product from and to where the matrices lie."""
+    lhs, rhs, kind = product.lhs, product.rhs, product.result
+    return (
+        kind in _LETTERS
+        and lhs.kind is rhs.kind is kind
+        and all(product.sizes)
+        and as_stored(rhs.across, rhs.along) is not None
+        and as_stored(lhs.across, lhs.along) is not None
+        and (result := as_stored(product.columns, product.rows)) is not None
+        and not result.turned
+    )
+
+
+def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
+    """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so.
+
+    There are more where they would take so long that a person who wants to stop the program notices. Columns
+    are divided first: BLAS takes longest to pack what is the right operand here.
+    """
+    rows, columns, depth = product.sizes
+    total = product.batch * rows * columns * depth
+    wanted = max(min(most, total // least), total * product.result.byte_width // (4 * _LONGEST_CALL))
+    wanted = max(1, wanted // product.batch)
+    unit, split = rows, columns
+    while -(-rows // unit) * -(-columns // split) < wanted and max(unit, split) > 64:
+        if unit >= 4 * split:
+            unit = -(-unit // 32) * 16
+        else:
+            split = -(-split // 64) * 32
+    return unit, split
+
+
+def emit_blas(
+    module: Module, product: Product, unit: int, split: int, name: str = "gemm", following: Following | None = None
+) -> Function:
+    """A task function that calls BLAS; its table is lhs, rhs, result. BLAS is meant to run on one thread then.
+
+    ``following`` comes after each rectangle, see there.
+    """
+    rows, columns, depth = product.sizes
+    require(
+        f"a product of {product.sizes} by BLAS, {unit} rows and {split} columns a task",
+        [("the product fits BLAS", fits_blas(product)), ("a task has rows and columns", unit > 0 and split > 0)],
+    )
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    _, begin, end = fn.parameters
+    units, splits = -(-rows // unit), -(-columns // split)
+    kind = product.result
+    routine = Routine(fn, kind)
+    arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(3)]
+    parts = 2 if kind.is_complex else 1
+    rhs, lhs = (as_stored(m.across, m.along) for m in (product.rhs, product.lhs))
+    result = as_stored(product.columns, product.rows)
+    if rhs is None or lhs is None or result is None:
+        raise InternalError("the product does not fit BLAS")
+    local = following is not None and following.local
+    distance = min(split, columns) if local else result.distance
+    memory = acquire(fn, min(unit, rows) * distance * kind.byte_width) if local else fn.null()
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        rest = task.index.integer("udiv", units)
+        row = task.index.integer("urem", units) * unit
+        column = rest.integer("urem", splits) * split
+        batch = rest.integer("udiv", splits)
+        offsets = [steps.offset(fn, batch) for steps in product.batches]
+        offsets[0] = offsets[0] + product.lhs.across.offset(fn, row)
+        offsets[1] = offsets[1] + product.rhs.across.offset(fn, column)
+        offsets[2] = offsets[2] + product.rows.offset(fn, row) + column
+        places = [fn.at(a, memory_type(kind), o * parts) for a, o in zip(arrays, offsets, strict=True)]
+        if local:
+            places[2] = memory
+        sizes = (_size(fn, row, unit, rows), _size(fn, column, split, columns), depth)
+        routine.call((places[0], lhs), (places[1], rhs), (places[2], distance), sizes)
+        if following is not None:
+            last_row, last_column = smaller(fn, row + unit, fn.i64(rows)), smaller(fn, column + split, fn.i64(columns))
+            base = memory if local else arrays[2]
+            following.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
+    if local:
+        release(fn, memory)
+    fn.ret()
+    fn.effort = Effort.LITTLE
+    return fn
+
+
+def _size(fn: Function, first: Value, size: int, total: int) -> Value | int:
+    """How many rows or columns a rectangle has."""
+    return size if total % size == 0 else smaller(fn, fn.i64(total) - first, fn.i64(size))
+
+
+class Routine:
+    """The matrix product of BLAS, called from one function."""
+
+    def __init__(self, fn: Function, kind: PrimitiveType) -> None:
+        letter, parts = _LETTERS[kind], 2 if kind.is_complex else 1
+        self._fn = fn
+        self._name = blas.declare(fn.module, f"{letter}gemm", 13)
+        self._arguments = blas.Arguments(fn)
+        self._one = self._arguments.data(struct.pack(_FACTORS[letter], *(1.0, 0.0)[:parts]))
+        self._zero = self._arguments.data(struct.pack(_FACTORS[letter], *(0.0, 0.0)[:parts]))
+
+    def call(
+        self,
+        lhs: tuple[Value, Stored],
+        rhs: tuple[Value, Stored],
+        result: tuple[Value, int],
+        sizes: tuple[Value | int, Value | int, int],
+    ) -> None:
+        """The product of two matrices, given as where they begin and how they are stored.
+
+        result: where it begins, and how far its rows are apart. sizes: its rows and columns, and the steps of k.
+        """
+        arguments = self._arguments
+        rows, columns, depth = sizes
+        # Row-major results are the transposes of column-major ones: result' = rhs' lhs'.
+        self._fn.call(
+            self._name,
+            VOID,
+            arguments.letter("T" if rhs[1].turned else "N"),
+            arguments.letter("N" if lhs[1].turned else "T"),
+            self._number("columns", columns),
+            self._number("rows", rows),
+            arguments.integer(depth),
+            self._one,
+            rhs[0],
+            arguments.integer(rhs[1].distance),
+            lhs[0],
+            arguments.integer(lhs[1].distance),
+            self._zero,
+            result[0],
+            arguments.integer(result[1]),
+        )
+
+    def _number(self, name: str, number: Value | int) -> Value:
+        if isinstance(number, int):
+            return self._arguments.integer(number)
+        return self._arguments.computed(name, number)

@@ -1,0 +1,89 @@
+"""What the code of a product relies on, checked before a line of it is written.
+
+Micro-kernels store whole tiles and whole registers without asking. A cut that breaks one of these rules would write
+past the memory of a task, or past a result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.operands import Matrix
+from xlakit.cpu.kernels.shared.preconditions import Rule, require
+
+if TYPE_CHECKING:
+    from xlakit.cpu.kernels.gemm.gemm import Blocking, Product
+
+
+def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
+    """Whether micro-kernels can read the right operand as it lies, so that packing it is a choice."""
+    across = rhs.across
+    if engine.group > 1 or engine.parts > 1 or rhs.kind.is_complex:
+        return False
+    if len(across.dims) > 1:
+        # Slivers one after the other are as packing would leave them.
+        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.columns
+        return as_packed and stored_as_packed(engine, rhs.kind)
+    return across.stride == 1 or across.run == 1
+
+
+def check_cut(product: Product, cut: Blocking, *, covers_k: bool = True) -> None:
+    """Raise InternalError where a product cannot be cut like this.
+
+    covers_k: whether the blocks of the cut are those of all steps of k; other writers have their own.
+    """
+    rules = [*_tiles(product, cut), *_operands(product, cut), *(_steps if covers_k else _steps_of_others)(product, cut)]
+    require(f"a product of {product.sizes} cut as {cut}", rules)
+
+
+def _tiles(product: Product, cut: Blocking) -> list[Rule]:
+    """Rows and columns."""
+    rows, columns, _ = product.sizes
+    engine = cut.engine
+    return [
+        ("tiles have rows and columns", engine.rows > 0 and engine.vectors > 0),
+        # A task stores whole slivers but for the last one of the result, which ends with the last split.
+        ("splits are whole slivers", cut.splits == 1 or cut.split % engine.columns == 0),
+        ("splits have all columns", cut.split > 0 and cut.splits == max(1, -(-columns // cut.split))),
+        ("units have all rows", cut.unit > 0 and cut.units == max(1, -(-rows // cut.unit))),
+        # Rows past the end of a block are computed like its last one: the block's tables have room for whole tiles.
+        ("blocks are whole tiles", cut.block > 0 and cut.block % engine.rows == 0),
+        ("rows of all batches together are of several batches", not cut.together or product.batch > 0),
+    ]
+
+
+def _operands(product: Product, cut: Blocking) -> list[Rule]:
+    engine, lhs, rhs = cut.engine, product.lhs, product.rhs
+    plain = engine.group == 1 and stored_as_packed(engine, lhs.kind)
+    return [
+        ("a left operand that is not packed lies as packed elements do", cut.packs[0] or plain),
+        ("a right operand that is not packed lies in whole slivers", cut.packs[1] or can_read_in_place(engine, rhs)),
+        ("operands have the same runs of k", [n for n, _ in lhs.along.dims] == [n for n, _ in rhs.along.dims]),
+        ("rows are those of the result", lhs.across.size == product.rows.size),
+        ("columns are those of the result", rhs.across.size == product.columns.size),
+        ("batches are those of the result", len({steps.size for steps in product.batches}) == 1),
+    ]
+
+
+def _steps(product: Product, cut: Blocking) -> list[Rule]:
+    """Blocks of k."""
+    along = product.lhs.along
+    runs, run = along.outer.size, along.run
+    whole = cut.runs > 1 or cut.steps == run
+    blocks = -(-runs // max(1, cut.runs)) if whole else runs * -(-run // max(1, cut.steps))
+    return [
+        ("blocks of several runs have whole runs", cut.runs == 1 or cut.steps == run),
+        ("blocks have all steps of k", not runs * run or (cut.runs > 0 and cut.steps > 0 and cut.k_blocks == blocks)),
+        ("pairs of steps are in one run", cut.engine.group == 1 or cut.runs == 1 or cut.steps % cut.engine.group == 0),
+    ]
+
+
+def _steps_of_others(product: Product, cut: Blocking) -> list[Rule]:
+    """Blocks that may begin at any step of a run, and of which there may be any number."""
+    return [
+        ("blocks that begin anywhere are of one run", cut.runs == 1),
+        ("blocks that begin anywhere have whole groups of steps", cut.steps > 0 and cut.steps % cut.engine.group == 0),
+        ("sums of any number of blocks are added up in memory", cut.k_blocks > 1),
+        ("blocks that begin anywhere are packed one at a time", not cut.ahead),
+    ]

@@ -1,0 +1,261 @@
+"""The HLO dot as a matrix product: its dimensions put together, and who computes it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
+from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
+from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.store import Epilogue
+from xlakit.cpu.llvm import Function, Module, Value
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ops.dot import Contraction
+from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.options import knob
+
+# Nanoseconds for a multiplication in a product of matrices, on one core.
+MULTIPLICATION = 0.05
+# For more products than this BLAS is called where it can be: its blocks are made for the largest caches. For fewer
+# where it has less trouble with how the left operand lies, and a task has at least so many of them.
+_OWN_PRODUCTS = knob("dot.own_products", 1 << 29, 0)
+_OWN_TURNED_PRODUCTS = knob("dot.own_turned_products", 1 << 28, 0)
+_OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
+_BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)
+# Rectangles are packed apart, so that there should not be more than processors.
+_MOST_TASKS = os.cpu_count() or 1
+# A matrix of at least so many elements is read in streams by a few rows.
+_STREAMED = knob("dot.streamed", 1 << 16, 1)
+# Elements of the matrix in one task of a product with a vector.
+_VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class DotPlan:
+    """Who computes a dot, and how it is cut.
+
+    kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
+    no result. cost: multiplications. unit and split: rows and columns of a task, where ``blocking`` does not tell.
+    """
+
+    kind: str
+    product: Product
+    tasks: int
+    cost: int
+    blocking: Blocking | None = None
+    engine: Engine | None = None
+    unit: int = 0
+    split: int = 0
+
+
+# A dimension: its size, and its stride in each array that has it.
+Dims = list[tuple[int, tuple[int, ...]]]
+
+
+def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
+    """How a dot of these shapes (row-major, of static sizes) is computed; raises UnsupportedError."""
+    for shape in (lhs, rhs, result):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"a dot of the dynamic shape {shape}")
+    return plan_product(dot_product(op, lhs, rhs, result))
+
+
+def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: Sequence[int] | None = None) -> Product:
+    """The matrix product that a dot is; ``steps`` are the strides of its result where that is not row-major."""
+    left, right = strides_of(lhs), strides_of(rhs)
+    if result.element_type.is_complex is False:
+        # Of complex operands, real results see the real parts.
+        lhs, left = real_parts(lhs, left)
+        rhs, right = real_parts(rhs, right)
+    if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
+        raise UnsupportedError("a dot of complex numbers has no result of type pred")
+    out = strides_of(result) if steps is None else steps
+    lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
+    rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
+    batch: Dims = []
+    for place, (a, b) in enumerate(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)):
+        batch.append((lhs.dimensions[a], (left[a], right[b], out[place])))
+    done = len(batch)
+    rows: Dims = [(lhs.dimensions[d], (left[d], out[done + n])) for n, d in enumerate(lhs_free)]
+    done += len(rows)
+    columns: Dims = [(rhs.dimensions[d], (right[d], out[done + n])) for n, d in enumerate(rhs_free)]
+    pairs = zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)
+    along: Dims = [(lhs.dimensions[a], (left[a], right[b])) for a, b in pairs]
+    # The order of a sum is ours to choose: what runs fastest should lie side by side.
+    along.sort(key=lambda dim: (-min(dim[1]), dim[1]))
+    return make_product(
+        (lhs.element_type, rhs.element_type, result.element_type),
+        merged(batch),
+        merged(rows),
+        merged(columns),
+        merged(along),
+    )
+
+
+def make_product(
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], batch: Dims, rows: Dims, columns: Dims, along: Dims
+) -> Product:
+    """A product from its dimensions.
+
+    Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
+    """
+
+    def steps(dims: Dims, place: int) -> Steps:
+        return Steps(tuple((size, strides[place]) for size, strides in dims))
+
+    return Product(
+        Matrix(kinds[0], steps(rows, 0), steps(along, 0)),
+        Matrix(kinds[1], steps(columns, 0), steps(along, 1)),
+        kinds[2],
+        steps(rows, 1),
+        steps(columns, 1),
+        (steps(batch, 0), steps(batch, 1), steps(batch, 2)),
+    )
+
+
+def strides_of(shape: Shape) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    sizes = shape.dimensions
+    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+
+def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    """An array of the real parts of another one, and their strides in its memory."""
+    if not shape.element_type.is_complex:
+        return shape, strides
+    return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
+
+
+def merged(dims: Dims) -> Dims:
+    """Dimensions that lie evenly in all arrays made one; those of size 1 left out."""
+    found: Dims = []
+    for size, strides in dims:
+        if size == 1:
+            continue
+        if found and all(a == b * size for a, b in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * size, strides)
+        else:
+            found.append((size, strides))
+    return found
+
+
+def plan_product(product: Product) -> DotPlan:
+    """Who computes a matrix product, and how it is cut."""
+    rows, columns, depth = product.sizes
+    cost = product.batch * rows * columns * depth
+    if not product.batch * rows * columns:
+        return DotPlan("gemm", product, 0, 0, plan_gemm(product))
+    if 1 in (rows, columns):
+        turned = _with_vector_last(product)
+        if turned is not None:
+            engine = _vector_engine(product)
+            size, deep = max(rows, columns), max(1, depth)
+            unit = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
+            return DotPlan(
+                "vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1)
+            )
+    if _is_streamed(product):
+        engine = _vector_engine(product)
+        tasks = product.batch * -(-columns // stretch(engine, rows, columns))
+        return DotPlan("few_rows", product, tasks, cost, None, engine)
+    narrow = min(rows, columns, depth) < 16
+    if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
+        unit, split = cut_for_blas(product, _BLAS_TASK.value, _MOST_TASKS)
+        tasks = product.batch * -(-rows // unit) * -(-columns // split)
+        return DotPlan("blas", product, tasks, cost, None, None, unit, split)
+    blocking = plan_gemm(product)
+    return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
+
+
+def _most_own(product: Product) -> int:
+    """The largest product that we compute ourselves although BLAS could."""
+    if product.result.is_complex:
+        return _OWN_COMPLEX_PRODUCTS.value
+    return _OWN_PRODUCTS.value if product.lhs.along.stride == 1 else _OWN_TURNED_PRODUCTS.value
+
+
+def _is_streamed(product: Product) -> bool:
+    """Whether a few rows meet a large matrix that lies row after row."""
+    rows, columns, depth = product.sizes
+    across = product.rhs.across
+    return (
+        rows <= MOST_ROWS.value
+        and depth >= 16
+        and columns * depth >= _STREAMED.value
+        and len(across.dims) == 1
+        and across.stride == 1
+        and choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 1
+    )
+
+
+def _vector_engine(product: Product) -> Engine:
+    engine = choose_engine(product.lhs.kind, product.rhs.kind, product.result)
+    return replace(engine, packed=engine.acc, group=1) if engine.group == 2 else engine
+
+
+def _with_vector_last(product: Product) -> Product | None:
+    """A product of a matrix whose rows lie side by side with a vector, the matrix on the left; None for others."""
+    _, columns, depth = product.sizes
+    if choose_engine(product.lhs.kind, product.rhs.kind, product.result).parts == 2 or depth < 2:
+        return None
+    matrix, other = (product.lhs, product.rhs) if columns == 1 else (product.rhs, product.lhs)
+    if len(matrix.along.dims) > 1 or matrix.along.stride != 1:
+        return None
+    if columns == 1:
+        return product
+    left, right, out = product.batches
+    return Product(matrix, other, product.result, product.columns, product.rows, (right, left, out))
+
+
+def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epilogue | None = None) -> Function:
+    """The task function of a plan: its table is lhs, rhs, result.
+
+    ``epilogue`` is as in :func:`~xlakit.cpu.kernels.gemm.gemm.emit_gemm`; plans by BLAS take none.
+    Scratch is taken while a task runs, see ``kernels/shared/scratch.py``.
+    """
+    if plan.kind == "blas":
+        if epilogue is not None:
+            raise UnsupportedError("BLAS has no epilogues")
+        return emit_blas(module, plan.product, plan.unit, plan.split, name)
+    if plan.kind == "vector" and plan.engine is not None:
+        product = plan.product
+        arrays = (1, 0) if plan.split else (0, 1)
+        return emit_matrix_vector(
+            module,
+            plan.engine,
+            product.lhs,
+            product.rhs,
+            product.result,
+            product.batches,
+            arrays,
+            plan.unit,
+            name=name,
+            epilogue=_turned(epilogue) if epilogue is not None and not plan.split else epilogue,
+        )
+    if plan.kind == "few_rows" and plan.engine is not None:
+        return emit_few_rows(module, plan.engine, plan.product, name=name, epilogue=epilogue)
+    return emit_gemm(module, plan.product, plan.blocking, name=name, epilogue=epilogue)
+
+
+def _turned(epilogue: Epilogue) -> Epilogue:
+    """An epilogue of a column for what is computed as a row: lane by lane, as rows differ."""
+
+    def apply(fn: Function, row: Value, column: Value, sums: tuple[Value, ...]) -> tuple[Value, ...]:
+        lanes = sums[0].type.lanes
+        if lanes == 1:
+            return epilogue(fn, column, row, sums)
+        found = list(sums)
+        for lane in range(lanes):
+            single = epilogue(fn, column + lane, row, tuple(fn.lane(s, lane) for s in sums))
+            found = [fn.with_lane(f, lane, s) for f, s in zip(found, single, strict=True)]
+        return tuple(found)
+
+    return apply

@@ -1,0 +1,500 @@
+"""What goes round the tiles of a product: tasks, blocks of k, packing. Its work is done by functions that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from xlakit.cpu.kernels.gemm.check import check_cut
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.epilogue import Following, Rectangle
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import (
+    Block,
+    Packer,
+    Steps,
+    direction,
+    joined,
+    rounded_up,
+    smaller,
+    times,
+)
+from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of
+from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_rows
+from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
+from xlakit.cpu.scalars.memory import is_narrow, memory_type
+from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
+
+if TYPE_CHECKING:
+    from xlakit.cpu.kernels.gemm.gemm import Blocking, Product
+
+# Tiles whose sums are kept before they become results.
+_TILES = knob("gemm_driver.tiles", 8, 1, 2)
+# Memory of at most so many bytes is on the stack.
+_STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
+
+
+class GemmEmitter:
+    """Writes one task function; ragged dots write theirs with other parts, and other blocks of k.
+
+    begins_with_zeros: whether there may be no block of k at all.
+    """
+
+    begins_with_zeros = False
+
+    def __init__(
+        self,
+        fn: Function,
+        product: Product,
+        cut: Blocking,
+        epilogue: Epilogue | None,
+        following: Following | None,
+    ) -> None:
+        check_cut(product, cut, covers_k=not self.begins_with_zeros)
+        self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
+        self.rows, self.columns, _ = product.sizes
+        self.following = following
+        self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
+        self.epilogue = epilogue
+        engine = self.engine
+        self.several = cut.k_blocks > 1
+        self.local = cut.local_width(product) if following is not None and following.local else 0
+        self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
+            engine, product, epilogue, local=self.local > 0
+        )
+        slivers = -(-min(cut.split, self.columns) // engine.columns)
+        self.sliver = cut.depth * engine.columns * engine.parts
+        self.block_of_slivers = slivers * self.sliver
+        right = self.block_of_slivers * (cut.k_blocks if cut.ahead else 1)
+        left = cut.block * cut.depth * engine.parts
+        # The elements of a row of a tile. Rows past the end go to a row of their own.
+        self.tile_row = engine.columns * engine.parts
+        rows = cut.block if self.several else min(cut.block, _TILES.value * engine.rows)
+        sums = slivers * (engine.columns if self.direct else rows * self.tile_row)
+        self.sums_bytes = sums * engine.acc.bytes
+        pointers = cut.block * 8
+        sizes = [
+            left * engine.packed.bytes if cut.packs[0] else 0,
+            right * engine.packed.bytes if cut.packs[1] else 0,
+            self.sums_bytes,
+            min(cut.block, self.rows) * self.local * product.result.byte_width,
+            pointers,
+            pointers if cut.packs[0] else 0,
+            pointers,
+            slivers * engine.columns * 8 if cut.packs[1] else 0,
+            cut.runs * 16,
+            cut.runs * 16 if self._is_mixed else 0,
+        ]
+        # Packing may write a little past the end.
+        self.places = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
+        self.bytes = self.places[-1] + sizes[-1] + 128
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether one operand is packed and the other is not."""
+        return self.cut.packs[0] != self.cut.packs[1]
+
+    def emit(self) -> None:
+        """The loop over tasks."""
+        fn, cut = self.fn, self.cut
+        _, begin, end = fn.parameters
+        small = self.bytes <= _STACK_BYTES.value
+        scratch = fn.alloca(I8, self.bytes, align=64) if small else acquire(fn, self.bytes)
+        left, right, sums, results, *tables = (fn.at(scratch, I8, place) for place in self.places)
+        self.left, self.right, self.sums, self.results = left, right, sums, results
+        self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
+        if cut.packs[0]:
+            rows = Steps(((cut.block, cut.depth * self.engine.parts),))
+            self._walk(rows, fn.i64(0), fn.i64(cut.block), (left, self.engine.packed.bytes), self.pointers)
+        else:
+            self.pointers = self.sources
+        if self._is_mixed:
+            # Runs of the packed operand lie one after another.
+            side = cut.packs.index(True)
+            steps = Steps(((cut.runs, cut.steps * (1, self.engine.columns)[side]),))
+            place = fn.at(self.packed_runs, I64, side)
+            self._walk(steps, fn.i64(0), fn.i64(cut.runs), (None, 1), place, apart=2)
+        with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
+            task = loop.carried[0]
+            if cut.together:
+                batch, rest = task.integer("urem", self.product.batch), task.integer("udiv", self.product.batch)
+                split, unit = rest.integer("urem", cut.splits), rest.integer("udiv", cut.splits)
+                count = fn.i64(1)
+            else:
+                unit, rest = task.integer("urem", cut.units), task.integer("udiv", cut.units)
+                split, batch = rest.integer("urem", cut.splits), rest.integer("udiv", cut.splits)
+                count = smaller(fn, end - task, fn.i64(cut.units) - unit)
+            first = unit * cut.unit
+            last = smaller(fn, first + count * cut.unit, fn.i64(self.rows))
+            self.part(batch, split * cut.split, first, last)
+            loop.next(task + count)
+        if not small:
+            release(fn, scratch)
+
+    def bases(self, batch: Value) -> list[Value]:
+        """Where lhs, rhs and result of a batch begin."""
+        fn, product = self.fn, self.product
+        bases: list[Value] = []
+        kinds = (product.lhs.kind, product.rhs.kind, product.result)
+        firsts = (product.lhs.first, product.rhs.first, product.first)
+        for array, kind, steps, start in zip(self.arrays, kinds, product.batches, firsts, strict=True):
+            offset = (steps.offset(fn, batch) + start) * (2 if kind.is_complex else 1)
+            bases.append(fn.at(array, memory_type(kind), offset))
+        return bases
+
+    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+        """Rows from ``first`` below ``last`` of one split."""
+        fn, cut, product = self.fn, self.cut, self.product
+        bases = self.bases(batch)
+        self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
+        self.rhs = Packer(fn, self.engine, product.rhs, bases[1], product.result)
+        epilogue = self.epilogue
+        self.output = Output(product.result, product.rows, product.columns, bases[2], epilogue)
+        if self.local:
+            rows, columns = Steps(((self.rows, self.local),)), Steps(((self.columns, 1),))
+            self.output = Output(product.result, rows, columns, self.results, epilogue)
+        self.column = column
+        self.whole, self.tail = self._slivers()
+        if cut.packs[1]:
+            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.split))
+            columns = self.engine.columns
+            padded = (width + (columns - 1)).integer("udiv", columns) * columns
+            source = self.rhs.base, _bytes(product.rhs.kind)
+            self._walk(product.rhs.across, column, width, source, self.sliver_sources, padded=padded)
+            if cut.ahead:
+                with self.k_blocks() as loop:
+                    block = self.block(loop.index)
+                    self._point_runs(block)
+                    self._pack_right(loop.index, block)
+        with fn.loop(first, last, cut.block, hints=NO_UNROLL) as rows:
+            end = smaller(fn, rows.index + cut.block, last)
+            if self.local:
+                self.output.origin = rows.index, column
+            self._rows(rows.index, end)
+            if self.following is not None:
+                base = self.results if self.local else self.arrays[2]
+                width = smaller(fn, column + cut.split, fn.i64(self.columns))
+                self.following.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
+
+    def _slivers(self) -> tuple[Value, int]:
+        """Whole slivers of the split, and the columns of one that is not whole (in the last split only)."""
+        fn, engine, cut = self.fn, self.engine, self.cut
+        tail = self.columns % engine.columns
+        if cut.splits == 1:
+            return fn.i64(self.columns // engine.columns), tail
+        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.split))
+        return width.integer("udiv", engine.columns), tail
+
+    def _each(self, do: Callable[[Value, Value, int], None]) -> None:
+        """Do something for the first of some slivers, and their number and width: whole ones, and one that is not."""
+        fn, cut = self.fn, self.cut
+        if self.whole.constant != 0:
+            do(fn.i64(0), self.whole, self.engine.columns)
+        if not self.tail:
+            return
+        if cut.splits == 1:
+            do(self.whole, fn.i64(1), self.tail)
+            return
+        with fn.if_((self.column + cut.split).compare("sge", self.columns)):
+            do(self.whole, fn.i64(1), self.tail)
+
+    def k_blocks(self) -> AbstractContextManager[Loop]:
+        """The loop over blocks of k."""
+        return self.fn.loop(0, self.cut.k_blocks, hints=NO_UNROLL)
+
+    def block(self, number: Value) -> Block:
+        """Block ``number`` of k."""
+        fn, cut, along = self.fn, self.cut, self.product.lhs.along
+        if not self.several:
+            return Block(fn.i64(0), cut.runs, fn.i64(0), cut.steps)
+        if cut.runs > 1 or cut.steps == along.run:
+            run = number * cut.runs
+            total = along.outer.size
+            runs = cut.runs if total % cut.runs == 0 else smaller(fn, fn.i64(total) - run, fn.i64(cut.runs))
+            return Block(run, runs, fn.i64(0), cut.steps)
+        per_run = -(-along.run // cut.steps)
+        step = number.integer("urem", per_run) * cut.steps
+        even = along.run % cut.steps == 0
+        steps = cut.steps if even else smaller(fn, fn.i64(along.run) - step, fn.i64(cut.steps))
+        return Block(number.integer("udiv", per_run), 1, step, steps)
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def _walk(
+        self,
+        steps: Steps,
+        first: Value,
+        count: Value,
+        source: tuple[Value | None, int],
+        target: Value,
+        *,
+        base: Value | None = None,
+        apart: int = 1,
+        padded: Value | None = None,
+        pad: Value | None = None,
+    ) -> None:
+        """Write addresses (from a pointer on, of elements of so many bytes) or distances (``base`` more than those)."""
+        fn = self.fn
+        name, rank = direction(fn.module, steps)
+        pointer, scale = source
+        start = fn.i64(0) if pointer is None else pointer.cast("ptrtoint", I64)
+        common.call(
+            fn,
+            Walk(),
+            fn.address(name),
+            fn.i64(rank),
+            first,
+            count,
+            count if padded is None else padded,
+            start if base is None else start + base,
+            fn.i64(scale),
+            target,
+            fn.i64(apart),
+            fn.i64(0) if pad is None else pad.cast("ptrtoint", I64),
+        )
+
+    def _point_rows(self, first: Value, last: Value) -> None:
+        """Where each row of a block begins, and where its sums go; rows past the end are computed like the last one."""
+        fn, engine, output = self.fn, self.engine, self.output
+        count = last - first
+        padded = (count + (engine.rows - 1)).integer("udiv", engine.rows) * engine.rows
+        lhs = self.product.lhs
+        self._walk(lhs.across, first, count, (self.lhs.base, _bytes(lhs.kind)), self.sources, padded=padded)
+        if not self.direct:
+            row = Steps(((self.cut.block, self.tile_row),))
+            self._walk(row, fn.i64(0), padded, (self.sums, engine.acc.bytes), self.targets)
+            return
+        row, column = output.origin or (fn.i64(0), fn.i64(0))
+        base = fn.at(output.base, engine.acc, output.columns.offset(fn, self.column - column))
+        self._walk(
+            output.rows, first - row, count, (base, engine.acc.bytes), self.targets, padded=padded, pad=self.sums
+        )
+
+    def _point_runs(self, block: Block) -> None:
+        """How far the runs of a block of k are from where rows and columns begin."""
+        fn = self.fn
+        runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
+        for side, matrix in enumerate((self.product.lhs, self.product.rhs)):
+            outer = joined(matrix.along.outer)
+            base = block.step * matrix.along.stride
+            self._walk(outer, block.run, runs, (None, 1), fn.at(self.runs, I64, side), base=base, apart=2)
+            if self._is_mixed and not self.cut.packs[side]:
+                place = fn.at(self.packed_runs, I64, side)
+                self._walk(outer, block.run, runs, (None, 1), place, base=base, apart=2)
+
+    # -- packing ---------------------------------------------------------------------------------
+
+    def _pack_rows(self, count: Value, block: Block) -> None:
+        fn, engine, lhs = self.fn, self.engine, self.product.lhs
+        form = form_of(lhs, engine.lanes)
+        if form == ACROSS and (engine.parts == 2 or not self._begins_with_vectors()):
+            form = SINGLE
+        pack = PackRows(engine, lhs.kind, self._seen_by(lhs.kind), form)
+        common.call(
+            fn,
+            pack,
+            self.sources,
+            self.runs,
+            *_numbers(fn, block.runs, block.steps, lhs.along.stride),
+            count,
+            self.left,
+            fn.i64(self.cut.depth),
+        )
+
+    def _begins_with_vectors(self) -> bool:
+        """Whether no vector of rows reaches from one run of them into the next."""
+        cut, lanes = self.cut, self.engine.lanes
+        if len(self.product.lhs.across.dims) <= 1:
+            return True
+        blocks = self.rows <= cut.block or cut.block % lanes == 0
+        return blocks and (cut.units == 1 or cut.unit % lanes == 0)
+
+    def _pack_right(self, number: Value, block: Block) -> None:
+        fn, engine, rhs = self.fn, self.engine, self.product.rhs
+        form = form_of(rhs, engine.columns, along_first=False)
+        if form == ALONG and engine.parts == 2:
+            form = SINGLE
+        runs, steps = block.runs, block.steps
+        if len(joined(rhs.along).dims) <= 1:
+            # Runs of k that follow on one another in this operand are one run.
+            runs, steps = 1, times(runs, steps)
+
+        def pack(sliver: Value, slivers: Value, width: int) -> None:
+            common.call(
+                fn,
+                PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width),
+                fn.at(self.sliver_sources, PTR, sliver * engine.columns),
+                fn.at(self.runs, I64, 1),
+                *_numbers(fn, runs, steps, rhs.along.stride),
+                slivers,
+                self._packed_sliver(number, sliver),
+                fn.i64(self.sliver),
+            )
+
+        self._each(pack)
+
+    def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
+        """The type of the result, where it matters for how an operand of a type is packed."""
+        return kind if stored_as_packed(self.engine, kind) else self.product.result
+
+    def _packed_sliver(self, number: Value, sliver: Value) -> Value:
+        start = number * self.block_of_slivers if self.cut.ahead else self.fn.i64(0)
+        return self.fn.at(self.right, self.engine.packed, start + sliver * self.sliver)
+
+    # -- tiles -----------------------------------------------------------------------------------
+
+    def _rows(self, first: Value, last: Value) -> None:
+        """One block of rows: for each block of k pack, then multiply tile by tile."""
+        fn, cut, engine = self.fn, self.cut, self.engine
+        count = last - first
+        self._point_rows(first, last)
+        if self.begins_with_zeros:
+            fn.fill(self.sums, 0, self.sums_bytes)
+        with self.k_blocks() as loop:
+            block = self.block(loop.index)
+            self._point_runs(block)
+            if cut.packs[1] and not cut.ahead:
+                self._pack_right(loop.index, block)
+            if cut.packs[0]:
+                self._pack_rows(count, block)
+            if self.direct or self.several:
+                advance = engine.columns if self.direct else cut.block * self.tile_row
+                self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
+            else:
+                self._each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
+        if self.several and not self.direct:
+            distance = cut.block * self.tile_row * engine.acc.bytes
+
+            def finish(sliver: Value, slivers: Value, width: int) -> None:
+                with fn.loop(0, slivers, hints=NO_UNROLL) as each:
+                    number = sliver + each.index
+                    self._finish(fn.at(self.sums, I8, number * distance), number, first, count, width)
+
+            self._each(finish)
+
+    def _multiply(
+        self,
+        number: Value,
+        block: Block,
+        slivers: tuple[Value, Value],
+        rows: tuple[Value, Value],
+        width: int,
+        advance: int,
+    ) -> None:
+        """Multiply tiles: so many slivers from the first on, so many rows from the first on.
+
+        Their sums go ``advance`` elements further on from sliver to sliver.
+        """
+        fn, cut, engine = self.fn, self.cut, self.engine
+        lhs, rhs = self.product.lhs, self.product.rhs
+        sliver, count = slivers
+        runs, steps, table = block.runs, block.steps, self.packed_runs if self._is_mixed else self.runs
+        if all(cut.packs):
+            runs, steps = 1, times(runs, steps)
+            table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))
+        if engine.group == 2:
+            steps = (steps + 1) // 2 if isinstance(steps, int) else (steps + 1) >> 1
+        next_right = self.sliver * engine.packed.bytes
+        if not cut.packs[1]:
+            # Of two directions, slivers are the outer one.
+            step = engine.columns * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
+            next_right = step * memory_type(rhs.kind).bytes
+        common.call(
+            fn,
+            self._tiles(width, steps),
+            (rows[1] + (engine.rows - 1)).integer("udiv", engine.rows),
+            count,
+            *_numbers(fn, next_right, advance),
+            fn.at(self.pointers, PTR, rows[0]),
+            self._right(number, sliver),
+            table,
+            *_numbers(
+                fn,
+                runs,
+                steps,
+                1 if cut.packs[0] else lhs.along.stride,
+                engine.columns if cut.packs[1] else rhs.along.stride,
+            ),
+            self.targets,
+            sliver * advance,
+            fn.i64(1) if self.begins_with_zeros else number,
+        )
+
+    def _tiles(self, width: int, steps: Value | int) -> Tiles:
+        """The kind of tiles for so many columns."""
+        cut, engine, product = self.cut, self.engine, self.product
+        kind = product.rhs.kind
+        # Packed slivers are padded, so that registers are full.
+        wide = rounded_up(width, engine.lanes) if cut.packs[1] else width
+        return Tiles(
+            engine,
+            width if self.direct else wide,
+            wide,
+            1 if cut.packs[0] or product.lhs.along.stride == 1 else None,
+            engine.columns if cut.packs[1] else None,
+            None if cut.packs[1] else kind,
+            None if cut.packs[1] or stored_as_packed(engine, kind) else product.result,
+            steps if isinstance(steps, int) and steps <= (4 if engine.rows > 1 else 8) else None,
+            self.several,
+        )
+
+    def _right(self, number: Value, sliver: Value) -> Value:
+        """Where the right operand of a sliver begins."""
+        rhs = self.product.rhs
+        if self.cut.packs[1]:
+            return self._packed_sliver(number, sliver)
+        start = self.rhs.across(self.column + sliver * self.engine.columns)
+        return self.fn.at(self.rhs.base, memory_type(rhs.kind), start)
+
+    # -- results that are not sums as they are ---------------------------------------------------
+
+    def _converted(
+        self, number: Value, block: Block, slivers: tuple[Value, Value], rows: tuple[Value, Value], width: int
+    ) -> None:
+        """Multiply some tiles, then make results of their sums, and so on."""
+        fn, most = self.fn, _TILES.value * self.engine.rows
+        first, last = rows
+        with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
+            sliver = slivers[0] + each.index
+            count = smaller(fn, last - first - row.index, fn.i64(most))
+            self._multiply(number, block, (sliver, fn.i64(1)), (row.index, count), width, 0)
+            self._finish(self.sums, sliver, first + row.index, count, width)
+
+    def _finish(self, sums: Value, sliver: Value, first: Value, count: Value, width: int) -> None:
+        """From the sums of some rows to results."""
+        engine, output = self.engine, self.output
+        registers = engine.vectors * engine.parts
+
+        def emit(own: Function, given: list[Any]) -> None:
+            _, base, sums, row, count, column, *origin = given
+            there = replace(output, base=base, origin=tuple(origin) or None)
+            store_rows(own, engine, there, (sums, registers), row, column, count, width)
+
+        column = self.column + sliver * engine.columns
+        given = [self.fn.parameters[0], output.base, sums, first, count, column, *(output.origin or ())]
+        apart(self.fn, f"{self.fn.name}.store", given, emit)
+
+
+def _is_stored_by_tiles(engine: Engine, product: Product, epilogue: Epilogue | None, *, local: bool) -> bool:
+    """Whether sums are results as they are, and those of a row lie side by side."""
+    kind = product.result
+    plain = engine.parts == 1 and kind is not PrimitiveType.PRED and not is_narrow(kind) and not kind.is_complex
+    if epilogue is not None or not plain or memory_type(kind) is not engine.acc:
+        return False
+    columns = product.columns
+    return local or (len(columns.dims) <= 1 and (columns.stride == 1 or columns.size == 1))
+
+
+def _numbers(fn: Function, *numbers: Value | int) -> Sequence[Value]:
+    return [fn.i64(n) if isinstance(n, int) else n for n in numbers]
+
+
+def _bytes(kind: PrimitiveType) -> int:
+    """The bytes of an element in memory."""
+    return memory_type(kind).bytes * (2 if kind.is_complex else 1)

@@ -1,0 +1,156 @@
+"""A few rows times a large matrix whose columns lie side by side: the matrix is read once, row after row.
+
+Several rows of the matrix are read at the same time, each as one stream; the sums of a stretch of columns stay in the
+first cache meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector
+from xlakit.cpu.kernels.gemm.gemm import Product
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Packer, smaller
+from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
+
+MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9)
+# Bytes of sums.
+_SUMS_BYTES = knob("gemm_few_rows.sums_bytes", 16 << 10, 512)
+
+
+def stretch(engine: Engine, rows: int, columns: int) -> int:
+    """Columns of a task."""
+    most = _SUMS_BYTES.value // (rows * engine.acc.bytes)
+    # Not much shorter than a page, and so many that they can be shared.
+    wanted = min(most, max(1024, -(-columns // 8)))
+    return min(wanted // engine.lanes, -(-columns // engine.lanes)) * engine.lanes
+
+
+def emit_few_rows(
+    module: Module, engine: Engine, product: Product, *, name: str = "few_rows", epilogue: Epilogue | None = None
+) -> Function:
+    """A task function for a product of at most MOST_ROWS rows; rhs has one direction across, of stride 1."""
+    rows, columns, _ = product.sizes
+    across = product.rhs.across
+    require(
+        f"a product of {product.sizes}, row after row of its right operand",
+        [
+            (f"there are at most {MOST_ROWS.value} rows", 0 < rows <= MOST_ROWS.value),
+            ("there are columns", columns > 0 and product.columns.size == across.size),
+            ("columns lie side by side", len(across.dims) == 1 and across.stride == 1),
+            ("elements are computed one by one", engine.group == engine.parts == 1),
+            ("operands have as many steps of k", product.lhs.along.size == product.rhs.along.size),
+        ],
+    )
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    _Emitter(fn, engine, product, epilogue).emit()
+    fn.ret()
+    return fn
+
+
+class _Emitter:
+    """Writes one task function."""
+
+    def __init__(self, fn: Function, engine: Engine, product: Product, epilogue: Epilogue | None) -> None:
+        self.fn, self.engine, self.product, self.epilogue = fn, engine, product, epilogue
+        self.rows, self.columns, self.depth = product.sizes
+        self.stretch = stretch(engine, self.rows, self.columns)
+        # Sums of one row stay in registers with so many streams; more rows leave room for fewer.
+        self.streams = 8 if self.rows == 1 else 4
+
+    def emit(self) -> None:
+        """The loop over tasks: batches, and stretches of columns."""
+        fn, engine, product = self.fn, self.engine, self.product
+        table, begin, end = fn.parameters
+        tables = [fn.load(PTR, fn.at(table, PTR, n)) for n in product.arrays]
+        factors_bytes = -(-self.rows * self.depth * engine.packed.bytes // 64) * 64
+        scratch = acquire(fn, factors_bytes + self.rows * self.stretch * engine.acc.bytes)
+        self.factors = scratch
+        self.sums = fn.at(scratch, engine.packed, factors_bytes // engine.packed.bytes)
+        stretches = -(-self.columns // self.stretch)
+        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+            batch = task.index.integer("udiv", stretches)
+            first = task.index.integer("urem", stretches) * self.stretch
+            kinds = product.lhs.kind, product.rhs.kind, product.result
+            bases = [
+                fn.at(array, memory_type(kind), steps.offset(fn, batch))
+                for array, kind, steps in zip(tables, kinds, product.batches, strict=True)
+            ]
+            self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
+            self.output = Output(product.result, product.rows, product.columns, bases[2], self.epilogue)
+            self._pack_factors(Packer(fn, engine, product.lhs, bases[0], product.result))
+            self._stretch(first, smaller(fn, fn.i64(self.columns) - first, fn.i64(self.stretch)))
+        release(fn, scratch)
+
+    def _pack_factors(self, lhs: Packer) -> None:
+        """The rows of lhs, their elements at one step of k side by side."""
+        fn, engine, along = self.fn, self.engine, self.product.lhs.along
+        with fn.loop(0, self.rows, hints=NO_UNROLL) as row, fn.loop(0, self.depth, independent=True) as k:
+            value = lhs.elements(lhs.across(row.index) + along.offset(fn, k.index), 1)[0]
+            fn.store(value, fn.at(self.factors, engine.packed, k.index * self.rows + row.index))
+
+    def _stretch(self, first: Value, width: Value) -> None:
+        fn, engine = self.fn, self.engine
+        fn.fill(self.sums, 0, self.rows * self.stretch * engine.acc.bytes)
+        whole = self.depth // self.streams * self.streams
+        with fn.loop(0, whole, self.streams, hints=NO_UNROLL) as k:
+            self._streams(k.index, self.streams, first, width)
+        with fn.loop(whole, self.depth, hints=NO_UNROLL) as k:
+            self._streams(k.index, 1, first, width)
+
+        def finish(column: Value, lanes: int) -> None:
+            sums = [
+                [(fn.load(acc_vector(engine, lanes), self._place(row, column), align=engine.acc.bytes),)]
+                for row in range(self.rows)
+            ]
+            store_tile(fn, engine, self.output, sums, fn.i64(0), first + column, lanes)
+
+        self._columns(width, finish)
+
+    def _streams(self, k: Value, count: int, first: Value, width: Value) -> None:
+        """Add the products of ``count`` steps of k to all sums of the stretch."""
+        fn, engine = self.fn, self.engine
+        along = self.product.rhs.along
+        starts = [self.rhs.across(first) + along.offset(fn, k + n) for n in range(count)]
+        factors = [
+            [
+                fn.load(engine.packed, fn.at(self.factors, engine.packed, (k + n) * self.rows + row))
+                for n in range(count)
+            ]
+            for row in range(self.rows)
+        ]
+
+        def add(column: Value, lanes: int) -> None:
+            elements = [self.rhs.elements(start + column, lanes)[0] for start in starts]
+            for row in range(self.rows):
+                place = self._place(row, column)
+                total = fn.load(acc_vector(engine, lanes), place, align=engine.acc.bytes)
+                for factor, element in zip(factors[row], elements, strict=True):
+                    spread = fn.splat(factor, lanes) if lanes > 1 else factor
+                    if engine.acc.is_int:
+                        total = total + spread * element
+                    else:
+                        total = fn.intrinsic("llvm.fmuladd", total.type, spread, element, total)
+                fn.store(total, place, align=engine.acc.bytes)
+
+        self._columns(width, add)
+
+    def _columns(self, width: Value, body: Callable[[Value, int], None]) -> None:
+        """Do something for all columns of the stretch, a register at a time."""
+        fn, lanes = self.fn, self.engine.lanes
+        tail = self.columns % lanes
+        whole = width & -lanes
+        with fn.loop(0, whole, lanes, hints=NO_UNROLL) as column:
+            body(column.index, lanes)
+        if tail:
+            with fn.if_(whole.ne(width)):
+                body(whole, tail)
+
+    def _place(self, row: int, column: Value) -> Value:
+        return self.fn.at(self.sums, self.engine.acc, column + row * self.stretch)

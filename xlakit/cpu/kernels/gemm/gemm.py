@@ -1,0 +1,282 @@
+"""Matrix products of any element types, from and to any strides: packed, blocked for the caches, tiled for registers.
+
+The result is cut into units of rows, and columns into splits; a task is one unit of one split of one batch. Tasks that
+follow one another on the same columns are done together, so that the right operand is packed once for all of them. Each
+result is summed in the same order whoever computes it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.gemm.check import can_read_in_place
+from xlakit.cpu.kernels.gemm.driver import GemmEmitter
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.epilogue import Following
+from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up
+from xlakit.cpu.kernels.gemm.store import Epilogue
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
+from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
+
+# A sliver of the right operand stays in the first cache, a block of the left one in the second, all slivers in the
+# third; where they are too many for that, they are packed again for each block of rows, which is larger then.
+_SLIVER_BYTES = knob("gemm.sliver_bytes", 16 << 10, 1 << 10)
+_BLOCK_BYTES = knob("gemm.block_bytes", 96 << 10, 1 << 10, 4 << 10)
+_SLIVERS_BYTES = knob("gemm.slivers_bytes", 4 << 20, 1 << 12)
+_MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", 16 << 20, 1 << 12)
+_LARGE_BLOCK = knob("gemm.large_block", 768, 24)
+_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128)
+# What batches that share lines of the cache read before the next rows stays in the second cache.
+_LINE_BYTES = 128
+_SHARED_BYTES = knob("gemm.shared_bytes", 128 << 10, 1 << 10)
+# Rows that are a multiple of this apart meet in the first cache, which has room for so many of them.
+_PAGE_BYTES = 4 << 10
+_WAYS = 8
+# Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
+_TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000)
+# A task has at least so many tiles down, and slivers across, where there are so many.
+_LEAST_TILES = knob("gemm.least_tiles", 16, 1)
+_LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
+# Packing an element takes as long as so many products, and reading it again without.
+_PACKING = knob("gemm.packing", 30, 0, 1000)
+_READING = knob("gemm.reading", 8, 0, 1000)
+# From so many products on, what goes round the tiles takes no time that counts.
+_LARGE = knob("gemm.large", 1 << 18, 0)
+_MOST_TASKS = knob("gemm.most_tasks", 8 * max(2, os.cpu_count() or 1), 2, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """result[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
+
+    The operands' directions along k have the same sizes. ``batches`` are the directions through the batches of lhs,
+    rhs and result.
+    """
+
+    lhs: Matrix
+    rhs: Matrix
+    result: PrimitiveType
+    rows: Steps
+    columns: Steps
+    batches: tuple[Steps, Steps, Steps] = (Steps(()), Steps(()), Steps(()))
+    # Where in the result the first element goes, and where lhs, rhs and result stand in the table.
+    first: int = 0
+    arrays: tuple[int, int, int] = (0, 1, 2)
+
+    @property
+    def batch(self) -> int:
+        """The number of products."""
+        return self.batches[2].size
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows and columns of the result, and steps of k."""
+        return self.rows.size, self.columns.size, self.lhs.along.size
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """How a product is cut.
+
+    steps: steps of k in a block; runs: runs of k in a block (then each is whole). unit: rows of a task; split: columns
+    of a task; block: rows that are packed at a time. packs: which operands are packed; ahead: the right one all at
+    once, before the first block of rows. together: all batches of a unit come before the next unit.
+    """
+
+    engine: Engine
+    runs: int
+    steps: int
+    k_blocks: int
+    unit: int
+    units: int
+    split: int
+    splits: int
+    block: int
+    packs: tuple[bool, bool]
+    ahead: bool
+    together: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Steps of k in the largest block, padded to the engine's group."""
+        return -(-self.runs * self.steps // self.engine.group) * self.engine.group
+
+    def local_width(self, product: Product) -> int:
+        """How far the rows of a rectangle are apart that stands in memory of the task."""
+        return min(self.split, max(1, product.sizes[1]))
+
+
+def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
+    """How a product is cut, from its sizes, types and strides. ``wide``: tasks shall have long rows."""
+    rows, columns, _ = product.sizes
+    along = product.lhs.along
+    engine = _fitted(choose_engine(product.lhs.kind, product.rhs.kind, product.result), rows, columns)
+    if engine.rows > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
+        engine = replace(engine, rows=_WAYS)
+    if engine.group == 2 and along.size != along.run and along.run % 2:
+        # Pairs of steps would straddle runs.
+        engine = _fitted(replace(engine, name="i32", packed=engine.acc, group=1, rows=4), rows, columns)
+    packs = _packs(engine, product)
+    runs, steps, k_blocks = _cut_k(engine, along)
+    if rows <= engine.rows and not packs[1]:
+        # Nothing is read twice.
+        runs, steps, k_blocks = along.outer.size, along.run, 1
+    split = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS.value)
+    if packs[1]:
+        room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * steps * engine.packed_bytes)
+        split = min(split, max(room // engine.columns, 4) * engine.columns)
+    wanted = min(_MOST_TASKS.value, product.batch * rows * columns * along.size // _TASK_PRODUCTS.value)
+    least = min(split, engine.columns * _LEAST_SLIVERS.value) if not wide else split
+    unit, split = _task_sizes(engine, packs, (rows, columns), (least, split), -(-wanted // max(1, product.batch)))
+    splits = max(1, -(-columns // split))
+    together = _share_lines(product)
+    if together:
+        lhs, width = product.lhs, product.result.byte_width
+        reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
+        unit = min(unit, max(_SHARED_BYTES.value // reach // engine.rows, 4) * engine.rows)
+    # Where rows are in runs, vectors of them are packed that must not reach into the next run.
+    even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows
+    unit = unit if unit >= rows else rounded_up(unit, even)
+    units = max(1, -(-rows // unit))
+    block = _BLOCK_BYTES.value // max(1, runs * steps * engine.packed_bytes) // even * even
+    every = rounded_up(max(rows, 1), engine.rows)
+    block = min(max(block, rounded_up(4 * engine.rows, even)), every)
+    ahead = rows > block
+    slivers = min(split, rounded_up(columns, engine.columns)) * engine.packed_bytes
+    if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES.value:
+        ahead, block = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
+    return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead, together)
+
+
+def _task_sizes(
+    engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], wanted: int
+) -> tuple[int, int]:
+    """Rows and columns of a task, whose least and greatest width is given; a batch may be up to ``wanted`` tasks.
+
+    Each unit packs or reads the right operand again, each split the left one. More tasks are easier to share out.
+    """
+    rows, columns = max(1, sizes[0]), max(1, sizes[1])
+    threads = os.cpu_count() or 1
+    least = min(rounded_up(rows, engine.rows), _LEAST_TILES.value * engine.rows)
+    best, found = math.inf, (rows, widths[1])
+    for splits in range(-(-columns // widths[1]), wanted + 1):
+        width = max(widths[0], min(widths[1], rounded_up(-(-columns // splits), engine.columns)))
+        for units in range(1, wanted // splits + 1):
+            unit = rows if units == 1 else max(least, rounded_up(-(-rows // units), engine.rows))
+            tasks = -(-rows // unit) * -(-columns // width)
+            cost = unit * width + unit * (_PACKING.value if packs[0] else _READING.value)
+            cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
+            # The last one to be done keeps the other threads waiting for a part of its time.
+            time = (-(-tasks // threads) + 0.25) * cost
+            if time < best:
+                best, found = time, (unit, width)
+    return found
+
+
+def _share_lines(product: Product) -> bool:
+    """Whether a row has the elements of all batches, and those of several batches are in one line of the cache."""
+    lhs, (of_lhs, _, of_result) = product.lhs, product.batches
+    return product.batch > 1 and any(
+        len(batches.dims) == 1
+        and batches.size * batches.stride == rows.stride
+        and 0 < batches.stride * kind.byte_width < _LINE_BYTES
+        for batches, rows, kind in ((of_lhs, lhs.across, lhs.kind), (of_result, product.rows, product.result))
+    )
+
+
+def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
+    """The engine with the tile that wastes least on small sizes."""
+    vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
+    if rows * 2 <= engine.rows and engine.group == engine.parts == 1:
+        # Few rows: more columns, so that enough sums are under way.
+        wide = min(8 // max(1, rows), -(-columns // engine.lanes))
+        return replace(engine, rows=max(1, rows), vectors=max(vectors, wide))
+    most = engine.rows if vectors == engine.vectors else max(engine.rows, 12)
+    if rows <= most:
+        return replace(engine, rows=max(1, rows), vectors=vectors)
+    # A tile of fewer than four rows takes as long as one of four.
+    choices = range(max(2, most // 2), most + 1)
+    best = min(choices, key=lambda r: (-(-rows // r) * (max(r, 4) + 0.5), -r))
+    return replace(engine, rows=best, vectors=vectors)
+
+
+def _cut_k(engine: Engine, along: Steps) -> tuple[int, int, int]:
+    """Runs and steps of a block of k, and how many blocks there are."""
+    runs, run = along.outer.size, along.run
+    if not runs:
+        return 1, 0, 1
+    most = max(32, min(_SLIVER_BYTES.value // (engine.columns * engine.packed_bytes), 1024))
+    if runs <= 1 or run > most:
+        # Blocks of like size: a small last one would cost as much traffic as a large one.
+        count = max(1, -(-4 * run // (5 * most)))
+        steps = min(run, rounded_up(-(-run // count), 8))
+        return 1, steps, runs * (-(-run // steps) if run else 1)
+    count = max(1, -(-4 * runs * run // (5 * most)))
+    each = -(-runs // count)
+    return each, run, -(-runs // each)
+
+
+def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
+    """Whether lhs and rhs are packed: where they are not what the engine reads, or would not stay in the caches."""
+    rows, columns, depth = product.sizes
+    lhs = product.lhs
+    plain = engine.group == 1
+    left = plain and stored_as_packed(engine, lhs.kind)
+    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
+        near = lhs.along.stride == 1 or lhs.along.run == 1
+        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _SLIVER_BYTES.value)
+        left = left or (near and not _rows_meet(lhs))
+    return not left, not _is_read_in_place(engine, product)
+
+
+def _rows_meet(lhs: Matrix) -> bool:
+    """Whether rows are so far apart that they meet in the same sets of a cache."""
+    return lhs.across.stride * lhs.kind.byte_width % _PAGE_BYTES == 0
+
+
+def _is_read_in_place(engine: Engine, product: Product) -> bool:
+    """Whether rhs is read as it lies: for a few rows, packing it would take longer than the product."""
+    rows, columns, depth = product.sizes
+    rhs, across = product.rhs, product.rhs.across
+    if not can_read_in_place(engine, rhs):
+        return False
+    if len(across.dims) > 1:
+        return True
+    if rhs.in_place:
+        return True
+    if stored_as_packed(engine, rhs.kind):
+        return rows <= 2 * engine.rows or columns * depth * engine.packed_bytes <= _SLIVER_BYTES.value
+    return rows <= engine.rows
+
+
+def task_count(product: Product, blocking: Blocking) -> int:
+    """How many tasks a product is; none where there is no result."""
+    rows, columns, _ = product.sizes
+    return product.batch * blocking.units * blocking.splits if rows * columns else 0
+
+
+def emit_gemm(
+    module: Module,
+    product: Product,
+    blocking: Blocking | None = None,
+    *,
+    name: str = "gemm",
+    epilogue: Epilogue | None = None,
+    following: Following | None = None,
+) -> Function:
+    """A task function for a product; its table is lhs, rhs, result.
+
+    ``epilogue(fn, i, j, sums)`` emits what is done with the sums of row ``i`` and the columns from ``j`` on (one
+    for each lane) before they are rounded and stored. ``following`` comes after each block of rows, see there.
+    """
+    cut = blocking or plan_gemm(product)
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    if task_count(product, cut):
+        GemmEmitter(fn, product, cut, epilogue, following).emit()
+        rows, columns, depth = product.sizes
+        fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
+    fn.ret()
+    return fn

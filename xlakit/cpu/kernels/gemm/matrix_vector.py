@@ -1,0 +1,149 @@
+"""A matrix whose rows lie in memory one element after another, times a vector: each result is one sum along a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, stored_as_packed
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
+from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+
+# Rows that are summed together, on the same elements of the vector.
+_TOGETHER = 4
+
+
+def emit_matrix_vector(
+    module: Module,
+    engine: Engine,
+    matrix: Matrix,
+    vector_: Matrix,
+    result: PrimitiveType,
+    batches: Sequence[Steps],
+    arrays: tuple[int, int],
+    unit: int,
+    *,
+    name: str = "matrix_vector",
+    epilogue: Epilogue | None = None,
+) -> Function:
+    """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
+
+    ``arrays`` are the places of matrix and vector in the table, the result's is 2; ``batches`` the directions through
+    the batches of matrix, vector and result. A task is ``unit`` rows of one batch.
+    """
+    rows, depth = matrix.across.size, matrix.along.size
+    require(
+        f"a matrix of {rows} x {depth} times a vector, {unit} rows a task",
+        [
+            ("a task has rows", unit > 0),
+            ("rows of the matrix lie one element after another", depth < 2 or matrix.along.dims == ((depth, 1),)),
+            ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
+            ("elements are computed one by one", engine.group == engine.parts == 1),
+            ("batches are those of the result", len({steps.size for steps in batches}) == 1),
+        ],
+    )
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    _, begin, end = fn.parameters
+    units = -(-rows // unit)
+    tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
+    in_place = stored_as_packed(engine, vector_.kind) and (vector_.along.stride == 1 or depth == 1)
+    scratch = fn.null() if in_place else acquire(fn, max(1, depth * engine.packed.bytes))
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        batch = task.index.integer("udiv", units)
+        first = task.index.integer("urem", units) * unit
+        bases: list[Value] = []
+        for array, kind, steps in zip(tables, (matrix.kind, vector_.kind, result), batches, strict=True):
+            bases.append(fn.at(array, memory_type(kind), steps.offset(fn, batch)))
+        values = bases[1]
+        if not in_place:
+            packer = Packer(fn, engine, vector_, bases[1], result)
+            with fn.loop(0, depth, independent=True) as k:
+                element = packer.elements(k.index * vector_.along.stride, 1)[0]
+                fn.store(element, fn.at(scratch, engine.packed, k.index))
+            values = scratch
+        packer = Packer(fn, engine, matrix, bases[0], result)
+        output = Output(result, Steps(()), Steps(((rows, 1),)), bases[2], epilogue)
+        last = fn.intrinsic("llvm.smin", I64, first + unit, fn.i64(rows))
+        _rows(packer, values, output, first, last)
+    if not in_place:
+        release(fn, scratch)
+    fn.ret()
+    return fn
+
+
+def _rows(packer: Packer, values: Value, output: Output, first: Value, last: Value) -> None:
+    fn, engine = packer.fn, packer.engine
+    rows = packer.matrix.across.size
+    together = min(_TOGETHER, engine.lanes)
+    if rows >= together:
+        whole = first + ((last - first) & -together)
+        with fn.loop(first, whole, together, hints=NO_UNROLL) as row:
+            joined = fn.undefined(acc_vector(engine, together))
+            for lane, total in enumerate(_sums(packer, values, row.index, together)):
+                joined = fn.with_lane(joined, lane, total)
+            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, together)
+        first = whole
+    if rows % together:
+        with fn.loop(first, last, hints=NO_UNROLL) as row:
+            total = _sums(packer, values, row.index, 1)
+            store_tile(fn, engine, output, [[(total[0],)]], fn.i64(0), row.index, 1)
+
+
+def _sums(packer: Packer, values: Value, row: Value, count: int) -> list[Value]:
+    """The sums along ``count`` rows."""
+    fn, engine = packer.fn, packer.engine
+    depth, lanes = packer.matrix.along.size, engine.lanes
+    # Enough sums that an addition need not wait for the one before.
+    repeat = max(1, 8 // count)
+    while repeat > 1 and depth < repeat * lanes:
+        repeat //= 2
+    starts = [packer.across(row + r) for r in range(count)]
+    whole = depth // (lanes * repeat) * (lanes * repeat)
+
+    def add(sums: Sequence[Value], k: Value, width: int, registers: int) -> list[Value]:
+        found = list(sums)
+        for n in range(registers):
+            at = k + n * width
+            type = vector(engine.packed, width)
+            factor = fn.load(type, fn.at(values, engine.packed, at), align=engine.packed.bytes)
+            for r, start in enumerate(starts):
+                element = packer.elements(start + at, width)[0]
+                place = r * registers + n
+                found[place] = _sum_of_product(fn, element, factor, found[place])
+        return found
+
+    totals = [fn.constant(engine.acc, 0)] * count
+    if whole:
+        zero = [fn.constant(acc_vector(engine), 0)] * (count * repeat)
+        with fn.loop(0, whole, lanes * repeat, carried=zero, hints=NO_UNROLL) as loop:
+            loop.next(*add(loop.carried, loop.index, lanes, repeat))
+        for r in range(count):
+            register = loop.results[r * repeat]
+            for other in loop.results[r * repeat + 1 : (r + 1) * repeat]:
+                register = register + other
+            totals[r] = _across(fn, register)
+    if depth > whole:
+        with fn.loop(whole, depth, carried=totals, hints=NO_UNROLL) as loop:
+            loop.next(*add(loop.carried, loop.index, 1, 1))
+        totals = list(loop.results)
+    return totals
+
+
+def _sum_of_product(fn: Function, a: Value, b: Value, c: Value) -> Value:
+    return c + a * b if a.type.is_int else fn.intrinsic("llvm.fmuladd", c.type, a, b, c)
+
+
+def _across(fn: Function, register: Value) -> Value:
+    """The sum of the lanes, halves first."""
+    lanes = register.type.lanes
+    while lanes > 1:
+        lanes //= 2
+        high = fn.shuffle(register, register, range(lanes, 2 * lanes)) if lanes > 1 else fn.lane(register, 1)
+        low = fn.shuffle(register, register, range(lanes)) if lanes > 1 else fn.lane(register, 0)
+        register = low + high
+    return register

@@ -1,0 +1,188 @@
+"""The micro-kernel of matrix products: a tile of sums in registers, one step of k after another.
+
+Rows of the left operand are read element by element (each is spread over a register), rows of the right operand a
+register at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, vectors_of
+from xlakit.cpu.llvm import I16, I32, Function, Type, Value, vector
+from xlakit.cpu.llvm.engine import has_feature
+
+# Sums of a tile: for each row, for each register of columns, for each part.
+Sums = list[list[tuple[Value, ...]]]
+
+# LLVM unrolls small loops by itself; the bodies here are large enough already, and written in vectors.
+NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
+
+
+@dataclass(slots=True)
+class Rows:
+    """The left operand of a tile: a pointer for each row, and the distance between steps of k, in elements.
+
+    ``offsets`` gives what must be added to the pointers for run ``q`` of steps.
+    """
+
+    pointers: Sequence[Value]
+    step: Value | int = 1
+    offset: Callable[[Value], Value] | None = None
+
+
+@dataclass(slots=True)
+class Columns:
+    """The right operand of a tile: where its first column starts, and the distance between steps of k, in elements."""
+
+    pointer: Value
+    step: Value | int
+    offset: Callable[[Value], Value] | None = None
+    # How far the imaginary parts are behind the real ones.
+    part: int = 0
+    # What elements are converted with that are not packed ones; then all distances count elements of ``stored``.
+    stored: Type | None = None
+    convert: Callable[[Value], Value] | None = None
+
+
+def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
+    """The sums before any product."""
+    return [
+        [(fn.constant(acc_vector(engine, n), 0),) * engine.parts for _, n in vectors_of(engine, width)]
+        for _ in range(rows)
+    ]
+
+
+def flatten(sums: Sums) -> list[Value]:
+    """The sums of a tile in a row."""
+    return [part for row in sums for register in row for part in register]
+
+
+def shaped(engine: Engine, flat: Sequence[Value], rows: int) -> Sums:
+    """The inverse of :func:`flatten`."""
+    registers = [tuple(flat[i : i + engine.parts]) for i in range(0, len(flat), engine.parts)]
+    width = len(registers) // rows
+    return [registers[i : i + width] for i in range(0, len(registers), width)]
+
+
+def multiply(
+    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, steps: Value | int
+) -> Sums:
+    """Add to the sums the products of ``runs`` runs of ``steps`` steps of k each (steps of the engine's group)."""
+    rows = len(sums)
+    with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
+        outer.next(*_run(fn, engine, left, right, list(outer.carried), rows, outer.index, steps))
+    return shaped(engine, outer.results, rows)
+
+
+def _run(
+    fn: Function,
+    engine: Engine,
+    left: Rows,
+    right: Columns,
+    flat: list[Value],
+    rows: int,
+    run: Value,
+    steps: Value | int,
+) -> list[Value]:
+    type = engine.packed
+    parts = engine.parts
+    pointers, columns = list(left.pointers), right.pointer
+    if left.offset is not None:
+        shift = left.offset(run) * parts
+        pointers = [fn.at(p, type, shift) for p in pointers]
+    stored = right.stored or type
+    if right.offset is not None:
+        columns = fn.at(columns, stored, right.offset(run) * parts)
+
+    def step(k: Value, sums: Sums) -> Sums:
+        across = k * (engine.group * parts) * left.step
+        elements = [fn.at(p, type, across) for p in pointers]
+        start = fn.at(columns, stored, k * (engine.group * parts) * right.step)
+        return _products(fn, engine, elements, start, right, sums)
+
+    if isinstance(steps, int) and steps <= (4 if rows > 1 else 8):
+        sums = shaped(engine, flat, rows)
+        for k in range(steps):
+            sums = step(fn.i64(k), sums)
+        return flatten(sums)
+    with fn.loop(0, steps, carried=flat, hints=NO_UNROLL) as loop:
+        loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
+    return list(loop.results)
+
+
+def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
+    """The parts of one element of the left operand."""
+    if engine.group == 2:
+        return (fn.load(I32, pointer, align=2),)
+    return tuple(fn.load(engine.packed, fn.at(pointer, engine.packed, part)) for part in range(engine.parts))
+
+
+def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value, right: Columns, sums: Sums) -> Sums:
+    """One step of k for the whole tile."""
+    width = sum(register[0].type.lanes for register in sums[0])
+    across = [
+        [
+            _register(fn, engine, start, column * engine.group + part * right.part, lanes * engine.group, right)
+            for part in range(engine.parts)
+        ]
+        for column, lanes in vectors_of(engine, width)
+    ]
+    # Row by row, so that an element of the left operand needs a register for a moment only.
+    made: Sums = []
+    for pointer, row in zip(pointers, sums, strict=True):
+        element = _spread(fn, engine, pointer)
+        made.append([])
+        for b, register in zip(across, row, strict=True):
+            lanes = register[0].type.lanes
+            spread = [fn.splat(e, lanes) if lanes > 1 else e for e in element]
+            made[-1].append(_product(fn, engine, spread, b, register))
+    return made
+
+
+def _register(fn: Function, engine: Engine, start: Value, first: int, lanes: int, right: Columns) -> Value:
+    """Elements of the right operand that lie side by side."""
+    type = right.stored or engine.packed
+    found = fn.load(vector(type, lanes), fn.at(start, type, first), align=type.bytes)
+    return right.convert(found) if right.convert is not None else found
+
+
+def _product(
+    fn: Function, engine: Engine, a: Sequence[Value], b: Sequence[Value], sums: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    if engine.parts == 2:
+        real = _fused(fn, a[0], b[0], sums[0])
+        imaginary = _fused(fn, a[0], b[1], sums[1])
+        return _fused(fn, -a[1], b[1], real), _fused(fn, a[1], b[0], imaginary)
+    if engine.group == 2:
+        return (sums[0] + _pairs(fn, a[0], b[0]),)
+    if engine.acc.is_int:
+        return (sums[0] + a[0] * b[0],)
+    return (_fused(fn, a[0], b[0], sums[0]),)
+
+
+def _fused(fn: Function, a: Value, b: Value, c: Value) -> Value:
+    return fn.intrinsic("llvm.fmuladd", c.type, a, b, c)
+
+
+def _pairs(fn: Function, a: Value, b: Value) -> Value:
+    """For each lane a[2i] * b[2i] + a[2i+1] * b[2i+1], of 16-bit integers."""
+    pairs = a.bits_as(b.type)
+    lanes = b.type.lanes // 2
+    wide = vector(I32, lanes)
+    name, feature = {
+        4: ("llvm.x86.sse2.pmadd.wd", "sse2"),
+        8: ("llvm.x86.avx2.pmadd.wd", "avx2"),
+        16: ("llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+    }.get(lanes, ("", ""))
+    if name and has_feature(feature):
+        fn.module.declare(name, wide, [vector(I16, 2 * lanes)] * 2)
+        return fn.call(name, wide, pairs, b)
+    halves = [
+        [fn.shuffle(x, x, range(odd, 2 * lanes, 2)).cast("sext", wide) for x in (pairs, b)]
+        if lanes > 1
+        else [fn.lane(x, odd).cast("sext", wide) for x in (pairs, b)]
+        for odd in (0, 1)
+    ]
+    return halves[0][0] * halves[0][1] + halves[1][0] * halves[1][1]

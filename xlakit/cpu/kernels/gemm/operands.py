@@ -1,0 +1,198 @@
+"""Operands of a product: how they lie in memory, and how their elements are read as the engine takes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
+from xlakit.cpu.llvm import I32, Function, Module, Value, vector
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A direction through an array: (size, stride) for each dimension, the last running fastest."""
+
+    dims: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """How many elements there are in this direction."""
+        return math.prod(size for size, _ in self.dims)
+
+    @property
+    def run(self) -> int:
+        """How many of them lie at the same distance from one another."""
+        return self.dims[-1][0] if self.dims else 1
+
+    @property
+    def stride(self) -> int:
+        """That distance."""
+        return self.dims[-1][1] if self.dims else 0
+
+    @property
+    def outer(self) -> Steps:
+        """The direction from run to run."""
+        return Steps(self.dims[:-1])
+
+    def offset(self, fn: Function, index: Value) -> Value:
+        """The distance of an element from the first."""
+        total = fn.i64(0)
+        for position, (size, stride) in reversed(list(enumerate(self.dims))):
+            last = position == 0
+            total = total + (index if last else index.integer("urem", size)) * stride
+            index = index if last else index.integer("udiv", size)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An operand: the type of its elements, its direction along rows or columns, and that along k.
+
+    first: where its first element is. in_place: it is small for what is read of it, as elements are read again and
+    again (windows over an array), and packing would make it large.
+    """
+
+    kind: PrimitiveType
+    across: Steps
+    along: Steps
+    first: int = 0
+    in_place: bool = False
+
+
+@dataclass(slots=True)
+class Block:
+    """Part of k: ``runs`` runs from run ``run`` on, of each ``steps`` steps from ``step`` on."""
+
+    run: Value
+    runs: Value | int
+    step: Value
+    steps: Value | int
+
+
+def direction(module: Module, steps: Steps) -> tuple[str, int]:
+    """Sizes and strides of a direction as constants of the module: their name, and how many dimensions there are."""
+    dims = steps.dims or ((1, 0),)
+    name = "_".join(["direction", *(f"{size}x{stride}" for size, stride in dims)]).replace("-", "m")
+    return module.shared_data(name, np.array(dims, dtype=np.int64).tobytes(), align=8), len(dims)
+
+
+def joined(steps: Steps) -> Steps:
+    """The same direction with neighboring dimensions made one where they lie evenly."""
+    dims: list[tuple[int, int]] = []
+    for size, stride in steps.dims:
+        if dims and dims[-1][1] == size * stride:
+            dims[-1] = (dims[-1][0] * size, stride)
+        elif size != 1:
+            dims.append((size, stride))
+    return Steps(tuple(dims))
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads elements of one type in one function, as they are packed."""
+
+    fn: Function
+    engine: Engine
+    kind: PrimitiveType
+    result: PrimitiveType
+
+    def packed(self, stored: Value) -> Value:
+        """A part of an element as it is packed."""
+        if stored_as_packed(self.engine, self.kind):
+            return stored
+        return to_packed(self.fn, self.engine, self.kind, self.result, stored)
+
+    def at(self, pointer: Value, offset: Value) -> Value:
+        """So many elements further on."""
+        return self.fn.at(pointer, memory_type(self.kind), offset * (2 if self.kind.is_complex else 1))
+
+    def elements(self, pointer: Value, count: int) -> list[Value]:
+        """The parts of ``count`` elements that lie one after another."""
+        fn, type = self.fn, memory_type(self.kind)
+        if self.kind.is_complex:
+            pairs = fn.load(vector(type, 2 * count), pointer, align=type.bytes)
+            if count == 1:
+                return [self.packed(fn.lane(pairs, part)) for part in (0, 1)]
+            return [self.packed(fn.shuffle(pairs, pairs, range(part, 2 * count, 2))) for part in (0, 1)]
+        found = [self.packed(fn.load(vector(type, count), pointer, align=type.bytes))]
+        if self.engine.parts == 2:
+            found.append(fn.constant(found[0].type, 0))
+        return found
+
+
+@dataclass(slots=True)
+class Packer:
+    """Reads one operand in one function."""
+
+    fn: Function
+    engine: Engine
+    matrix: Matrix
+    base: Value
+    result: PrimitiveType
+
+    def elements(self, offset: Value, count: int) -> list[Value]:
+        """The parts of ``count`` elements that lie one after another, as they are packed."""
+        reader = Reader(self.fn, self.engine, self.matrix.kind, self.result)
+        return reader.elements(reader.at(self.base, offset), count)
+
+    def across(self, index: Value) -> Value:
+        """How far a row or column is from the first."""
+        return self.matrix.across.offset(self.fn, index)
+
+
+def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
+    """The transpose of a square of lanes, by turning squares of squares."""
+    square, size = list(rows), len(rows)
+    half = 1
+    while half < size:
+        for i in range(size):
+            if i & half:
+                continue
+            a, b = square[i], square[i + half]
+            low = [lane if not lane & half else size + lane - half for lane in range(size)]
+            high = [lane + half if not lane & half else size + lane for lane in range(size)]
+            square[i], square[i + half] = fn.shuffle(a, b, low), fn.shuffle(a, b, high)
+        half *= 2
+    return square
+
+
+def widened(fn: Function, value: Value, lanes: int) -> Value:
+    """The vector with zeros after its lanes."""
+    count = value.type.lanes
+    if count == lanes:
+        return value
+    if count == 1:
+        return fn.with_lane(fn.constant(vector(value.type, lanes), 0), 0, value)
+    return fn.shuffle(value, fn.constant(value.type, 0), [*range(count), *[count] * (lanes - count)])
+
+
+def paired(fn: Function, a: Value, b: Value) -> Value:
+    """Lanes of two vectors of I16 side by side; each pair moves as one I32 from here on."""
+    lanes = a.type.lanes
+    mixed = fn.shuffle(a, b, [n for lane in range(lanes) for n in (lane, lane + lanes)])
+    return mixed.bits_as(vector(I32, lanes))
+
+
+def times(a: Value | int, b: Value | int) -> Value | int:
+    """A product, known now where both numbers are."""
+    if isinstance(a, int):
+        return a * b if isinstance(b, int) else b * a
+    return a * b
+
+
+def smaller(fn: Function, a: Value, b: Value) -> Value:
+    """The smaller of two signed integers."""
+    if a.constant is not None and b.constant is not None:
+        return a if a.constant <= b.constant else b
+    return fn.intrinsic("llvm.smin", a.type, a, b)
+
+
+def rounded_up(number: int, multiple: int) -> int:
+    """The least multiple that is not less than a number."""
+    return -(-number // multiple) * multiple

@@ -1,0 +1,239 @@
+"""Packing: operands of a product, from wherever they lie in memory, into the panels that micro-kernels read.
+
+The left operand is packed row after row with k running fastest; the right one in slivers as wide as a tile, with
+columns running fastest. Elements are converted to the engine's packed type on the way. These are functions that all
+programs share: they find rows and columns, and runs of k, in tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlakit.cpu.kernels.gemm.engine import Engine
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, paired, transposed, widened
+from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
+from xlakit.data.primitive import PrimitiveType
+
+# How an operand lies: along k, across it (rows or columns side by side), or neither.
+ALONG, ACROSS, SINGLE = "along", "across", "single"
+
+
+def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
+    """How an operand lies, where ``width`` rows or columns are taken at a time."""
+    across, steps = matrix.across, matrix.along
+    along = steps.stride == 1 or steps.run == 1
+    beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)
+    if along and (along_first or not beside):
+        return ALONG
+    return ACROSS if beside else SINGLE
+
+
+@dataclass(frozen=True, slots=True)
+class PackRows:
+    """Rows of the left operand, of type ``kind``, for a result of type ``result``.
+
+    ``(ptr sources, ptr runs, i64 count, i64 steps, i64 stride, i64 rows, ptr target, i64 length)``: ``sources`` has a
+    pointer for each row, ``runs`` (every other word) how far each of ``count`` runs of ``steps`` steps is from there,
+    in elements; steps of k are ``stride`` elements apart. Packed rows are ``length`` elements apart.
+    """
+
+    engine: Engine
+    kind: PrimitiveType
+    result: PrimitiveType
+    form: str
+
+    family: ClassVar[str] = "rows"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        if self.form == ACROSS:
+            self._across(fn)
+        else:
+            self._rows(fn)
+        if self.engine.group == 2:
+            _pad_rows(fn, self.engine)
+
+    def _rows(self, fn: Function) -> None:
+        engine = self.engine
+        reader = Reader(fn, engine, self.kind, self.result)
+        sources, runs, count, steps, stride, rows, target, length = fn.parameters
+        with fn.loop(0, rows, hints=NO_UNROLL) as row:
+            own = fn.at(target, engine.packed, row.index * length * engine.parts)
+            source = fn.load(PTR, fn.at(sources, PTR, row.index))
+            with fn.loop(0, count, hints=NO_UNROLL) as run:
+                start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
+                into = fn.at(own, engine.packed, run.index * steps * engine.parts)
+                with fn.loop(0, steps, independent=True) as step:
+                    place = reader.at(start, step.index if self.form == ALONG else step.index * stride)
+                    for part, value in enumerate(reader.elements(place, 1)):
+                        fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
+
+    def _across(self, fn: Function) -> None:
+        """Rows that are neighbors in memory: squares are turned in registers."""
+        engine = self.engine
+        reader = Reader(fn, engine, self.kind, self.result)
+        sources, runs, count, steps, stride, rows, target, length = fn.parameters
+        lanes, group = engine.lanes, engine.group
+        whole_rows, whole_steps = rows & -lanes, steps & -(lanes * group)
+        with fn.loop(0, count, hints=NO_UNROLL) as run:
+            shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
+            into = run.index * steps
+
+            def place(row: Value, step: Value) -> Value:
+                return fn.at(target, engine.packed, row * length + into + step)
+
+            with fn.loop(0, whole_rows, lanes, hints=NO_UNROLL) as row:
+                start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
+
+                def column(step: Value, start: Value = start) -> Value:
+                    return reader.elements(reader.at(start, step * stride), lanes)[0]
+
+                with fn.loop(0, whole_steps, lanes * group, hints=NO_UNROLL) as step:
+                    if group == 2:
+                        square = [
+                            paired(fn, column(step.index + k), column(step.index + (k + 1)))
+                            for k in range(0, 2 * lanes, 2)
+                        ]
+                    else:
+                        square = [column(step.index + k) for k in range(lanes)]
+                    for k, value in enumerate(transposed(fn, square)):
+                        fn.store(value, place(row.index + k, step.index), align=engine.packed.bytes)
+                with fn.loop(whole_steps, steps, hints=NO_UNROLL) as step:
+                    value = column(step.index)
+                    for k in range(lanes):
+                        fn.store(fn.lane(value, k), place(row.index + k, step.index))
+            with fn.loop(whole_rows, rows, hints=NO_UNROLL) as row:
+                start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
+                with fn.loop(0, steps, hints=NO_UNROLL) as step:
+                    value = reader.elements(reader.at(start, step.index * stride), 1)[0]
+                    fn.store(value, place(row.index, step.index))
+
+
+def _pad_rows(fn: Function, engine: Engine) -> None:
+    """An odd last step is paired with nothing."""
+    _, _, count, steps, _, rows, target, length = fn.parameters
+    total = count * steps
+    with fn.if_((total & 1).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
+        fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, row.index * length + total))
+
+
+@dataclass(frozen=True, slots=True)
+class PackSlivers:
+    """Slivers of the right operand, of type ``kind``, for a result of type ``result``; ``width`` columns of each.
+
+    ``(ptr sources, ptr runs, i64 count, i64 steps, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources``
+    has a pointer for each column, the rest is as for PackRows. Packed slivers are ``distance`` elements apart.
+    """
+
+    engine: Engine
+    kind: PrimitiveType
+    result: PrimitiveType
+    form: str
+    width: int
+
+    family: ClassVar[str] = "slivers"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        if self.form == ACROSS:
+            self._across(fn)
+            return
+        engine = self.engine
+        sources, _, count, steps, _, slivers, target, distance = fn.parameters
+        with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+            own = fn.at(target, engine.packed, sliver.index * distance)
+            columns = fn.at(sources, PTR, sliver.index * engine.columns)
+            if self.form == ALONG and engine.parts == 1:
+                self._along(fn, columns, own)
+            else:
+                self._singly(fn, columns, own)
+            if engine.group == 2:
+                total = count * steps
+                with fn.if_((total & 1).ne(0)), fn.loop(0, engine.columns, hints=NO_UNROLL) as column:
+                    fn.store(fn.constant(engine.packed, 0), _place(fn, engine, own, total, column.index))
+
+    def _across(self, fn: Function) -> None:
+        """Rows of k one after another, each for all slivers, as they lie in memory."""
+        engine, width = self.engine, self.width
+        reader = Reader(fn, engine, self.kind, self.result)
+        sources, runs, count, steps, stride, slivers, target, distance = fn.parameters
+        columns, group, parts = engine.columns, engine.group, engine.parts
+
+        def rows(run: Value, begin: Value | int, end: Value, *, odd: bool = False) -> None:
+            shift = fn.load(I64, fn.at(runs, I64, run * 2))
+            with fn.loop(begin, end, hints=NO_UNROLL) as step, fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+                source = fn.load(PTR, fn.at(sources, PTR, sliver.index * columns))
+
+                def row(number: Value) -> list[Value]:
+                    place = reader.at(source, shift + number * stride)
+                    return [widened(fn, v, columns) for v in reader.elements(place, width)]
+
+                own = fn.at(target, engine.packed, sliver.index * distance + run * steps * (columns * parts))
+                if group == 2:
+                    low = row(step.index * 2)[0]
+                    high = fn.constant(low.type, 0) if odd else row(step.index * 2 + 1)[0]
+                    place = fn.at(own, I16, step.index * (2 * columns))
+                    fn.store(paired(fn, low, high), place, align=2)
+                    return
+                for part, value in enumerate(row(step.index)):
+                    place = (step.index * parts + part) * columns
+                    fn.store(value, fn.at(own, engine.packed, place), align=engine.packed.bytes)
+
+        with fn.loop(0, count, hints=NO_UNROLL) as run:
+            if group == 1:
+                rows(run.index, 0, steps)
+                return
+            rows(run.index, 0, steps >> 1)
+            rows(run.index, steps >> 1, (steps + 1) >> 1, odd=True)
+
+    def _along(self, fn: Function, columns: Value, own: Value) -> None:
+        """Columns whose steps of k are neighbors in memory: squares are turned in registers."""
+        engine, width = self.engine, self.width
+        reader = Reader(fn, engine, self.kind, self.result)
+        _, runs, count, steps, _, _, _, _ = fn.parameters
+        group, lanes = engine.group, engine.lanes
+        # A step of the loops takes ``group`` steps of k; pairs of 16 bits move as 32.
+        unit = I32 if group == 2 else engine.packed
+        whole = (steps >> 1) & -lanes if group == 2 else steps & -lanes
+        with fn.loop(0, count, hints=NO_UNROLL) as run:
+            shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
+            into = fn.at(own, engine.packed, run.index * steps * engine.columns)
+            with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=NO_UNROLL) as column:
+                # Beyond the last column it is read again: the table says so.
+                starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
+                with fn.loop(0, whole, lanes, hints=NO_UNROLL) as step:
+                    square = [reader.elements(reader.at(s, step.index * group), lanes * group)[0] for s in starts]
+                    if group == 2:
+                        square = [v.bits_as(vector(I32, lanes)) for v in square]
+                    for k, value in enumerate(transposed(fn, square)):
+                        place = fn.at(into, unit, (step.index + k) * engine.columns + column.index)
+                        fn.store(value, place, align=engine.packed.bytes)
+            with fn.loop(whole * group, steps, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
+                start = fn.load(PTR, fn.at(columns, PTR, column.index))
+                value = reader.elements(reader.at(start, shift + step.index), 1)[0]
+                fn.store(value, _place(fn, engine, into, step.index, column.index))
+
+    def _singly(self, fn: Function, columns: Value, own: Value) -> None:
+        engine = self.engine
+        reader = Reader(fn, engine, self.kind, self.result)
+        _, runs, count, steps, stride, _, _, _ = fn.parameters
+        with fn.loop(0, count, hints=NO_UNROLL) as run:
+            shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
+            into = fn.at(own, engine.packed, run.index * steps * (engine.columns * engine.parts))
+            with fn.loop(0, self.width, hints=NO_UNROLL) as column:
+                start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
+                with fn.loop(0, steps, independent=True) as step:
+                    for part, value in enumerate(reader.elements(reader.at(start, step.index * stride), 1)):
+                        fn.store(value, _place(fn, engine, into, step.index, column.index, part))
+
+
+def _place(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
+    """Where an element stands in a sliver."""
+    if engine.group == 2:
+        return fn.at(own, engine.packed, (step >> 1) * (2 * engine.columns) + column * 2 + (step & 1))
+    return fn.at(own, engine.packed, (step * engine.parts + part) * engine.columns + column)

@@ -1,0 +1,215 @@
+"""How the products of a fusion are cut: into rectangles of results that are complete before what follows begins."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.conv.convolution import plan_convolution
+from xlakit.cpu.kernels.conv.pad import Padded
+from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
+from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, dot_product, plan_product, strides_of
+from xlakit.cpu.kernels.gemm.engine import stored_as_packed
+from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dot import Contraction
+from xlakit.ops.movement import Transpose
+from xlakit.options import knob
+from xlakit.passes.fusion.product_chain import Chain, Link
+
+# A rectangle of whole rows, and one of an own product's results, has about so many bytes.
+_ROWS_BYTES = knob("product_cut.rows_bytes", 1 << 20, 256)
+_LARGEST_BLOCK = knob("product_cut.largest_block", 1 << 19, 1 << 12)
+# Fewer rows than this take longer to multiply, as the other operand is packed for each block.
+_LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
+_MANY_ROWS = knob("product_cut.many_rows", 256, 4)
+_MANY_STREAMS = 2
+# Fewer multiplications than this are not worth a task of their own.
+_TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100)
+# From so many multiplications in a block of whole rows on, BLAS is called where it can be.
+_BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A product and how it is cut: by ``blocking``, or for BLAS into ``unit`` rows and ``split`` columns.
+
+    most: the rows of the largest rectangle. width: how far rows of a local one are apart. copies: what becomes of a
+    convolution's operands first.
+    """
+
+    product: Product
+    blocking: Blocking | None
+    unit: int
+    split: int
+    tasks: int
+    most: int
+    width: int
+    copies: tuple[Padded, ...] = ()
+
+    @property
+    def cost(self) -> float:
+        """Nanoseconds that all multiplications take."""
+        return self.product.batch * math.prod(self.product.sizes) * MULTIPLICATION
+
+    @property
+    def result(self) -> tuple[Steps, Steps, Steps]:
+        """The directions through the result."""
+        return self.product.batches[2], self.product.rows, self.product.columns
+
+
+def _by_blas(product: Product, unit: int, split: int) -> Cut:
+    rows, columns, _ = product.sizes
+    unit, split = min(unit, rows), min(split, columns)
+    return Cut(product, None, unit, split, product.batch * -(-rows // unit) * -(-columns // split), unit, split)
+
+
+def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
+    most = min(cut.block, product.sizes[0])
+    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, cut.local_width(product), copies)
+
+
+# -- first products --------------------------------------------------------------------------------
+
+
+def cut_first(chain: Chain, streams: int) -> Cut:
+    """How the first product of a chain is cut; raises UnsupportedError where nothing can follow it.
+
+    streams: how many arrays of the size of its result what follows reads.
+    """
+    if isinstance(chain.first.product.op, Convolution):
+        return _cut_convolution(chain.first.product)
+    product = product_of(chain.first)
+    if chain.reduces:
+        return _cut_rows(product)
+    plan = plan_product(product)
+    if plan.kind == "blas":
+        unit, split = plan.unit, plan.split
+        return _by_blas(product, *(_as_rows(product, unit, split) if streams >= _MANY_STREAMS else (unit, split)))
+    if plan.blocking is None:
+        raise UnsupportedError(f"nothing can follow a product of kind {plan.kind}")
+    blocking = plan_gemm(product, wide=True) if streams else plan.blocking
+    return _own(product, _with_smaller_blocks(product, blocking))
+
+
+def _as_rows(product: Product, unit: int, split: int) -> tuple[int, int]:
+    """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
+    rows, columns, _ = product.sizes
+    blocks = max(1, rows // max(_MANY_ROWS.value, unit * split // columns))
+    tasks = min(os.cpu_count() or 1, product.batch * -(-rows // unit) * -(-columns // split))
+    return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (unit, split)
+
+
+def product_of(link: Link) -> Product:
+    """The product of a dot; its result's strides are those of what is stored."""
+    dot, stored = link.product, link.value
+    steps: Sequence[int] = strides_of(stored.shape)
+    if stored is not dot:
+        order = stored.op_as(Transpose).dimensions
+        steps = [steps[order.index(d)] for d in range(len(order))]
+    lhs, rhs = (o.shape for o in dot.operands)
+    return dot_product(dot.op_as(Contraction), lhs, rhs, dot.shape, steps)
+
+
+def _cut_convolution(convolution: Instruction) -> Cut:
+    lhs, rhs = (o.shape for o in convolution.operands)
+    plan = plan_convolution(convolution.op_as(Convolution), lhs, rhs, convolution.shape)
+    if plan.kind == "lanes" or len(plan.products) != 1 or plan.products[0][0].first:
+        raise UnsupportedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
+    product, blocking = plan.products[0]
+    return _own(product, _with_smaller_blocks(product, blocking), plan.copies)
+
+
+def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
+    """Blocks of rows whose results stay in the cache."""
+    most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
+    block = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
+    if block >= cut.block or not (cut.ahead or cut.block >= product.sizes[0]):
+        return cut
+    return replace(cut, block=block, ahead=True)
+
+
+# -- whole rows ------------------------------------------------------------------------------------
+
+
+def _cut_rows(product: Product) -> Cut:
+    """Rectangles of whole rows."""
+    unit = _rows_at_once(product)
+    if _is_for_blas(product, unit):
+        return _by_blas(product, unit, product.sizes[1])
+    return _own(product, _with_whole_rows(product, plan_gemm(product), unit, unit))
+
+
+def _is_for_blas(product: Product, rows: int) -> bool:
+    _, columns, depth = product.sizes
+    narrow = min(rows, columns, depth) < 16
+    return not narrow and rows * columns * depth >= _BLAS_BLOCK.value and fits_blas(product)
+
+
+def _rows_at_once(product: Product) -> int:
+    """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
+    rows, columns, depth = product.sizes
+    unit = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
+    wanted = min(os.cpu_count() or 1, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
+    if product.batch * -(-rows // unit) < wanted:
+        unit = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
+    # Blocks of like size.
+    blocks = -(-rows // unit)
+    return (rows + 8 * blocks - 1) // (8 * blocks) * 8
+
+
+def _with_whole_rows(product: Product, cut: Blocking, block: int, unit: int) -> Blocking:
+    """Tasks of about ``unit`` rows, in blocks of at most ``block``, of all columns."""
+    rows, columns, _ = product.sizes
+    engine = cut.engine
+    block, unit = (-(-min(size, rows) // engine.rows) * engine.rows for size in (block, unit))
+    split = -(-columns // engine.columns) * engine.columns
+    return replace(cut, split=split, splits=1, unit=unit, units=-(-rows // unit), block=block, ahead=rows > block)
+
+
+# -- second products -------------------------------------------------------------------------------
+
+
+def product_of_rows(link: Link, weights: Instruction) -> Product:
+    """The second product of a chain, the rows of ``weights`` on the left."""
+    whole = product_of(link)
+    if link.product.operands[0] is weights:
+        return whole
+    a, b, c = whole.batches
+    return Product(whole.rhs, whole.lhs, whole.result, whole.columns, whole.rows, (b, a, c))
+
+
+def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
+    """The product of at most so many rows of a batch of a second product.
+
+    It reads them row after row. It writes ``local`` results so, too, others to where they belong. Of an own product
+    a task is a few rows.
+    """
+    _, columns, depth = whole.sizes
+    lhs = replace(whole.lhs, across=Steps(((rows, depth),)), along=Steps(((depth, 1),)))
+    rhs = whole.rhs
+    if rhs.along.run != depth:
+        # Runs of k must be those of both operands.
+        lhs = replace(lhs, along=_runs(rhs.along))
+    none = Steps(())
+    part = replace(whole, lhs=lhs, rows=Steps(((rows, whole.rows.stride),)), batches=(none, none, none))
+    if local:
+        part = replace(part, rows=Steps(((rows, columns),)), columns=Steps(((columns, 1),)))
+    if _is_for_blas(part, rows):
+        return _by_blas(part, rows, columns)
+    cut = plan_gemm(part)
+    if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
+        # The rows are in the cache, and are read from there.
+        cut = replace(cut, packs=(False, cut.packs[1]))
+    return _own(part, _with_whole_rows(part, cut, cut.block, 4 * cut.engine.rows))
+
+
+def _runs(along: Steps) -> Steps:
+    """The direction through a row of elements that has the same dimensions as another one."""
+    sizes = [size for size, _ in along.dims]
+    return Steps(tuple((size, math.prod(sizes[n + 1 :])) for n, size in enumerate(sizes)))

@@ -1,0 +1,379 @@
+"""Fusions around a product: what follows is computed on each block of the product's results, while it is in the cache.
+
+The product is a function that writes a rectangle of results and then calls what follows (:mod:`following`): a loop
+over the rectangle's elements, or over its rows, and after these maybe a second product with the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
+from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
+from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
+from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, Following, rectangle_of
+from xlakit.cpu.kernels.gemm.gemm import Product, emit_gemm
+from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.product_cut import Cut, cut_first, cut_second, product_of_rows
+from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Emitted, Output, Phase, finish
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
+from xlakit.cpu.loops.ir.nodes import Load, Node
+from xlakit.cpu.loops.ir.space import Space, with_splits
+from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.nests.rectangle import (
+    Bounds,
+    Directions,
+    Place,
+    directions,
+    local_index,
+    write_elements,
+    write_rows,
+)
+from xlakit.cpu.loops.nests.reduced import Reduced
+from xlakit.cpu.loops.nests.rows import Plan, acquire_rows, plan_rows
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.errors import InternalError, UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
+
+
+def emit_product_fusion(module: Module, computation: Computation, name: str) -> Emitted | None:
+    """A kernel for a product with what follows; None where the computation is none."""
+    chain = chain_of(computation)
+    if chain is None:
+        return None
+    return _Fusion(module, computation, name, chain).emit()
+
+
+# -- the fusion ------------------------------------------------------------------------------------
+
+
+class _Fusion:
+    """Writes the kernel of one fusion. Its table has the parameters' arrays, the results', and a padded input."""
+
+    def __init__(self, module: Module, computation: Computation, name: str, chain: Chain) -> None:
+        self.module, self.name, self.chain = module, name, chain
+        self.parameters = {p: n for n, p in enumerate(computation.parameters)}
+        self.computation = computation
+        beside = self._beside()
+        self.cut = cut_first(chain, len(beside))
+        # Whether all rectangles of rows are of one size.
+        self.even = self.cut.product.sizes[0] % self.cut.most == 0
+        # Whether the weights stand in the rectangle, maybe beside their array: rows past the last are read there.
+        self.has_weights = chain.weights is not None and not (self.even and chain.weights in chain.roots)
+        self.arrays = len(self.parameters) + len(chain.roots)
+        self.home = self._home(beside)
+        self.cost = 0.0
+
+    def emit(self) -> Emitted:
+        """All phases."""
+        operands = [self._parameter(o) for o in self.chain.first.product.operands]
+        follows = self._elements() if not self.chain.reduces else self._rows()
+        # As a convolution's: input, kernel, result, what these become first.
+        scratch = self.arrays if self.cut.copies else None
+        entries = [*operands, self.home, scratch]
+        phases: list[Phase] = []
+        for copy in self.cut.copies:
+            pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
+            fn = self._calling(pad, entries, None)
+            phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * MULTIPLICATION))
+        fn = self._calling(self._product(self.cut, Following(self.home is None)), entries, follows)
+        phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
+        return tuple(phases), {}, scratch_bytes(self.cut.copies)
+
+    def _parameter(self, operand: Instruction) -> int:
+        found = self.parameters.get(operand)
+        if found is None:
+            raise UnsupportedError("an operand of a fused product that is computed in the fusion")
+        return found
+
+    def _beside(self) -> set[Instruction]:
+        """The parameters of the product's size that what follows reads."""
+        count, product = self.chain.first.value.shape.num_elements, self.chain.first.product
+        read = {o for i in self.computation.instructions if i is not product for o in i.operands}
+        return {o for o in read if o in self.parameters and o.shape.num_elements == count}
+
+    def _home(self, beside: set[Instruction]) -> int | None:
+        """The result in whose array the product is stored until the fusion is done with it; None for no such array."""
+        shape = self.chain.first.value.shape
+        bytes, count, value = shape.element_type.byte_width, shape.num_elements, self.chain.first.value
+        # A result may lie in an array that is not read yet.
+        if self.has_weights or any(o.shape.element_type.byte_width == bytes for o in beside):
+            return None
+        places = [
+            len(self.parameters) + n
+            for n, r in enumerate(self.chain.roots)
+            if r not in self.chain.last and r.shape.num_elements == count and r.shape.element_type.byte_width == bytes
+        ]
+        own = [p for p in places if self.chain.roots[p - len(self.parameters)] is value]
+        return next(iter(own or places), None)
+
+    def _shared(self, key: Any, emit: Any) -> str:
+        """A function that all kernels of the module with the same key call."""
+        name = f"{key[0]}.{hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"
+        if name not in self.module.functions:
+            fn: Function = emit(name)
+            # Its table is on the stack of the caller, who writes it first.
+            fn.attributes.append(APART)
+        return name
+
+    def _product(self, cut: Cut, following: Following | None) -> str:
+        """The function of a product."""
+
+        def emit(name: str) -> Function:
+            if cut.blocking is None:
+                return emit_blas(self.module, cut.product, cut.unit, cut.split, name, following)
+            return emit_gemm(self.module, cut.product, cut.blocking, name=name, following=following)
+
+        return self._shared(("product", cut, following), emit)
+
+    def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
+        """A task function that calls a product's, with a table of entries of its own."""
+        fn = self.module.function(self.name, VOID, [PTR, I64, I64])
+        table, begin, end = fn.parameters
+        own = fn.alloca(PTR, PLACE + 2, align=8)
+        for place, entry in enumerate(entries):
+            value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))
+            fn.store(value, fn.at(own, PTR, place))
+        if follows is not None:
+            fn.store(fn.address(follows.name), fn.at(own, PTR, PLACE))
+            fn.store(table, fn.at(own, PTR, PLACE + 1))
+        fn.call(function, VOID, own, begin, end)
+        fn.ret()
+        fn.effort = Effort.LITTLE
+        return fn
+
+    # -- what follows ------------------------------------------------------------------------------
+
+    def _begin(self) -> tuple[Function, Emitter, Bounds]:
+        """The function of what follows. Its arrays are those of the table, then the rectangle."""
+        fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
+        rectangle = rectangle_of(fn)
+        columns, split = self.cut.product.sizes[1], self.cut.split
+        whole = fn.i64(0), fn.i64(columns)
+        bounds = Bounds(
+            rectangle.batch,
+            rectangle.rows,
+            whole if columns <= split else rectangle.columns,
+            math.gcd(columns, split),
+        )
+        return fn, self._emitter(fn, rectangle.base), bounds
+
+    def _emitter(self, fn: Function, rectangle: Value) -> Emitter:
+        table = fn.parameters[0]
+        pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(self.arrays)]
+        return Emitter(fn, [*pointers, rectangle])
+
+    def _sources(self) -> dict[Instruction, Source]:
+        return {
+            p: (lambda index, _, p=p, n=n: Load(p.shape.element_type, n, linear(index, p.shape.dimensions)))
+            for p, n in self.parameters.items()
+        }
+
+    def _elements(self) -> Function:
+        roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
+        place = _place()
+        width = self.cut.width if self.home is None else None
+        where, outputs = with_splits(
+            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, place, width)
+        )
+        self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
+        fn, emitter, bounds = self._begin()
+        write_elements(emitter, where, bounds, place, outputs)
+        finish(emitter)
+        return fn
+
+    def _traced(
+        self,
+        space: Space,
+        value: Instruction,
+        dims: tuple[Steps, Steps, Steps],
+        roots: Sequence[tuple[Instruction, int]],
+        place: Place,
+        width: int | None,
+    ) -> tuple[Directions, list[Output]]:
+        """The results that follow from each element of ``value``.
+
+        width: how far rows of the rectangle are apart; None where it is a part of the result's array.
+        """
+        sizes = value.shape.dimensions
+        index: Index = tuple(space.axis(size).index for size in sizes)
+        where = directions(_dims(dims), sizes, _by_dimension(space, len(sizes)))
+
+        def source(asked: Index, part: int) -> Node:
+            if asked != index:
+                raise UnsupportedError("an element of a product is needed at another place")
+            if width is None:
+                return Load(value.shape.element_type, self.home or 0, linear(index, sizes))
+            return Load(value.shape.element_type, self.arrays, local_index(place, where, width))
+
+        tracer = Tracer({**self._sources(), value: source}, space)
+        outputs: list[Output] = []
+        for root, array in roots:
+            dimensions = root.shape.dimensions
+            node = tracer.element(root, tracer.reindexed(index, sizes, dimensions))
+            outputs.append(Output(root.shape.element_type, array, linear(index, sizes), node))
+        return where, outputs
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def _rows(self) -> Function:
+        chain = self.chain
+        place = _place()
+        roots = [r for r in chain.roots if r not in chain.last]
+        kept = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
+        where, plan = with_splits(lambda space: self._planned(space, kept, place))
+        nodes = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
+        self.cost += element_cost(nodes) * chain.first.value.shape.num_elements
+        fn, emitter, bounds = self._begin()
+        memory = emitter.arrays[-1]
+        width = kept[-1].shape.element_type.byte_width
+        apart = self.has_weights and width != self.cut.product.result.byte_width
+        if apart:
+            memory = acquire(fn, self.cut.most * self.cut.width * width)
+        emitter.arrays += [emitter.arrays[self._array(r)] for r in roots]
+        if self.has_weights:
+            emitter.arrays.append(memory)
+        length = math.prod(v.extent for v in plan.inner_variables)
+        end = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
+        write_rows(emitter, where, bounds, place, plan)
+        end()
+        if chain.second is not None and chain.weights is not None:
+            weights = memory
+            if not self.has_weights:
+                first = self._first_element(fn, bounds)
+                kind = memory_type(chain.weights.shape.element_type)
+                weights = fn.at(emitter.arrays[self._array(chain.weights)], kind, first)
+            self._second(fn, chain.second, chain.weights, weights, bounds)
+        if apart:
+            release(fn, memory)
+        finish(emitter)
+        return fn
+
+    def _array(self, root: Instruction | None) -> int:
+        return len(self.parameters) + next(n for n, r in enumerate(self.chain.roots) if r is root)
+
+    def _first_element(self, fn: Function, bounds: Bounds) -> Value:
+        batch, rows, _ = self.cut.result
+        return batch.offset(fn, bounds.batch) + rows.offset(fn, bounds.rows[0])
+
+    def _planned(self, space: Space, roots: Sequence[Instruction], place: Place) -> tuple[Directions, Plan]:
+        """The stages of a row. The weights are the last root where they stand in the rectangle."""
+        chain = self.chain
+        value = chain.first.value
+        sizes = value.shape.dimensions
+        over = frozenset(chain.reduces[0].op.dimensions)  # pyright: ignore[reportAttributeAccessIssue]
+        columns = tuple(sizes[d] for d in sorted(over))
+
+        def local(index: Sequence[Affine]) -> Affine:
+            return of(place.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
+
+        def source(asked: Index, part: int) -> Node:
+            if self.home is not None:
+                return Load(value.shape.element_type, self.home, linear(asked, sizes))
+            return Load(value.shape.element_type, self.arrays, local(asked))
+
+        reduced = Reduced(chain.reduces, sizes, over, tuple((r, 0, r.shape) for r in roots), self.arrays + 1)
+        plan = plan_rows(space, {**self._sources(), value: source}, reduced)
+        if self.has_weights:
+            array = self.arrays + 1 + len(roots) - 1
+            variables = _by_dimension(space, len(sizes))
+            index = [_index(v) for v in variables]
+            for stage in plan.stages:
+                stage.stores = [replace(o, offset=local(index)) if o.array == array else o for o in stage.stores]
+        return directions(_dims(self.cut.result), sizes, _by_dimension(space, len(sizes))), plan
+
+    # -- the second product ------------------------------------------------------------------------
+
+    def _second(self, fn: Function, link: Link, weights: Instruction, rows: Value, bounds: Bounds) -> None:
+        """Multiply the rows of ``weights``, which begin at ``rows``; store what follows from the elements of that."""
+        whole = product_of_rows(link, weights)
+        direct = self.even and self.chain.last == (link.value,) and len(whole.rows.dims) < 2
+        cut = cut_second(whole, self.cut.most, local=not direct)
+        other = next(o for o in link.product.operands if o is not weights)
+        columns = cut.product.sizes[1]
+        table = fn.parameters[0]
+        array = fn.load(PTR, fn.at(table, PTR, self._parameter(other)))
+        right = fn.at(array, memory_type(whole.rhs.kind), whole.batches[1].offset(fn, bounds.batch))
+        if direct:
+            pointer = fn.load(PTR, fn.at(table, PTR, self._array(link.value)))
+            first = whole.batches[2].offset(fn, bounds.batch) + whole.rows.offset(fn, bounds.rows[0])
+            memory = fn.at(pointer, memory_type(whole.result), first)
+        else:
+            memory = acquire(fn, self.cut.most * columns * whole.result.byte_width)
+        count = bounds.rows[1] - bounds.rows[0]
+        if cut.blocking is None:
+            self._by_blas(fn, cut, (rows, right, memory), count)
+        else:
+            own = fn.alloca(PTR, 3, align=8)
+            for number, pointer in enumerate((rows, right, memory)):
+                fn.store(pointer, fn.at(own, PTR, number))
+            tasks = (count + (cut.unit - 1)).integer("udiv", cut.unit)
+            fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
+        self.cost += whole.batch * math.prod(whole.sizes) * MULTIPLICATION
+        if not direct:
+            self._last(fn, link, whole, memory, bounds)
+            release(fn, memory)
+
+    def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
+        """Store what follows from the elements of a second product, whose rectangle of results stands in ``memory``."""
+        columns = whole.sizes[1]
+        place = _place()
+        roots = [(r, self._array(r)) for r in self.chain.last]
+        dims = (whole.batches[2], whole.rows, whole.columns)
+        where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, place, columns))
+        # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
+        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[APART])
+        inside = rectangle_of(own)
+        span = own.i64(0), own.i64(columns)
+        write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), place, outputs)
+        own.ret()
+        fn.call(own, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
+        self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
+
+    def _by_blas(self, fn: Function, cut: Cut, arrays: tuple[Value, Value, Value], rows: Value) -> None:
+        product = cut.product
+        left = as_stored(product.lhs.across, product.lhs.along)
+        right = as_stored(product.rhs.across, product.rhs.along)
+        result = as_stored(product.columns, product.rows)
+        if left is None or right is None or result is None:
+            raise InternalError("the product does not fit BLAS")
+        _, columns, depth = product.sizes
+        routine = Routine(fn, product.result)
+        routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.distance), (rows, columns, depth))
+
+
+def _place() -> Place:
+    # Numbers that no variable of a space has.
+    return Place(Variable(1 << 31, 1 << 18), Variable(1 << 31, (1 << 18) + 1))
+
+
+def _dims(steps: tuple[Steps, Steps, Steps]) -> tuple[Sequence[tuple[int, int]], ...]:
+    return tuple(s.dims for s in steps)
+
+
+def _by_dimension(space: Space, rank: int) -> list[list[Variable]]:
+    """The variables of the first axes, by axis."""
+    found: list[list[Variable]] = [[] for _ in range(rank)]
+    for variable in space.variables:
+        axis = space.place_of(variable)[0]
+        if axis < rank:
+            found[axis].append(variable)
+    return found
+
+
+def _index(variables: Sequence[Variable]) -> Affine:
+    """The index of a dimension that variables make up, major to minor."""
+    total, stride = Affine(), 1
+    for variable in reversed(variables):
+        total, stride = total + of(variable, stride), stride * variable.extent
+    return total

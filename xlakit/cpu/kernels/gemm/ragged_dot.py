@@ -1,0 +1,274 @@
+"""ragged-dot: products whose rows, steps of k or batches are told by group sizes, known when the program runs.
+
+A part of the result is cut as any product is. Where the rows are in groups, a task goes from group to group and
+multiplies those of its rows that belong to it; where the sum is in groups, each group is a batch whose k begins and
+ends somewhere; where batches are counted, those behind the last are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged, real_parts, strides_of
+from xlakit.cpu.kernels.gemm.driver import GemmEmitter
+from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.gemm.operands import Block, smaller
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.scalars import constant, load, memory_type, store
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dot_variants import RaggedDot
+from xlakit.ops.shared.contraction import free_dimensions
+
+# Nanoseconds for a multiplication, on one core.
+_PRODUCT = 0.05
+
+
+def emit_ragged_dot(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel; its table is lhs, rhs, group sizes and result."""
+    plan = _plan(instruction)
+    fn = module.function("ragged_dot", VOID, [PTR, I64, I64])
+    tasks = task_count(plan.product, plan.cut)
+    if tasks:
+        writer = _WRITERS[plan.mode](fn, plan)
+        writer.emit()
+    fn.ret()
+    rows, columns, depth = plan.product.sizes
+    return (Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * _PRODUCT),), {}, 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The group sizes: their type, how many groups there are, and whether there are sizes for each index before."""
+
+    kind: PrimitiveType
+    count: int
+    has_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a ragged dot is computed.
+
+    mode: "rows", "sums" or "batches". ragged: the size of the ragged dimension. inner: how many rows, batches or runs
+    of k there are for each index of it. step: how far its matrices are apart in rhs. before: how many contracting
+    indices there are before the ragged one.
+    """
+
+    mode: str
+    product: Product
+    cut: Blocking
+    groups: _Groups
+    ragged: int
+    inner: int = 1
+    step: int = 0
+    before: int = 1
+
+
+def _plan(instruction: Instruction) -> _Plan:
+    op = instruction.op_as(RaggedDot)
+    lhs, rhs, sizes = (o.shape for o in instruction.operands)
+    groups = _Groups(sizes.element_type, sizes.dimensions[-1], sizes.rank > 1)
+    sides = _Sides(op, lhs, rhs, instruction.shape)
+    ragged = op.lhs_ragged_dims[0]
+    if ragged in op.lhs_batch_dims:
+        product = sides.product(sides.batch(0), sides.rows(0), sides.columns(0))
+        after = math.prod(lhs.dimensions[d] for d in op.lhs_batch_dims[op.lhs_batch_dims.index(ragged) + 1 :])
+        return _Plan("batches", product, plan_gemm(product), groups, lhs.dimensions[ragged], after)
+    if ragged in op.lhs_contracting_dims:
+        # The groups come first, and all of them see the same operands.
+        out = strides_of(instruction.shape)
+        batch: Dims = [(groups.count, (0, 0, out[0])), *sides.batch(1)]
+        place = op.lhs_contracting_dims.index(ragged)
+        order = [p for p in range(len(op.lhs_contracting_dims)) if p != place]
+        product = sides.product(batch, sides.rows(1), sides.columns(1), [*order, place])
+        before, after = (
+            math.prod(lhs.dimensions[op.lhs_contracting_dims[p]] for p in order if (p < place) == is_before)
+            for is_before in (True, False)
+        )
+        return _Plan("sums", product, _in_several(product), groups, lhs.dimensions[ragged], after, 0, before)
+    rows = sides.rows(0)
+    place = sides.free.index(ragged)
+    # Rows before the ragged ones are batches, for which rhs is the same.
+    batch = [*sides.batch(0), *((size, (left, 0, out)) for size, (left, out) in rows[:place])]
+    product = sides.product(batch, rows[place:], sides.columns(0))
+    after = math.prod(size for size, _ in rows[place + 1 :])
+    step = sides.right[op.rhs_group_dims[0]]
+    return _Plan("rows", product, plan_gemm(product), groups, lhs.dimensions[ragged], after, step)
+
+
+def _in_several(product: Product) -> Blocking:
+    """A cut whose blocks of k may begin anywhere in a run; sums of several blocks are added up in memory."""
+    cut = plan_gemm(product)
+    group = cut.engine.group
+    steps = max(group, min(cut.runs * cut.steps, product.lhs.along.run) // group * group)
+    return replace(cut, runs=1, steps=steps, k_blocks=2, ahead=False)
+
+
+class _Sides:
+    """The dimensions of a ragged dot, with their strides in the arrays that have them."""
+
+    def __init__(self, op: RaggedDot, lhs: Shape, rhs: Shape, result: Shape) -> None:
+        self._op = op
+        self._left, self.right = strides_of(lhs), strides_of(rhs)
+        if not result.element_type.is_complex:
+            # Of complex operands, real results see the real parts.
+            lhs, self._left = real_parts(lhs, self._left)
+            rhs, self.right = real_parts(rhs, self.right)
+        self._out = strides_of(result)
+        self._lhs, self._rhs, self._kind = lhs, rhs, result.element_type
+        self.free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
+        self._columns = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims, op.rhs_group_dims)
+
+    def batch(self, first: int) -> Dims:
+        """The batch dimensions, which are those of the result from ``first`` on."""
+        pairs = zip(self._op.lhs_batch_dims, self._op.rhs_batch_dims, strict=True)
+        return [
+            (self._lhs.dimensions[a], (self._left[a], self.right[b], self._out[first + n]))
+            for n, (a, b) in enumerate(pairs)
+        ]
+
+    def rows(self, first: int) -> Dims:
+        """The free dimensions of lhs."""
+        first += len(self._op.lhs_batch_dims)
+        return [(self._lhs.dimensions[d], (self._left[d], self._out[first + n])) for n, d in enumerate(self.free)]
+
+    def columns(self, first: int) -> Dims:
+        """The free dimensions of rhs."""
+        first += len(self._op.lhs_batch_dims) + len(self.free)
+        return [(self._rhs.dimensions[d], (self.right[d], self._out[first + n])) for n, d in enumerate(self._columns)]
+
+    def product(self, batch: Dims, rows: Dims, columns: Dims, order: Sequence[int] | None = None) -> Product:
+        """The product; the contracting dimensions in their ``order``, if that matters."""
+        pairs = list(zip(self._op.lhs_contracting_dims, self._op.rhs_contracting_dims, strict=True))
+        along: Dims = [(self._lhs.dimensions[a], (self._left[a], self.right[b])) for a, b in pairs]
+        if order is None:
+            # What runs fastest should lie side by side.
+            along = merged(sorted(along, key=lambda dim: (-min(dim[1]), dim[1])))
+        else:
+            along = [along[place] for place in order]
+        kinds = self._lhs.element_type, self._rhs.element_type, self._kind
+        return make_product(kinds, merged(batch), merged(rows), merged(columns), along)
+
+
+class _Writer(GemmEmitter):
+    """What the modes share. The table: lhs, rhs, group sizes, result."""
+
+    def __init__(self, fn: Function, plan: _Plan) -> None:
+        product = replace(plan.product, arrays=(0, 1, 3))
+        super().__init__(fn, product, plan.cut, None, None)
+        self.plan = plan
+        self.sizes = fn.load(PTR, fn.at(fn.parameters[0], PTR, 2))
+
+    def size(self, prefix: Value, group: Value) -> Value:
+        """The size of a group, for an index of the dimensions before the ragged one."""
+        fn, groups = self.fn, self.plan.groups
+        index = prefix * groups.count + group if groups.has_prefix else group
+        return as_real(load(fn, groups.kind, self.sizes, index)).cast("sext" if groups.kind.is_signed else "zext", I64)
+
+    def clamped(self, place: Value) -> Value:
+        """A place along the ragged dimension."""
+        fn = self.fn
+        return smaller(fn, larger(fn, place, fn.i64(0)), fn.i64(self.plan.ragged))
+
+    def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+        """Zeros for rows from ``first`` below ``last`` of one split."""
+        fn, product = self.fn, self.product
+        base = self.bases(batch)[2]
+        end = smaller(fn, column + self.cut.split, fn.i64(self.columns))
+        zero = constant(fn, product.result, product.result.dtype.type(0))
+        with fn.loop(first, last, hints=NO_UNROLL) as rows:
+            start = product.rows.offset(fn, rows.index)
+            with fn.loop(column, end, independent=True) as columns:
+                store(fn, product.result, zero, base, start + product.columns.offset(fn, columns.index))
+
+
+class _Rows(_Writer):
+    """Each group of rows meets a matrix of its own."""
+
+    def bases(self, batch: Value) -> list[Value]:
+        """Where lhs, the group's rhs, and the result begin."""
+        lhs, rhs, result = super().bases(batch)
+        kind = self.product.rhs.kind
+        step = self.group * (self.plan.step * (2 if kind.is_complex else 1))
+        return [lhs, self.fn.at(rhs, memory_type(kind), step), result]
+
+    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+        """Group by group; a row belongs to the first group that ends behind it."""
+        fn, plan = self.fn, self.plan
+        zero = fn.i64(0)
+        with fn.loop(0, plan.groups.count, carried=[zero, zero], hints=NO_UNROLL) as loop:
+            sum, reached = loop.carried
+            sum = sum + self.size(batch, loop.index)
+            end = self.clamped(sum)
+            low = larger(fn, first, reached * plan.inner)
+            high = smaller(fn, last, end * plan.inner)
+            with fn.if_(low < high):
+                self.group = loop.index
+                super().part(batch, column, low, high)
+            loop.next(sum, larger(fn, reached, end))
+        self.group = zero
+        self.clear(batch, column, larger(fn, first, loop.results[1] * plan.inner), last)
+
+
+class _Batches(_Writer):
+    """Only the batches that the groups count are computed."""
+
+    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+        """A part of a batch, or zeros."""
+        fn, plan = self.fn, self.plan
+        place = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
+        prefix = batch.integer("udiv", plan.inner * plan.ragged)
+        with fn.loop(0, plan.groups.count, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
+            loop.next(loop.carried[0] + self.size(prefix, loop.index))
+        counted = place < loop.results[0]
+        with fn.if_(counted):
+            super().part(batch, column, first, last)
+        with fn.if_(~counted):
+            self.clear(batch, column, first, last)
+
+
+class _Sums(_Writer):
+    """Each group is summed apart: the groups are batches, with the steps of k that belong to them."""
+
+    # A group may be empty.
+    begins_with_zeros = True
+
+    def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
+        """A part of a group's result."""
+        count = self.product.batch // self.plan.groups.count
+        self.group, self.own = batch.integer("udiv", count), batch.integer("urem", count)
+        super().part(batch, column, first, last)
+
+    @contextmanager
+    def k_blocks(self) -> Generator[Loop]:
+        """The blocks of k between the group's first and last step, run by run."""
+        fn, plan, steps = self.fn, self.plan, self.cut.steps
+        with fn.loop(0, self.product.lhs.along.outer.size, hints=NO_UNROLL) as runs:
+            prefix = self.own * plan.before + runs.index.integer("udiv", plan.inner)
+            with fn.loop(0, self.group, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
+                loop.next(loop.carried[0] + self.size(prefix, loop.index))
+            low = self.clamped(loop.results[0])
+            high = self.clamped(loop.results[0] + self.size(prefix, self.group))
+            with fn.loop(low, high, steps, hints=NO_UNROLL) as loop:
+                self.current = Block(runs.index, 1, loop.index, smaller(fn, high - loop.index, fn.i64(steps)))
+                yield loop
+
+    def block(self, number: Value) -> Block:
+        """The block that the loops are at."""
+        return self.current
+
+
+_WRITERS: dict[str, type[_Rows | _Batches | _Sums]] = {"rows": _Rows, "batches": _Batches, "sums": _Sums}
+
+
+def larger(fn: Function, a: Value, b: Value) -> Value:
+    """The larger of two signed integers."""
+    return fn.intrinsic("llvm.smax", I64, a, b)

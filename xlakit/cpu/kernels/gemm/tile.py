@@ -1,0 +1,158 @@
+"""The innermost parts of products, as functions that all programs share: they see memory through tables of pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_packed, vectors_of
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
+from xlakit.cpu.kernels.gemm.store import first_lanes
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
+from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The sums of tiles of one kind: sliver by sliver of the right operand, and from row to row.
+
+    width: how many columns are stored; computed: how many there are with those that only fill a register. left_step,
+    right_step: the distances between steps of k, in elements; None where the caller tells. lies: the type of the right
+    operand where it is read as it lies, converted for a result of type ``result`` if there is one; None where it is
+    packed. steps: how many there are in a run, where they are few. adds: whether what was stored before can be added
+    to.
+
+    ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 steps, i64
+    left_step, i64 right_step, ptr targets, i64 offset, i64 adds)``: ``rows`` has a pointer for each row, ``runs`` for
+    each of ``count`` runs of k how far it is from there, in elements of the left and of the right operand. ``targets``
+    has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not 0 they are added to what
+    is there. From sliver to sliver the right operand is ``right_advance`` bytes and the target ``advance`` elements
+    further on.
+    """
+
+    engine: Engine
+    width: int
+    computed: int
+    left_step: int | None
+    right_step: int | None
+    lies: PrimitiveType | None
+    result: PrimitiveType | None
+    steps: int | None
+    adds: bool
+
+    family: ClassVar[str] = "tiles"
+    parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, I64, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds = fn.parameters
+        with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
+            start = fn.at(right, I8, sliver.index * right_advance)
+            into = offset + sliver.index * advance
+            with fn.loop(0, tiles * self.engine.rows, self.engine.rows, hints=NO_UNROLL) as row:
+                sums = self._sums(fn, fn.at(rows, PTR, row.index), start, middle)
+                self._store(fn, sums, fn.at(targets, PTR, row.index), into, adds)
+
+    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value]) -> Sums:
+        engine = self.engine
+        runs, count, steps, left_step, right_step = rest
+        pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.rows)]
+
+        def shift(place: int) -> Callable[[Value], Value]:
+            return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + place))
+
+        columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.columns)
+        if self.lies is not None:
+            kind, result = self.lies, self.result
+            columns.stored = memory_type(kind)
+            if result is not None:
+                columns.convert = lambda stored: to_packed(fn, engine, kind, result, stored)
+        return multiply(
+            fn,
+            engine,
+            Rows(pointers, left_step if self.left_step is None else self.left_step, shift(0)),
+            columns,
+            zeros(fn, engine, engine.rows, self.computed),
+            count,
+            steps if self.steps is None else self.steps,
+        )
+
+    def _store(self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value) -> None:
+        engine = self.engine
+        flat: list[Value] = []
+        places: list[Value] = []
+        for r, row in enumerate(sums):
+            start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), engine.acc, offset)
+            for n, (register, (_, lanes)) in enumerate(zip(row, vectors_of(engine, self.width), strict=True)):
+                for part, value in enumerate(register):
+                    places.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
+                    flat.append(first_lanes(fn, value, lanes))
+        if self.adds:
+            # The sums of each block by themselves, then added up: that loses fewer digits than one long sum.
+            def added() -> list[Value]:
+                before = [fn.load(v.type, place, align=engine.acc.bytes) for v, place in zip(flat, places, strict=True)]
+                return [a + b for a, b in zip(before, flat, strict=True)]
+
+            flat = list(fn.if_else(adds.ne(0), added, lambda: flat))
+        for value, place in zip(flat, places, strict=True):
+            fn.store(value, place, align=engine.acc.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Addresses, or distances, along a direction through an array.
+
+    ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, i64 base, i64 scale, ptr out, i64 apart, i64 pad)``: writes
+    base + scale * (how far element n is from element 0) for ``count`` elements from the first on, ``apart`` words
+    apart. ``dims`` has size and stride of each dimension, the last running fastest. Up to ``padded`` words, more
+    follow: ``pad``, or the last one again where that is 0.
+    """
+
+    family: ClassVar[str] = "walk"
+    parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 6, PTR, I64, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        dims, rank, first, count, padded, base, scale, out, apart, pad = fn.parameters
+        last = (rank - 1) * 2
+        size, stride = fn.load(I64, fn.at(dims, I64, last)), fn.load(I64, fn.at(dims, I64, last + 1))
+        step = stride * scale
+        end = first + count
+        with fn.while_([first], lambda loop: loop.carried[0] < end) as loop:
+            number = loop.carried[0]
+            inner, rest = number.integer("urem", size), number.integer("udiv", size)
+            with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=NO_UNROLL) as outer:
+                place = (rank - 2 - outer.index) * 2
+                extent = fn.load(I64, fn.at(dims, I64, place))
+                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, place + 1))
+                outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
+            start = base + outer.results[1] * scale
+            together = fn.intrinsic("llvm.smin", I64, size - inner, end - number)
+            with fn.loop(0, together, hints=NO_UNROLL) as each:
+                fn.store(start + each.index * step, fn.at(out, I64, (number - first + each.index) * apart))
+            loop.next(number + together)
+        with fn.loop(count, padded, hints=NO_UNROLL) as more:
+            before = fn.load(I64, fn.at(out, I64, (count - 1) * apart))
+            fn.store(fn.select(pad.ne(0), pad, before), fn.at(out, I64, more.index * apart))
+
+
+def apart(
+    fn: Function, name: str, arguments: Sequence[Value | int], emit: Callable[[Function, list[Value | int]], None]
+) -> None:
+    """Call a new function that ``emit`` writes; it is handed the arguments as that function has them."""
+    given = [a for a in arguments if isinstance(a, Value) and a.constant is None]
+    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[APART])
+    parameters = iter(own.parameters)
+    inside: list[Value | int] = []
+    for argument in arguments:
+        if isinstance(argument, int):
+            inside.append(argument)
+        else:
+            known = argument.constant
+            inside.append(next(parameters) if known is None else own.constant(argument.type, known))
+    emit(own, inside)
+    own.ret()
+    fn.call(own, VOID, *given)

@@ -1,0 +1,139 @@
+"""cholesky: by LAPACK, by blocks that threads share for large matrices, and by plain loops for small ones."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
+from xlakit.cpu.kernels.linalg.triangular_solve import LETTERS, NO_UNROLL
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.scalars import Scalar, constant, load, store
+from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, register_type
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.linear_algebra import Cholesky
+from xlakit.options import knob
+
+# Up to this size calling LAPACK costs more than it brings.
+SMALL = knob("cholesky.small", 16, 0, 4)
+_PROCESSORS = os.cpu_count() or 1
+
+
+def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel; its table is the matrices and the factors, which start as the matrices."""
+    shape = instruction.shape
+    *batch, size, _ = shape.dimensions
+    kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
+    fn = module.function("cholesky", VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    factors = fn.load(PTR, fn.at(table, PTR, 1))
+    count = math.prod(batch)
+    # Few large matrices are factored one after the other, each by all threads.
+    is_shared = size >= LEAST_BLOCKED.value and count < _PROCESSORS
+    method = _Loops if size <= SMALL.value else BlockedCholesky if is_shared else _Lapack
+    factor = method(fn, kind, size, lower=lower)
+    width = 2 if kind.is_complex else 1
+    with fn.loop(*((0, count) if is_shared else (begin, end)), hints=NO_UNROLL) as task:
+        matrix = fn.at(factors, memory_type(kind), task.index * (size * size * width))
+        good = factor.factor(matrix)
+        fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
+    fn.ret()
+    cost = 50.0 + 0.05 * size**3 * (4 if kind.is_complex else 1)
+    return (Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0}, 0
+
+
+def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> tuple[Value, ...]:
+    """Set the other triangle to 0."""
+    bytes = kind.byte_width
+    type = memory_type(kind)
+    width = 2 if kind.is_complex else 1
+    with fn.loop(0, size, hints=NO_UNROLL) as rows:
+        row = rows.index
+        first = row * size + (row + 1 if lower else fn.i64(0))
+        count = fn.i64(size - 1) - row if lower else row
+        fn.fill(fn.at(matrix, type, first * width), 0, count * bytes)
+    return ()
+
+
+def _spoil(fn: Function, kind: PrimitiveType, matrix: Value, size: int) -> tuple[Value, ...]:
+    """What is not positive definite has no factor: all elements become NaN."""
+    nan = constant(fn, kind, kind.dtype.type(math.nan))
+    with fn.loop(0, size * size, independent=True) as loop:
+        store(fn, kind, nan, matrix, loop.index)
+    return ()
+
+
+class _Lapack:
+    """Factors by ``potrf``, which sees the transpose of what is row-major here."""
+
+    def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
+        self._fn = fn
+        self._routine = blas.declare(fn.module, f"{LETTERS[kind]}potrf", 5)
+        self._arguments = blas.Arguments(fn)
+        self._size = size
+        self._triangle = "U" if lower else "L"
+
+    def factor(self, matrix: Value) -> Value:
+        """Factor a matrix in place; gives whether it is positive definite."""
+        fn, arguments = self._fn, self._arguments
+        size, info = arguments.integer(self._size), arguments.slot("info", fn.i32(0))
+        fn.call(self._routine, VOID, arguments.letter(self._triangle), size, matrix, size, info)
+        return fn.load(I32, info).eq(0)
+
+
+class _Loops:
+    """Factors row by row."""
+
+    def __init__(self, fn: Function, kind: PrimitiveType, size: int, *, lower: bool) -> None:
+        self._fn = fn
+        self._kind = kind
+        self._size = size
+        self._lower = lower
+        self._type = register_type(kind)
+
+    def factor(self, matrix: Value) -> Value:
+        """Factor a matrix in place; gives whether it is positive definite."""
+        fn, size = self._fn, self._size
+        with fn.loop(0, size, carried=[fn.constant(I1, 1)], hints=NO_UNROLL) as rows:
+            row = rows.index
+            with fn.loop(0, row, hints=NO_UNROLL) as columns:
+                rest = parts(self._rest(matrix, row, columns.index))
+                pivot = parts(self._element(matrix, columns.index, columns.index))[0]
+                self._put(from_parts(tuple(value / pivot for value in rest)), matrix, row, columns.index)
+            square = parts(self._rest(matrix, row, row))[0]
+            zero = fn.constant(self._type, 0.0)
+            root = fn.intrinsic("llvm.sqrt", self._type, square)
+            self._put((root, zero) if self._kind.is_complex else root, matrix, row, row)
+            rows.next(rows.carried[0] & (square > 0.0))
+        return rows.results[0]
+
+    def _rest(self, matrix: Value, row: Value, column: Value) -> Scalar:
+        """An element less the product of the rows of the factor up to it."""
+        fn = self._fn
+        start = self._element(matrix, row, column)
+        with fn.loop(0, column, carried=parts(start), hints=NO_UNROLL) as known:
+            left, right = (self._element(matrix, r, known.index) for r in (row, column))
+            value = from_parts(known.carried)
+            if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(value, tuple):
+                # The second factor is conjugated.
+                real = value[0] - (left[0] * right[0] + left[1] * right[1])
+                known.next(real, value[1] - (left[1] * right[0] - left[0] * right[1]))
+            else:
+                known.next(as_real(value) - as_real(left) * as_real(right))
+        return from_parts(known.results)
+
+    def _place(self, row: Value, column: Value) -> Value:
+        return row * self._size + column if self._lower else column * self._size + row
+
+    def _element(self, matrix: Value, row: Value, column: Value) -> Scalar:
+        """An element of the lower factor, which is the adjoint of what is stored of an upper one."""
+        found = load(self._fn, self._kind, matrix, self._place(row, column))
+        return (found[0], -found[1]) if isinstance(found, tuple) and not self._lower else found
+
+    def _put(self, value: Scalar, matrix: Value, row: Value, column: Value) -> None:
+        if isinstance(value, tuple) and not self._lower:
+            value = value[0], -value[1]
+        store(self._fn, self._kind, value, matrix, self._place(row, column))

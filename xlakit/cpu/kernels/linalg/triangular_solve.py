@@ -1,0 +1,188 @@
+"""triangular-solve: by BLAS on blocks of right-hand sides, and by plain loops for small matrices."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.scalars import Scalar, load, store
+from xlakit.cpu.scalars import complex as of_complex
+from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
+from xlakit.cpu.scalars.real import BINARY
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import Transpose
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.linear_algebra import TriangularSolve
+from xlakit.options import knob
+
+LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
+FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
+NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+# Up to this size of the triangle calling BLAS costs more than it brings.
+SMALL = knob("triangular_solve.small", 16, 0, 4)
+# A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
+_TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10)
+_LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
+_PROCESSORS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """``batch`` systems of ``size`` unknowns for ``sides`` right-hand sides each."""
+
+    op: TriangularSolve
+    kind: PrimitiveType
+    batch: int
+    size: int
+    sides: int
+
+    @property
+    def products(self) -> float:
+        """How many multiplications a system takes, those of complex numbers counted as four."""
+        return 0.5 * self.size * self.size * self.sides * (4 if self.kind.is_complex else 1)
+
+    @property
+    def block(self) -> int:
+        """How many right-hand sides a task has."""
+        shared = -(-self.sides // -(-_PROCESSORS // max(1, self.batch)))
+        wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
+        return min(self.sides, -(-wanted // 16) * 16)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return self.batch * -(-self.sides // self.block)
+
+
+def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel; its table is a, b and the result, which starts as b. Raises UnsupportedError for narrow types."""
+    op = instruction.op_as(TriangularSolve)
+    shape = instruction.shape
+    *batch, rows, columns = shape.dimensions
+    size, sides = (rows, columns) if op.left_side else (columns, rows)
+    problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
+    fn = module.function("triangular_solve", VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
+    solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
+    blocks = -(-sides // problem.block)
+    with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        matrix = task.index.integer("udiv", blocks)
+        first = task.index.integer("urem", blocks) * problem.block
+        count = fn.intrinsic("llvm.umin", I64, fn.i64(sides) - first, fn.i64(problem.block))
+        width = 2 if problem.kind.is_complex else 1
+        type = memory_type(problem.kind)
+        start = matrix * (size * sides) + (first if op.left_side else first * size)
+        solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
+    fn.ret()
+    return (Phase(fn.name, problem.tasks, problem.batch * (50.0 + problem.products * 0.1)),), {0: 1}, 0
+
+
+class _Blas:
+    """Solves by ``trsm``; Fortran sees the transpose of what is row-major here: x op(a) = b as op(a)' x' = b'."""
+
+    def __init__(self, fn: Function, problem: _Problem) -> None:
+        self._fn = fn
+        self._problem = problem
+        self._letter = LETTERS[problem.kind]
+        self._routine = blas.declare(fn.module, f"{self._letter}trsm", 11)
+        self._arguments = blas.Arguments(fn)
+
+    def solve(self, a: Value, x: Value, count: Value) -> None:
+        """Solve for ``count`` right-hand sides from ``x`` on."""
+        problem, op, arguments = self._problem, self._problem.op, self._arguments
+        size, sides = arguments.integer(problem.size), arguments.computed("sides", count)
+        turned = {Transpose.TRANSPOSE: "T", Transpose.ADJOINT: "C"}.get(op.transpose_a, "N")
+        self._fn.call(
+            self._routine,
+            VOID,
+            arguments.letter("R" if op.left_side else "L"),
+            arguments.letter("U" if op.lower else "L"),
+            arguments.letter(turned),
+            arguments.letter("U" if op.unit_diagonal else "N"),
+            sides if op.left_side else size,
+            size if op.left_side else sides,
+            arguments.data(struct.pack(FACTORS[self._letter], *(1, 0)[: 2 if problem.kind.is_complex else 1])),
+            a,
+            size,
+            x,
+            arguments.integer(problem.sides) if op.left_side else size,
+        )
+
+
+class _Loops:
+    """Solves by substitution: the system is t x = b, where t is a or its transpose and x is [size, sides]."""
+
+    def __init__(self, fn: Function, problem: _Problem) -> None:
+        self._fn = fn
+        self._problem = problem
+        self._is_adjoint = problem.op.transpose_a is Transpose.ADJOINT
+        turned = problem.op.transpose_a is not Transpose.NO_TRANSPOSE
+        backwards = turned == problem.op.left_side
+        self._lower = problem.op.lower != backwards
+        self._a_steps = (1, problem.size) if backwards else (problem.size, 1)
+
+    def solve(self, a: Value, x: Value, count: Value) -> None:
+        """Solve for ``count`` right-hand sides from ``x`` on."""
+        fn = self._fn
+        if self._problem.op.left_side:
+            self._substitute(a, x, count)
+            return
+        with fn.loop(0, count, hints=NO_UNROLL) as loop:
+            self._substitute(a, self._at(x, loop.index * self._problem.size), None)
+
+    def _substitute(self, a: Value, x: Value, count: Value | None) -> None:
+        """Solve for ``count`` neighboring sides, or for one whose elements are neighbors."""
+        fn, size = self._fn, self._problem.size
+        step = 1 if count is None else self._problem.sides
+        with fn.loop(0, size, hints=NO_UNROLL) as steps:
+            row = steps.index if self._lower else fn.i64(size - 1) - steps.index
+            first, last = (fn.i64(0), row) if self._lower else (row + 1, fn.i64(size))
+            own = self._at(x, row * step)
+            if count is None:
+                start = self._load(own, fn.i64(0))
+                with fn.loop(first, last, carried=parts(start), hints=NO_UNROLL) as known:
+                    factor = self._factor(a, row, known.index)
+                    found = self._less(from_parts(known.carried), factor, self._load(x, known.index))
+                    known.next(*parts(found))
+                self._store(self._divided(a, row, from_parts(known.results)), own, fn.i64(0))
+                return
+            with fn.loop(first, last, hints=NO_UNROLL) as known:
+                factor, other = self._factor(a, row, known.index), self._at(x, known.index * step)
+                with fn.loop(0, count, independent=True) as sides:
+                    found = self._less(self._load(own, sides.index), factor, self._load(other, sides.index))
+                    self._store(found, own, sides.index)
+            with fn.loop(0, count, independent=True) as sides:
+                self._store(self._divided(a, row, self._load(own, sides.index)), own, sides.index)
+
+    def _less(self, value: Scalar, factor: Scalar, other: Scalar) -> Scalar:
+        return self._apply("subtract", value, self._apply("multiply", factor, other))
+
+    def _divided(self, a: Value, row: Value, value: Scalar) -> Scalar:
+        if self._problem.op.unit_diagonal:
+            return value
+        return self._apply("divide", value, self._factor(a, row, row))
+
+    def _factor(self, a: Value, row: Value, column: Value) -> Scalar:
+        found = self._load(a, row * self._a_steps[0] + column * self._a_steps[1])
+        return (found[0], -found[1]) if self._is_adjoint and isinstance(found, tuple) else found
+
+    def _apply(self, opcode: str, left: Scalar, right: Scalar) -> Scalar:
+        if isinstance(left, tuple):
+            return of_complex.apply(self._fn, opcode, self._problem.kind, (left, right))
+        return BINARY[opcode](self._fn, self._problem.kind, left, as_real(right))
+
+    def _at(self, array: Value, index: Value) -> Value:
+        kind = self._problem.kind
+        return self._fn.at(array, memory_type(kind), index * (2 if kind.is_complex else 1))
+
+    def _load(self, array: Value, index: Value) -> Scalar:
+        return load(self._fn, self._problem.kind, array, index)
+
+    def _store(self, scalar: Scalar, array: Value, index: Value) -> None:
+        store(self._fn, self._problem.kind, scalar, array, index)

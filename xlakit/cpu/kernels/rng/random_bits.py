@@ -1,0 +1,242 @@
+"""rng-bit-generator: Threefry2x32 and Philox4x32, many counters at once.
+
+``xlakit.ops.shared.random_bits`` tells in which order the words of a block fill an array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.rng import random_words
+from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, integer, vector
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import RandomAlgorithm
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.random import RngBitGenerator
+from xlakit.options import knob
+
+# How many counters a task takes.
+_TASK = knob("random_bits.task", 8192, 64)
+# From so many neighbors on a row is worth a loop of its own; shorter ones go through a block of so many counters.
+_LONG_ROW = knob("random_bits.long_row", 64, 1, 1000)
+_BLOCK = knob("random_bits.block", 512, 64)
+
+_NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+
+
+def emit_random_bits(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel of an rng-bit-generator; its table is the state, the state after (if it is given), and the bits."""
+    op, shape = instruction.op_as(RngBitGenerator), instruction.shape
+    data = shape.tuple_shapes[1] if shape.is_tuple else shape
+    words = instruction.operands[0].shape.dimensions[0]
+    layout = _layout(op.algorithm, data.element_type, data.dimensions)
+    writer = _Writer(module, op.algorithm, data.element_type, layout, words, 2 if shape.is_tuple else 1)
+    phases: list[Phase] = []
+    if layout.blocks:
+        phases.append(writer.emit_bits())
+    if shape.is_tuple:
+        phases.append(writer.emit_state())
+    return tuple(phases), {}, 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where blocks go: ``outer`` times ``size`` times ``inner`` elements, two neighbors along ``size`` to a block.
+
+    Without ``inner`` the words of a block are neighbors in memory.
+    """
+
+    blocks: int
+    total: int
+    outer: int = 1
+    size: int = 0
+    inner: int = 0
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all words of all blocks follow one another."""
+        return self.inner == 0
+
+    @property
+    def row_pairs(self) -> int:
+        """How many blocks stand along ``size``."""
+        return (self.size + 1) // 2
+
+
+def _layout(algorithm: RandomAlgorithm, kind: PrimitiveType, dimensions: Sequence[int]) -> _Layout:
+    total = math.prod(dimensions)
+    if algorithm is not RandomAlgorithm.RNG_THREE_FRY:
+        per_block = 2 if kind.bit_width == 64 else 4
+        return _Layout(-(-total // per_block), total)
+    if kind.bit_width == 64:
+        return _Layout(total, total)
+    if not dimensions:
+        return _Layout(1, 1)
+    even = [d for d, size in enumerate(dimensions) if size % 2 == 0]
+    split = even[0] if even else list(dimensions).index(max(dimensions))
+    size, outer = dimensions[split], math.prod(dimensions[:split])
+    inner = math.prod(dimensions[split + 1 :])
+    blocks = outer * ((size + 1) // 2) * inner
+    if inner == 1 and (size % 2 == 0 or outer == 1):
+        return _Layout(blocks, total)
+    return _Layout(blocks, total, outer, size, inner)
+
+
+class _Writer:
+    """Writes the functions of one kernel."""
+
+    def __init__(
+        self,
+        module: Module,
+        algorithm: RandomAlgorithm,
+        kind: PrimitiveType,
+        layout: _Layout,
+        words: int,
+        results: int,
+    ) -> None:
+        self.module = module
+        self.is_threefry = algorithm is RandomAlgorithm.RNG_THREE_FRY
+        self.kind = kind
+        self.layout = layout
+        self.words = words
+        self.results = results
+        self.type = integer(max(8, kind.bit_width))
+        self.lanes = lane_count()
+        # Whole vectors are written into buffers of so many blocks.
+        fits = _TASK.value % self.lanes == _BLOCK.value % self.lanes == 0
+        require("random bits", [("a task is whole vectors", fits)])
+        self._spare_place: Value | None = None
+
+    # -- phases ----------------------------------------------------------------------------------
+
+    def emit_bits(self) -> Phase:
+        """The random bits."""
+        fn = self.module.function("random_bits", VOID, [PTR, I64, I64])
+        table, begin, end = fn.parameters
+        state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
+        words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
+        if self.layout.is_flat:
+            tasks = self._flat(fn, bits, words, begin, end)
+        elif self.layout.inner >= _LONG_ROW.value:
+            tasks = self._rows(fn, bits, words, begin, end)
+        else:
+            tasks = self._scattered(fn, bits, words, begin, end)
+        fn.ret()
+        cost = self.layout.blocks * (random_words.THREEFRY_COST if self.is_threefry else random_words.PHILOX_COST)
+        return Phase(fn.name, tasks, cost)
+
+    def emit_state(self) -> Phase:
+        """The state after use; words that the algorithm has no use for stay as they are."""
+        fn = self.module.function("random_state", VOID, [PTR, I64, I64])
+        table = fn.parameters[0]
+        before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
+        state = [fn.load(I64, fn.at(before, I64, n)) for n in range(self.words)]
+        low = state[1]
+        state[1] = low + self.layout.blocks
+        if not self.is_threefry and self.words > 2:
+            state[2] = state[2] + state[1].compare("ult", low).cast("zext", I64)
+        for number, word in enumerate(state):
+            fn.store(word, fn.at(after, I64, number))
+        fn.ret()
+        return Phase(fn.name, 1, 5.0)
+
+    # -- the order of elements -------------------------------------------------------------------
+
+    def _flat(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
+        """Blocks follow one another, the last one perhaps in part."""
+        layout = self.layout
+        per_block = (2 if self.is_threefry else 4) // (2 if self.kind.bit_width == 64 else 1)
+        step = self.lanes * per_block
+        with fn.loop(begin, end) as task:
+            first = task.index * _TASK.value
+            last = fn.intrinsic("llvm.umin", I64, first + _TASK.value, fn.i64(layout.blocks))
+            with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
+                elements = interleaved(fn, self._elements(fn, words(counters(fn, loop.index))))
+                place = loop.index * per_block
+                count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.total) - place, fn.i64(step))
+                self._store(fn, elements, fn.at(bits, self.type, place), count)
+        return -(-layout.blocks // _TASK.value)
+
+    def _rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
+        """Each row of ``inner`` blocks fills two rows of elements."""
+        layout = self.layout
+        chunks = -(-layout.inner // _TASK.value)
+        with fn.loop(begin, end) as task:
+            row, chunk = task.index.integer("udiv", chunks), task.index.integer("urem", chunks)
+            target, has_second = self._row(fn, bits, row)
+            low = chunk * _TASK.value
+            high = fn.intrinsic("llvm.umin", I64, low + _TASK.value, fn.i64(layout.inner))
+            base = row * layout.inner
+            with fn.loop(low, high, self.lanes, hints=_NO_UNROLL) as loop:
+                first, second = self._elements(fn, words(counters(fn, base + loop.index)))
+                count = fn.intrinsic("llvm.umin", I64, high - loop.index, fn.i64(self.lanes))
+                self._store(fn, first, fn.at(target, self.type, loop.index), count)
+                with fn.if_(has_second):
+                    self._store(fn, second, fn.at(target, self.type, loop.index + layout.inner), count)
+        return layout.outer * layout.row_pairs * chunks
+
+    def _scattered(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
+        """Rows are short: a number of blocks is computed, and then each is put in its place."""
+        layout = self.layout
+        blocks = [fn.alloca(self.type, _BLOCK.value, align=64) for _ in range(2)]
+        with fn.loop(begin, end) as task:
+            first = task.index * _BLOCK.value
+            count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.blocks) - first, fn.i64(_BLOCK.value))
+            with fn.loop(0, count, self.lanes, hints=_NO_UNROLL) as loop:
+                elements = self._elements(fn, words(counters(fn, first + loop.index)))
+                for element, block in zip(elements, blocks, strict=True):
+                    fn.store(element, fn.at(block, self.type, loop.index))
+            with fn.loop(0, count, hints=_NO_UNROLL) as loop:
+                number = first + loop.index
+                row, place = number.integer("udiv", layout.inner), number.integer("urem", layout.inner)
+                target, has_second = self._row(fn, bits, row)
+                one, two = (fn.load(self.type, fn.at(block, self.type, loop.index)) for block in blocks)
+                fn.store(one, fn.at(target, self.type, place))
+                with fn.if_(has_second):
+                    fn.store(two, fn.at(target, self.type, place + layout.inner))
+        return -(-layout.blocks // _BLOCK.value)
+
+    def _row(self, fn: Function, bits: Value, row: Value) -> tuple[Value, Value]:
+        """Where the first elements of a row of blocks go, and whether there are second ones."""
+        layout = self.layout
+        outer = row.integer("udiv", layout.row_pairs)
+        first = row.integer("urem", layout.row_pairs) * 2
+        place = (outer * layout.size + first) * layout.inner
+        return fn.at(bits, self.type, place), (first + 1) < layout.size
+
+    # -- elements --------------------------------------------------------------------------------
+
+    def _store(self, fn: Function, elements: Value, target: Value, count: Value) -> None:
+        """Store the first ``count`` lanes."""
+
+        def whole() -> Sequence[Value]:
+            fn.store(elements, target)
+            return ()
+
+        def part() -> Sequence[Value]:
+            fn.store(elements, self._spare(fn, elements))
+            fn.copy(target, self._spare(fn, elements), count * self.type.bytes)
+            return ()
+
+        fn.if_else(count.eq(elements.type.lanes), whole, part)
+
+    def _spare(self, fn: Function, elements: Value) -> Value:
+        if self._spare_place is None:
+            self._spare_place = fn.alloca(elements.type, align=64)
+        return self._spare_place
+
+    def _elements(self, fn: Function, words: Sequence[Value]) -> list[Value]:
+        """The elements of a block, as they are stored."""
+        if self.kind.bit_width == 64:
+            return joined(words)
+        elements = [word.cast("trunc", vector(self.type, self.lanes)) for word in words]
+        if self.kind.bit_width >= 8:
+            return elements
+        spare = 8 - self.kind.bit_width
+        down = "ashr" if self.kind.is_integral and self.kind.is_signed else "lshr"
+        return [(element << spare).integer(down, spare) for element in elements]

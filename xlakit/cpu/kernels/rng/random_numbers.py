@@ -1,0 +1,191 @@
+"""rng: uniform and normal numbers from the words of Philox4x32, as ``xlakit.ops.shared.random_numbers`` says.
+
+A task computes some words into memory near the processor, in their order, and then makes elements of them, in a loop
+that LLVM vectorizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.rng.random_words import PHILOX_COST, counters, interleaved, joined, lane_count, philox
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.math.library import math_function
+from xlakit.cpu.math.trigonometric import sine_cosine_of_eighth
+from xlakit.cpu.scalars import Scalar, load, register_type, store
+from xlakit.cpu.scalars.convert import convert, from_bits, to_bits
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import RandomDistribution
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.random import Rng
+from xlakit.options import knob
+
+# How many blocks of words a task takes.
+_TASK = knob("random_numbers.task", 512, 64)
+_NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+# Nanoseconds for an element, beside its words.
+_UNIFORM_COST, _NORMAL_COST = 0.7, 2.5
+
+# The state of a draw: a key, and the halves of the counter that it begins at.
+STATE_BYTES = 24
+
+# Makes elements of words.
+_Make = Callable[[Sequence[Value]], Sequence[Scalar]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How many words of how many bits make how many elements."""
+
+    width: int
+    taken: int
+    made: int
+
+    @property
+    def words_of_block(self) -> int:
+        """How many words a block has."""
+        return 128 // self.width
+
+    @property
+    def elements_of_block(self) -> int:
+        """How many elements a block makes."""
+        return self.words_of_block // self.taken * self.made
+
+
+def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
+    """The kernel of an rng; its table is the two parameters, the result, and the state of the draw as scratch."""
+    kind, total = instruction.shape.element_type, instruction.shape.num_elements
+    if not total:
+        return (), {}, STATE_BYTES
+    distribution = instruction.op_as(Rng).distribution
+    recipe = _recipe(distribution, kind)
+    fn = module.function("random_numbers", VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
+    given = [o.shape.element_type for o in instruction.operands]
+    parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(given, pointers, strict=True)]
+    make = _maker(fn, distribution, kind, given[0], parameters)
+    require("random numbers", [("a task is whole vectors", _TASK.value % lane_count() == 0)])
+    words, word = philox(fn, state, 3), I32 if recipe.width == 32 else I64
+    memory = fn.alloca(word, _TASK.value * recipe.words_of_block, align=64)
+    blocks = -(-total // recipe.elements_of_block)
+
+    def elements(group: Value, first: Value, count: int) -> None:
+        """The elements of a group of words, put behind element ``first``."""
+        taken = [fn.load(word, fn.at(memory, word, group * recipe.taken + n)) for n in range(recipe.taken)]
+        for number, element in enumerate(make(taken)[:count]):
+            store(fn, kind, element, result, first + group * recipe.made + number)
+
+    with fn.loop(begin, end, hints=_NO_UNROLL) as task:
+        block = task.index * _TASK.value
+        count = fn.intrinsic("llvm.umin", I64, fn.i64(blocks) - block, fn.i64(_TASK.value))
+        with fn.loop(0, count, lane_count(), hints=_NO_UNROLL) as loop:
+            found = words(counters(fn, block + loop.index))
+            found = interleaved(fn, found if recipe.width == 32 else joined(found))
+            fn.store(found, fn.at(memory, word, loop.index * recipe.words_of_block))
+        first = block * recipe.elements_of_block
+        left = fn.intrinsic("llvm.umin", I64, fn.i64(total) - first, fn.i64(_TASK.value * recipe.elements_of_block))
+        groups = left.integer("udiv", recipe.made)
+        with fn.loop(0, groups, independent=True) as loop:
+            elements(loop.index, first, recipe.made)
+        if total % recipe.made:
+            with fn.if_((left % recipe.made).ne(0)):
+                elements(groups, first, 1)
+    fn.ret()
+    each = _NORMAL_COST if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_COST
+    return (Phase(fn.name, -(-blocks // _TASK.value), blocks * PHILOX_COST + total * each),), {}, STATE_BYTES
+
+
+def _recipe(distribution: RandomDistribution, kind: PrimitiveType) -> _Recipe:
+    wide = kind.bit_width == 64
+    if distribution is RandomDistribution.RNG_NORMAL:
+        return _Recipe(64 if wide else 32, 2, 2)
+    if kind.is_integral:
+        return _Recipe(64, 2 if wide else 1, 1)
+    return _Recipe(64 if wide else 32, 1, 1)
+
+
+def _maker(
+    fn: Function,
+    distribution: RandomDistribution,
+    kind: PrimitiveType,
+    given: PrimitiveType,
+    parameters: Sequence[Scalar],
+) -> _Make:
+    """What makes elements of a type; ``parameters`` have the type ``given``."""
+    if kind is PrimitiveType.PRED:
+        first, second = map(as_real, parameters)
+        return lambda words: [fn.select((words[0] >> 31).ne(0), second, first)]
+    if kind.is_integral:
+        low, high = (as_real(p).cast("sext" if kind.is_signed else "zext", I64) for p in parameters)
+        return _integers(fn, kind, low, high)
+    first, second = (as_real(convert(fn, given, PrimitiveType.F64, p)) for p in parameters)
+    if distribution is RandomDistribution.RNG_NORMAL:
+        return _normals(fn, kind, first, second)
+    return _floats(fn, kind, first, second)
+
+
+def _integers(fn: Function, kind: PrimitiveType, low: Value, high: Value) -> _Make:
+    some = low.compare("slt" if kind.is_signed else "ult", high)
+    values = fn.select(some, high - low, fn.i64(1))
+
+    def make(words: Sequence[Value]) -> Sequence[Scalar]:
+        if kind.bit_width == 64:
+            factor = values.cast("zext", I128)
+            below = (words[0].cast("zext", I128) * factor) >> 64
+            steps = ((words[1].cast("zext", I128) * factor + below) >> 64).cast("trunc", I64)
+        else:
+            upper, lower = words[0] >> 32, words[0] & 0xFFFFFFFF
+            steps = (upper * values + ((lower * values) >> 32)) >> 32
+        return [(low + steps).cast("trunc", register_type(kind))]
+
+    return make
+
+
+def _floats(fn: Function, kind: PrimitiveType, low: Value, high: Value) -> _Make:
+    one, half = fn.constant(F64, 1.0), fn.constant(F64, 0.5)
+    scale = fn.select(fn.intrinsic("llvm.fabs", F64, high - low) < math.inf, one, half)
+    back = one / scale
+    start = low * scale
+    span = high * scale - start
+    some = low < high
+    bound = as_real(convert(fn, PrimitiveType.F64, kind, high))
+    below = _below(fn, kind, bound)
+
+    def make(words: Sequence[Value]) -> Sequence[Scalar]:
+        if kind is PrimitiveType.F64:
+            fraction = (words[0] >> 11).cast("uitofp", F64) * 2.0**-53
+        else:
+            fraction = words[0].cast("uitofp", F64) * 2.0**-32
+        rounded = as_real(convert(fn, PrimitiveType.F64, kind, (start + span * fraction) * back))
+        reached = (rounded.cast("fpext", F64) >= high) & some
+        return [fn.select(reached, below, rounded)]
+
+    return make
+
+
+def _below(fn: Function, kind: PrimitiveType, bound: Value) -> Value:
+    """The number of a type before ``bound``."""
+    bits = to_bits(fn, kind, bound)
+    less = fn.select(bound < 0.0, bits + 1, fn.constant(bits.type, (1 << (kind.bit_width - 1)) | 1))
+    return as_real(from_bits(fn, kind, fn.select(bound > 0.0, bits - 1, less)))
+
+
+def _normals(fn: Function, kind: PrimitiveType, mean: Value, deviation: Value) -> _Make:
+    def make(words: Sequence[Value]) -> Sequence[Scalar]:
+        bits = words[0].type.bits
+        fraction = (words[0].cast("uitofp", F64) + 0.5) * 2.0**-bits
+        radius = fn.intrinsic("llvm.sqrt", F64, math_function(fn, "log", fraction) * -2.0)
+        quarter, rest = words[1] >> (bits - 2), (words[1] << 2).cast("sitofp", F64)
+        sine, cosine = sine_cosine_of_eighth(rest * (2.0**-bits * (math.pi / 2)))
+        is_odd, turned = (quarter & 1).ne(0), (quarter >> 1).ne(0)
+        across, up = fn.select(is_odd, -sine, cosine), fn.select(is_odd, cosine, sine)
+        points = (fn.select(turned, -part, part) * radius for part in (across, up))
+        return [convert(fn, PrimitiveType.F64, kind, mean + deviation * point) for point in points]
+
+    return make

@@ -1,0 +1,477 @@
+"""Cumulative sums and the like: reduce-window with a window that reaches from one end of a dimension to each element.
+
+Many sequences run side by side, one in each lane of vector registers. Where elements of a sequence are contiguous, the
+lanes are rows (or, of a single row, pieces of it), which are transposed into a buffer and back; sums of a single row
+need no buffer (:mod:`cumulative_vectors`). Few long sequences are cut into segments: the totals of the segments are
+found first, and each segment then begins with what is before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.scan.vectors import RunningTotals, running_totals
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import I8, I64, VOID, Module, Value
+from xlakit.cpu.loops.emit.emitter import Emitter, regrouped
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.nests.transpose import block_transposer
+from xlakit.cpu.scalars import Scalar, load, register_type, store
+from xlakit.cpu.scalars.memory import as_real, from_parts, parts
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
+
+# Rows of a buffer, and sequences side by side in it.
+_DEPTH = 128
+_LANES = 16
+# Sequences side by side where they are so in memory.
+_STRIP = knob("cumulative.strip", 512, 16, 64)
+_AT_ONCE = 4
+_FEW_TASKS = knob("cumulative.few_tasks", 8, 0, 1000)
+_MOST_SEGMENTS = knob("cumulative.most_segments", 32, 3)
+# Sequences of so many blocks of registers are done one by one.
+_LONG = knob("cumulative.long", 4, 1)
+_SEGMENT_ELEMENTS = knob("cumulative.segment_elements", 1 << 15, 4, 50)
+_ELEMENT_NANOSECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CumulativePlan:
+    """A scan over the middle one of three dimensions."""
+
+    computation: Computation
+    kinds: tuple[PrimitiveType, ...]
+    outer: int
+    length: int
+    inner: int
+    reverse: bool
+
+    @property
+    def strip(self) -> int:
+        """How many sequences a task has side by side."""
+        return min(self.inner, _STRIP.value) if self.inner > 1 else min(self.outer, _LANES)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether each sequence is done by itself: cut into pieces that run side by side, or in registers."""
+        if self.inner > 1 or self.outer < _FEW_TASKS.value:
+            return self.inner == 1
+        return self.totals is not None and self.length >= _LONG.value * self.totals.block
+
+    @property
+    def totals(self) -> RunningTotals | None:
+        """How one sequence is done in registers."""
+        if self.inner > 1 or len(self.kinds) != 1:
+            return None
+        return running_totals(self.computation, self.kinds[0], reverse=self.reverse)
+
+    @property
+    def groups(self) -> int:
+        """How many groups of sequences there are."""
+        if self.inner > 1:
+            return self.outer * -(-self.inner // self.strip)
+        return self.outer if self.is_single else -(-self.outer // self.strip)
+
+    @property
+    def segments(self) -> int:
+        """Into how many segments each sequence is cut."""
+        if self.groups >= _FEW_TASKS.value or (self.inner == 1 and not self.is_single):
+            return 1
+        lanes = self.strip if self.inner > 1 else 1
+        return max(1, min(_MOST_SEGMENTS.value, self.length * lanes // _SEGMENT_ELEMENTS.value))
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes on one processor."""
+        return self.outer * self.length * self.inner * len(self.kinds) * _ELEMENT_NANOSECONDS
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of the segments' totals, of one result."""
+        width = max(register_type(k).bytes * (1 + k.is_complex) for k in self.kinds)
+        return self.outer * self.inner * self.segments * max(8, width)
+
+
+def plan_cumulative(instruction: Instruction) -> CumulativePlan | None:
+    """The scan that a reduce-window is; None where it is none."""
+    op = instruction.op_as(ReduceWindow)
+    count = len(instruction.operands) // 2
+    arrays, inits = instruction.operands[:count], instruction.operands[count:]
+    kinds = tuple(a.shape.element_type for a in arrays)
+    if any(kind is not init.shape.element_type for kind, init in zip(kinds, inits, strict=True)):
+        return None
+    sizes = arrays[0].shape.dimensions
+    moving = [d for d, window in enumerate(op.window.dimensions) if window != WindowDimension(1)]
+    if len(moving) != 1 or not math.prod(sizes):
+        return None
+    (axis,) = moving
+    window, length = op.window.dimensions[axis], sizes[axis]
+    plain = window.stride == window.window_dilation == window.base_dilation == 1
+    if not plain or window.size < length:
+        return None
+    if (window.padding_low, window.padding_high) not in ((window.size - 1, 0), (0, window.size - 1)):
+        return None
+    return CumulativePlan(
+        op.to_apply, kinds, math.prod(sizes[:axis]), length, math.prod(sizes[axis + 1 :]), window.padding_low == 0
+    )
+
+
+def emit_cumulative(module: Module, plan: CumulativePlan) -> Emitted:
+    """The phases of a scan and the bytes of scratch. Their table: arrays, initial values, results, scratch."""
+    require(
+        f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
+        [
+            ("there are elements", min(plan.outer, plan.length, plan.inner) > 0),
+            ("a task has sequences", 0 < plan.strip <= max(_STRIP.value, _LANES)),
+            ("each segment has elements", 0 < plan.segments <= plan.length),
+            ("each array has a parameter for both sides", len(plan.computation.parameters) == 2 * len(plan.kinds)),
+        ],
+    )
+    writer = _Writer(module, plan)
+    if plan.segments == 1:
+        return (writer.emit_scan(),), {}, 0
+    return (writer.emit_totals(), writer.emit_scan()), {}, plan.total_bytes * len(plan.kinds)
+
+
+# What stands in one place of all arrays.
+_Places = Sequence[Value]
+
+
+class _Writer:
+    """Writes the functions of one scan."""
+
+    def __init__(self, module: Module, plan: CumulativePlan) -> None:
+        self.module = module
+        self.plan = plan
+        self.count = len(plan.kinds)
+        self.arrays = 3 * self.count + (plan.segments > 1)
+        self.totals = plan.totals if plan.is_single else None
+
+    # -- accumulators ------------------------------------------------------------------------------
+
+    def _accumulators(self, emitter: Emitter, lanes: int) -> list[list[Value]]:
+        return [
+            [emitter.fn.alloca(register_type(k), lanes, align=64) for _ in range(1 + k.is_complex)]
+            for k in self.plan.kinds
+        ]
+
+    def _get(self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], lane: Value) -> list[Scalar]:
+        fn = emitter.fn
+        return [
+            from_parts(tuple(fn.load(register_type(k), fn.at(a, register_type(k), lane)) for a in arrays))
+            for k, arrays in zip(self.plan.kinds, accumulators, strict=True)
+        ]
+
+    def _put(
+        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], lane: Value, values: Sequence[Scalar]
+    ) -> None:
+        fn = emitter.fn
+        for arrays, value in zip(accumulators, values, strict=True):
+            for array, part in zip(arrays, parts(value), strict=True):
+                fn.store(part, fn.at(array, part.type, lane))
+
+    def _combined(self, emitter: Emitter, before: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
+        """One step, in the order of the window's elements."""
+        first, second = (new, before) if self.plan.reverse else (before, new)
+        with emitter.scope():
+            return emitter.combined(self.plan.computation, list(first), list(second))
+
+    def _load(self, emitter: Emitter, arrays: _Places, place: Value) -> list[Scalar]:
+        return [load(emitter.fn, k, a, place) for k, a in zip(self.plan.kinds, arrays, strict=True)]
+
+    def _initial(self, emitter: Emitter) -> list[Scalar]:
+        return self._load(emitter, emitter.arrays[self.count : 2 * self.count], emitter.fn.i64(0))
+
+    def _row_of(self, position: Value, length: int) -> Value:
+        """Where in memory, counted in rows, a position of the scan is."""
+        return position.function.i64(length - 1) - position if self.plan.reverse else position
+
+    # -- side by side ------------------------------------------------------------------------------
+
+    def _rows(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        source: Callable[[Value], _Places],
+        target: Callable[[Value], _Places] | None,
+        positions: tuple[Value, Value],
+        lanes: Value,
+    ) -> None:
+        """Fold the rows of some positions into the accumulators of all lanes, storing them in each row of a target."""
+        fn = emitter.fn
+        begin, end = positions
+        whole = begin + (end - begin).integer("udiv", _AT_ONCE) * _AT_ONCE
+        for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
+            with fn.loop(first, after, step) as loop:
+                read = [source(loop.index + k) for k in range(step)]
+                written = [target(loop.index + k) for k in range(step)] if target is not None else []
+                with fn.loop(0, lanes, independent=True) as lane:
+                    running = self._get(emitter, accumulators, lane.index)
+                    for turn in range(step):
+                        running = self._combined(emitter, running, self._load(emitter, read[turn], lane.index))
+                        if written:
+                            for kind, value, array in zip(self.plan.kinds, running, written[turn], strict=True):
+                                store(fn, kind, value, array, lane.index)
+                    self._put(emitter, accumulators, lane.index, running)
+
+    def _matrix(self, emitter: Emitter, bases: _Places, stride: int, length: int) -> Callable[[Value], _Places]:
+        """The rows of matrices in memory, by their positions."""
+        widths = [k.byte_width for k in self.plan.kinds]
+
+        def row(position: Value) -> _Places:
+            place = self._row_of(position, length) * stride
+            return [emitter.fn.at(b, I8, place * w) for b, w in zip(bases, widths, strict=True)]
+
+        return row
+
+    def _shifted(self, emitter: Emitter, arrays: _Places, place: Value) -> list[Value]:
+        return [emitter.fn.at(a, I8, place * k.byte_width) for a, k in zip(arrays, self.plan.kinds, strict=True)]
+
+    # -- the functions -----------------------------------------------------------------------------
+
+    def _segment(self, number: Value) -> tuple[Value, Value]:
+        plan = self.plan
+        following = number + 1
+        return (
+            (number * plan.length).integer("udiv", plan.segments),
+            (following * plan.length).integer("udiv", plan.segments),
+        )
+
+    def _totals(self, emitter: Emitter) -> list[Value]:
+        """Where the segments' totals are: by segment, then by sequence."""
+        scratch = emitter.arrays[3 * self.count]
+        return [emitter.fn.at(scratch, I8, k * self.plan.total_bytes) for k in range(self.count)]
+
+    def _group(self, emitter: Emitter, number: Value) -> tuple[Value, Value, Value]:
+        """Of a group of sequences: where its memory begins, its first sequence, and how many it has."""
+        fn, plan = emitter.fn, self.plan
+        if plan.is_single:
+            return number * plan.length, number, fn.i64(1)
+        if plan.inner == 1:
+            first = number * plan.strip
+            return (
+                first * plan.length,
+                first,
+                fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.outer) - first),
+            )
+        blocks = -(-plan.inner // plan.strip)
+        low = number.integer("urem", blocks) * plan.strip
+        outer = number.integer("udiv", blocks)
+        size = fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.inner) - low)
+        return outer * (plan.length * plan.inner) + low, outer * plan.inner + low, size
+
+    def emit_totals(self) -> Phase:
+        """What all segments but the last come to."""
+        plan = self.plan
+        tasks = plan.groups * (plan.segments - 1)
+        with task_function(self.module, "scan.totals", self.arrays) as (fn, emitter, begin, end):
+            accumulators = self._accumulators(emitter, plan.strip if plan.inner > 1 else 1)
+            with fn.loop(begin, end) as task, emitter.scope():
+                segment = task.index.integer("urem", plan.segments - 1)
+                base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments - 1))
+                low, high = self._segment(segment)
+                source = self._matrix(
+                    emitter, self._shifted(emitter, emitter.arrays[: self.count], base), plan.inner, plan.length
+                )
+                if plan.is_single:
+                    self._fold(emitter, accumulators, source, (low, high))
+                else:
+                    with fn.loop(0, lanes, independent=True) as lane:
+                        self._put(emitter, accumulators, lane.index, self._load(emitter, source(low), lane.index))
+                    self._rows(emitter, accumulators, source, None, (low + 1, high), lanes)
+                place = segment * (plan.outer * plan.inner) + first
+                with fn.loop(0, lanes, independent=True) as lane:
+                    self._put(
+                        emitter,
+                        self._total_parts(emitter, place),
+                        lane.index,
+                        self._get(emitter, accumulators, lane.index),
+                    )
+        return Phase(fn.name, tasks, plan.cost / 2)
+
+    def _fold(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        source: Callable[[Value], _Places],
+        positions: tuple[Value, Value],
+    ) -> None:
+        """Fold one sequence."""
+        fn = emitter.fn
+        zero = fn.i64(0)
+        start = self._load(emitter, source(positions[0]), zero)
+        sizes = [len(parts(s)) for s in start]
+        carried = [v for s in start for v in parts(s)]
+        with fn.loop(positions[0] + 1, positions[1], carried=carried, independent=True) as loop:
+            running = regrouped(loop.carried, sizes)
+            following = self._combined(emitter, running, self._load(emitter, source(loop.index), zero))
+            loop.next(*(v for s in following for v in parts(s)))
+        self._put(emitter, accumulators, zero, regrouped(loop.results, sizes))
+
+    def _total_parts(self, emitter: Emitter, place: Value) -> list[list[Value]]:
+        """The totals from a place on, as accumulators: the imaginary parts stand behind all real ones."""
+        fn, plan = emitter.fn, self.plan
+        found: list[list[Value]] = []
+        for kind, total in zip(plan.kinds, self._totals(emitter), strict=True):
+            type = register_type(kind)
+            behind = plan.outer * plan.inner * plan.segments
+            found.append([fn.at(total, type, place + k * behind) for k in range(1 + kind.is_complex)])
+        return found
+
+    def emit_scan(self) -> Phase:
+        """The results, each segment beginning with what the ones before it come to."""
+        plan = self.plan
+        with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
+            accumulators = self._accumulators(emitter, max(plan.strip, _LANES))
+            buffers = self._buffers(emitter) if plan.inner == 1 and self.totals is None else []
+            with fn.loop(begin, end) as task, emitter.scope():
+                segment = task.index.integer("urem", plan.segments)
+                base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments))
+                initial = self._initial(emitter)
+                with fn.loop(0, lanes, independent=True) as lane:
+                    self._put(emitter, accumulators, lane.index, initial)
+                if plan.segments > 1:
+                    self._add_totals(emitter, accumulators, segment, first, lanes)
+                positions = self._segment(segment)
+                sources = self._shifted(emitter, emitter.arrays[: self.count], base)
+                targets = self._shifted(emitter, emitter.arrays[2 * self.count : 3 * self.count], base)
+                if plan.inner > 1:
+                    read, written = (self._matrix(emitter, m, plan.inner, plan.length) for m in (sources, targets))
+                    self._rows(emitter, accumulators, read, written, positions, lanes)
+                elif plan.is_single:
+                    self._single(emitter, accumulators, buffers, (sources, targets), positions)
+                else:
+                    self._transposed_rows(emitter, accumulators, buffers, (sources, targets), lanes)
+        return Phase(fn.name, plan.groups * plan.segments, plan.cost)
+
+    def _add_totals(
+        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], segment: Value, first: Value, lanes: Value
+    ) -> None:
+        fn, plan = emitter.fn, self.plan
+        with fn.loop(0, segment) as before:
+            totals = self._total_parts(emitter, before.index * (plan.outer * plan.inner) + first)
+            with fn.loop(0, lanes, independent=True) as lane:
+                running = self._get(emitter, accumulators, lane.index)
+                running = self._combined(emitter, running, self._get(emitter, totals, lane.index))
+                self._put(emitter, accumulators, lane.index, running)
+
+    # -- through a buffer --------------------------------------------------------------------------
+
+    def _buffers(self, emitter: Emitter) -> list[Value]:
+        return [emitter.fn.alloca(I8, _DEPTH * _LANES * k.byte_width, align=64) for k in self.plan.kinds]
+
+    @contextmanager
+    def _transposed(
+        self,
+        emitter: Emitter,
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        sizes: tuple[Value, Value],
+        distance: Value,
+    ) -> Generator[Callable[[Value], _Places]]:
+        """Sequences of so many lanes and steps, ``distance`` apart in memory, side by side in the buffers.
+
+        What stands there in the end goes to the targets.
+        """
+        fn, (lanes, depth), (sources, targets) = emitter.fn, sizes, arrays
+        for kind, buffer, source in zip(self.plan.kinds, buffers, sources, strict=True):
+            transposer = block_transposer(fn.module, kind.byte_width)
+            fn.call(transposer, VOID, source, distance, buffer, fn.i64(_LANES), lanes, depth)
+        yield self._buffer_rows(emitter, buffers, depth)
+        for kind, buffer, target in zip(self.plan.kinds, buffers, targets, strict=True):
+            transposer = block_transposer(fn.module, kind.byte_width)
+            fn.call(transposer, VOID, buffer, fn.i64(_LANES), target, distance, depth, lanes)
+
+    def _buffer_rows(self, emitter: Emitter, buffers: _Places, depth: Value) -> Callable[[Value], _Places]:
+        widths = [k.byte_width for k in self.plan.kinds]
+
+        def row(position: Value) -> _Places:
+            number = depth - 1 - position if self.plan.reverse else position
+            return [emitter.fn.at(b, I8, number * (_LANES * w)) for b, w in zip(buffers, widths, strict=True)]
+
+        return row
+
+    def _transposed_rows(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        lanes: Value,
+    ) -> None:
+        """Sequences that are rows of memory."""
+        fn, plan = emitter.fn, self.plan
+        with fn.loop(0, plan.length, _DEPTH) as tile:
+            depth = fn.intrinsic("llvm.smin", I64, fn.i64(plan.length) - tile.index, fn.i64(_DEPTH))
+            start = fn.i64(plan.length) - tile.index - depth if plan.reverse else tile.index
+            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
+            there = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))
+            with there as rows:
+                self._rows(emitter, accumulators, rows, rows, (fn.i64(0), depth), lanes)
+
+    def _single(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        positions: tuple[Value, Value],
+    ) -> None:
+        """One sequence; lane 0 of the accumulators has what is before."""
+        fn = emitter.fn
+        begin, end = positions
+        chunk = _DEPTH * _LANES if self.totals is None else self.totals.block
+        whole = begin + (end - begin).integer("udiv", chunk) * chunk
+        if self.totals is None:
+            self._chunks(emitter, accumulators, buffers, arrays, (begin, whole))
+        else:
+            (before,) = self._get(emitter, accumulators, fn.i64(0))
+            (source,), (target,) = arrays
+            after = self.totals.write(fn, (source, target), self.plan.length, (begin, whole), as_real(before))
+            self._put(emitter, accumulators, fn.i64(0), [after])
+        read, written = (self._matrix(emitter, m, 1, self.plan.length) for m in arrays)
+        self._rows(emitter, accumulators, read, written, (whole, end), fn.i64(1))
+
+    def _chunks(
+        self,
+        emitter: Emitter,
+        accumulators: Sequence[Sequence[Value]],
+        buffers: _Places,
+        arrays: tuple[_Places, _Places],
+        positions: tuple[Value, Value],
+    ) -> None:
+        """Whole chunks of one sequence, with a piece for each lane."""
+        fn, plan = emitter.fn, self.plan
+        chunk = _DEPTH * _LANES
+        begin, whole = positions
+        lanes, depth, zero = fn.i64(_LANES), fn.i64(_DEPTH), fn.i64(0)
+        stride = fn.i64(-_DEPTH if plan.reverse else _DEPTH)
+        with fn.loop(begin, whole, chunk) as loop:
+            start = fn.i64(plan.length - _DEPTH) - loop.index if plan.reverse else loop.index
+            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
+            with self._transposed(emitter, buffers, (sources, targets), (lanes, depth), stride) as rows:
+                before = self._get(emitter, accumulators, zero)
+                with fn.loop(0, lanes, independent=True) as lane:
+                    self._put(emitter, accumulators, lane.index, self._load(emitter, rows(zero), lane.index))
+                self._rows(emitter, accumulators, rows, None, (fn.i64(1), depth), lanes)
+                after = self._prefixes(emitter, accumulators, before)
+                self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
+            self._put(emitter, accumulators, zero, after)
+
+    def _prefixes(
+        self, emitter: Emitter, accumulators: Sequence[Sequence[Value]], before: list[Scalar]
+    ) -> list[Scalar]:
+        """Replace what each lane comes to by what is before it; gives what all come to."""
+        running = before
+        for number in range(_LANES):
+            lane = emitter.fn.i64(number)
+            own = self._get(emitter, accumulators, lane)
+            self._put(emitter, accumulators, lane, running)
+            running = self._combined(emitter, running, own)
+        return running

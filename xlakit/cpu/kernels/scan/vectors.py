@@ -1,0 +1,118 @@
+"""Running totals of one sequence in vector registers: of neighbors first, then of vectors, blocks and chunks.
+
+What is before a vector is a sum of four: what is before its chunk, its block, and itself in the block, each of them in
+order. So no total is a long chain, which would be slow and lose digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm.engine import vector_bytes
+from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
+from xlakit.cpu.kernels.scatter.plan import neutral
+from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.scalars import register_type
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.cpu.scalars.real import BINARY
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation
+from xlakit.options import knob
+
+# Vectors of a block, and the most blocks of a chunk.
+_VECTORS = 8
+_BLOCKS = knob("cumulative_vectors.blocks", 16, 1)
+# Shuffles within so many bytes are the fast ones.
+_NEAR_BYTES = 16
+_OPCODES = frozenset({"add", "multiply", "maximum", "minimum"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTotals:
+    """What is combined, in which direction: backwards, element n of the sequence is the last but n of memory."""
+
+    opcode: str
+    kind: PrimitiveType
+    start: float
+    reverse: bool
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return vector_bytes() // register_type(self.kind).bytes
+
+    @property
+    def block(self) -> int:
+        """Elements that are done at a time."""
+        return self.lanes * _VECTORS
+
+    def write(
+        self, fn: Function, arrays: tuple[Value, Value], length: int, span: tuple[Value, Value], before: Value
+    ) -> Value:
+        """Combine a span of whole blocks of a sequence, after what is before it; gives what all of it comes to.
+
+        arrays: where the sequence of ``length`` elements and its results lie.
+        """
+        type = vector(register_type(self.kind), self.lanes)
+        most = self.block * _BLOCKS.value
+        with fn.loop(*span, most, carried=[fn.splat(before, self.lanes)], hints=NO_UNROLL) as chunk:
+            nothing = fn.constant(type, self.start)
+            size = fn.intrinsic("llvm.smin", I64, span[1] - chunk.index, fn.i64(most))
+            with fn.loop(0, size, self.block, carried=[nothing], hints=NO_UNROLL) as block:
+                first = chunk.index + block.index
+                own = self._block(fn, arrays, length, first, self._after(fn, chunk.carried[0], block.carried[0]))
+                block.next(self._after(fn, block.carried[0], own))
+            chunk.next(self._after(fn, chunk.carried[0], block.results[0]))
+        return fn.lane(chunk.results[0], 0)
+
+    def _after(self, fn: Function, before: Value, value: Value) -> Value:
+        return BINARY[self.opcode](fn, self.kind, before, value)
+
+    def _block(self, fn: Function, arrays: tuple[Value, Value], length: int, first: Value, before: Value) -> Value:
+        """The results of a block; gives, in all lanes, what it comes to by itself."""
+        lanes, type = self.lanes, register_type(self.kind)
+        places = [first + n * lanes for n in range(_VECTORS)]
+        if self.reverse:
+            places = [fn.i64(length - lanes) - place for place in places]
+        running = fn.constant(vector(type, lanes), self.start)
+        for place in places:
+            read = fn.load(vector(type, lanes), fn.at(arrays[0], type, place), align=type.bytes)
+            totals = self._within(fn, self._turned(fn, read))
+            value = self._after(fn, running, totals)
+            running = self._after(fn, running, fn.shuffle(totals, totals, [lanes - 1] * lanes))
+            result = self._turned(fn, self._after(fn, before, value))
+            fn.store(result, fn.at(arrays[1], type, place), align=type.bytes)
+        return running
+
+    def _turned(self, fn: Function, value: Value) -> Value:
+        return fn.shuffle(value, value, range(self.lanes - 1, -1, -1)) if self.reverse else value
+
+    def _within(self, fn: Function, value: Value) -> Value:
+        """The running totals of a vector's lanes."""
+        lanes = self.lanes
+        nothing = fn.constant(value.type, self.start)
+        near = min(lanes, _NEAR_BYTES // value.type.element.bytes)
+        distance = 1
+        while distance < near:
+            before = [n - distance if n % near >= distance else lanes for n in range(lanes)]
+            value = self._after(fn, fn.shuffle(value, nothing, before), value)
+            distance *= 2
+        while distance < lanes:
+            # The last lane of what is before, for each second run of lanes.
+            before = [n // distance * distance - 1 if n // distance % 2 else lanes for n in range(lanes)]
+            value = self._after(fn, fn.shuffle(value, nothing, before), value)
+            distance *= 2
+        return value
+
+
+def running_totals(computation: Computation, kind: PrimitiveType, *, reverse: bool) -> RunningTotals | None:
+    """Totals in registers, where elements of a type are combined by an operation that has them."""
+    opcode = simple_fold(computation)
+    if opcode not in _OPCODES or kind.is_complex or kind is PrimitiveType.PRED:
+        return None
+    type = register_type(kind)
+    if memory_type(kind) is not type or kind.bit_width != type.bits or vector_bytes() // type.bytes < 2:
+        return None
+    start = neutral(computation, kind)
+    return None if start is None else RunningTotals(opcode, kind, start, reverse)

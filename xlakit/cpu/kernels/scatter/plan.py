@@ -1,0 +1,279 @@
+"""What a scatter does to memory: its loops over updates and windows, and how tasks share them."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.loops.ir.cost import reducer_cost
+from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.loops.nests.reduced import wide_kind
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.gather import expanded_indices
+from xlakit.ops.scatter import Scatter
+from xlakit.options import knob
+
+_MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
+# A task of a shared window has so many bytes of each.
+_WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
+# Windows of so many elements are worth passing over those that belong to other tasks, of which there are so many.
+_TARGET_ELEMENTS = knob("scatter_plan.target_elements", 48, 1)
+_TARGET_TASKS = knob("scatter_plan.target_tasks", 4, 2)
+# Fewer updates than this are applied by one task.
+_FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0)
+# Private results are worth it where each gets so many updates for each of its elements.
+_UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1)
+_MOST_PARTS = knob("scatter_plan.most_parts", 8, 2)
+_UPDATE_NANOSECONDS = 1.5
+_ELEMENT_NANOSECONDS = 0.15
+
+
+class Sharing(enum.Enum):
+    """How tasks share the work, so that the result does not depend on their number."""
+
+    ALONE = enum.auto()
+    # Each has some of the outermost updates, which meet different elements.
+    UPDATES = enum.auto()
+    # All go over all updates, each with a part of the window.
+    WINDOW = enum.auto()
+    # All go over all updates, each with those that start at its places of one dimension.
+    TARGETS = enum.auto()
+    # Each has some of the updates and a private result.
+    PARTS = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLoop:
+    """A loop over updates: how far a turn moves in the updates, the indices and (batching) the operand."""
+
+    extent: int
+    update: int
+    index: int
+    operand: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLoop:
+    """A loop over a window: how far a turn moves in the operand and the updates.
+
+    still: all windows begin at the same place here.
+    """
+
+    extent: int
+    operand: int
+    update: int
+    still: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """A component of an index vector: where it stands, the greatest that is inside, its stride in the operand.
+
+    apart: windows that start at different places of this dimension do not meet.
+    """
+
+    offset: int
+    limit: int
+    stride: int
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterPlan:
+    """The loops of a scatter, outer to inner."""
+
+    computation: Computation
+    kinds: tuple[PrimitiveType, ...]
+    index_kind: PrimitiveType
+    elements: int
+    updates: tuple[UpdateLoop, ...]
+    window: tuple[WindowLoop, ...]
+    components: tuple[IndexPart, ...]
+    sharing: Sharing
+    tasks: int
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        return math.prod(loop.extent for loop in self.updates)
+
+    @property
+    def window_elements(self) -> int:
+        """How many elements a window has."""
+        return math.prod(loop.extent for loop in self.window)
+
+    @property
+    def shared_component(self) -> int | None:
+        """The component of the index vectors that says which task an update belongs to."""
+        return _shared_component(self.components) if self.sharing is Sharing.TARGETS else None
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes on one processor."""
+        element = len(self.kinds) * _ELEMENT_NANOSECONDS + reducer_cost(self.computation)
+        return self.count * (_UPDATE_NANOSECONDS + self.window_elements * element)
+
+    @property
+    def part_kind(self) -> PrimitiveType:
+        """The element type of a private result."""
+        return wide_kind(self.kinds[0])
+
+
+def plan_scatter(instruction: Instruction) -> ScatterPlan:
+    """The loops of a scatter, and how it is shared."""
+    op = instruction.op_as(Scatter)
+    count = len(instruction.operands) // 2
+    operand = instruction.operands[0].shape
+    updates = instruction.operands[-1].shape
+    indices = instruction.operands[count].shape
+    expanded = expanded_indices(indices, op.index_vector_dim, "scatter_indices")
+    batch = _update_loops(op, operand.dimensions, expanded.dimensions, updates.dimensions)
+    window_loops, components = _window_loops(op, operand.dimensions, expanded.dimensions, updates.dimensions)
+    kinds = tuple(o.shape.element_type for o in instruction.operands[:count])
+    sharing, tasks = _shared(op, kinds, batch, window_loops, components, operand.num_elements)
+    return ScatterPlan(
+        op.to_apply,
+        kinds,
+        indices.element_type,
+        operand.num_elements,
+        tuple(batch),
+        tuple(window_loops),
+        tuple(components),
+        sharing,
+        tasks,
+    )
+
+
+def _strides(dimensions: Sequence[int]) -> list[int]:
+    strides = [1] * len(dimensions)
+    for d in range(len(dimensions) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dimensions[d + 1]
+    return strides
+
+
+def _update_loops(
+    op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
+) -> list[UpdateLoop]:
+    of_operand, of_indices, of_updates = _strides(operand), _strides(indices), _strides(updates)
+    scatter_dims = [d for d in range(len(updates)) if d not in op.update_window_dims]
+    index_dims = [d for d in range(len(indices)) if d != op.index_vector_dim]
+    batching = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
+    loops = [
+        UpdateLoop(updates[u], of_updates[u], of_indices[i], of_operand[batching[i]] if i in batching else 0)
+        for u, i in zip(scatter_dims, index_dims, strict=True)
+    ]
+    # What runs along with the operand may come first: its updates never meet.
+    loops.sort(key=lambda loop: not loop.operand)
+    return _merged_updates(loops)
+
+
+def _window_loops(
+    op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
+) -> tuple[list[WindowLoop], list[IndexPart]]:
+    of_operand, of_indices, of_updates = _strides(operand), _strides(indices), _strides(updates)
+    fixed = {*op.inserted_window_dims, *op.input_batching_dims}
+    window_dims = [d for d in range(len(operand)) if d not in fixed]
+    extents = {d: updates[u] for u, d in zip(op.update_window_dims, window_dims, strict=True)}
+    window = [
+        WindowLoop(
+            updates[u],
+            of_operand[d],
+            of_updates[u],
+            d not in op.scatter_dims_to_operand_dims or extents[d] == operand[d],
+        )
+        for u, d in zip(op.update_window_dims, window_dims, strict=True)
+    ]
+    vector_stride = of_indices[op.index_vector_dim]
+    components = [
+        IndexPart(place * vector_stride, operand[d] - extents.get(d, 1), of_operand[d], extents.get(d, 1) == 1)
+        for place, d in enumerate(op.scatter_dims_to_operand_dims)
+    ]
+    return _merged_window(window), components
+
+
+def _merged_updates(loops: Sequence[UpdateLoop]) -> list[UpdateLoop]:
+    found: list[UpdateLoop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        if found and all(
+            getattr(found[-1], name) == getattr(loop, name) * loop.extent for name in ("update", "index", "operand")
+        ):
+            loop = UpdateLoop(found.pop().extent * loop.extent, loop.update, loop.index, loop.operand)
+        found.append(loop)
+    return found
+
+
+def _merged_window(loops: Sequence[WindowLoop]) -> list[WindowLoop]:
+    found: list[WindowLoop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        same = found and all(
+            getattr(found[-1], name) == getattr(loop, name) * loop.extent for name in ("operand", "update")
+        )
+        if same and found[-1].still == loop.still:
+            loop = WindowLoop(found.pop().extent * loop.extent, loop.operand, loop.update, loop.still)
+        found.append(loop)
+    return found
+
+
+def _shared(
+    op: Scatter,
+    kinds: Sequence[PrimitiveType],
+    updates: Sequence[UpdateLoop],
+    window: Sequence[WindowLoop],
+    components: Sequence[IndexPart],
+    elements: int,
+) -> tuple[Sharing, int]:
+    count = math.prod(loop.extent for loop in updates)
+    size = math.prod(loop.extent for loop in window)
+    if count * size < _FEW_UPDATES.value:
+        return Sharing.ALONE, 1
+    if updates and (updates[0].operand or op.unique_indices):
+        return Sharing.UPDATES, min(_MOST_TASKS.value, updates[0].extent)
+    # Windows that begin at different places would reach over the borders between tasks.
+    if window and window[-1].still and window[-1].operand == 1:
+        tasks = min(_MOST_TASKS.value, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES.value)
+        if tasks > 1:
+            return Sharing.WINDOW, tasks
+    if size >= _TARGET_ELEMENTS.value and _shared_component(components) is not None:
+        return Sharing.TARGETS, _TARGET_TASKS.value
+    parts = min(_MOST_PARTS.value, count // (_UPDATES_PER_ELEMENT.value * max(1, elements)))
+    if parts > 1 and size == 1 and len(kinds) == 1 and len(updates) == 1 and neutral(op.to_apply, kinds[0]) is not None:
+        return Sharing.PARTS, parts
+    return Sharing.ALONE, 1
+
+
+def _shared_component(components: Sequence[IndexPart]) -> int | None:
+    """The number of the component whose dimension tasks can share."""
+    found = [(part.limit, number) for number, part in enumerate(components) if part.apart]
+    return max(found)[1] if found and max(found)[0] >= _TARGET_TASKS.value else None
+
+
+def neutral(computation: Computation, kind: PrimitiveType) -> float | None:
+    """What a computation leaves an element as it is with; None where that, or the order of updates, is not known."""
+    opcode = simple_fold(computation)
+    if opcode is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
+        return None
+    if opcode in ("add", "or", "xor"):
+        # A negative zero stays one if this is added.
+        return -0.0 if kind.is_floating else 0
+    if opcode == "multiply":
+        return 1
+    if opcode == "and":
+        return 1 if kind is PrimitiveType.PRED else -1
+    return _extreme(opcode, kind)
+
+
+def _extreme(opcode: str, kind: PrimitiveType) -> float:
+    """What no element is less (for a maximum) or greater than."""
+    if kind is PrimitiveType.PRED:
+        return int(opcode == "minimum")
+    if kind.is_floating:
+        return -math.inf if opcode == "maximum" else math.inf
+    least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
+    return least if opcode == "maximum" else least + (1 << kind.bit_width) - 1

@@ -1,0 +1,246 @@
+"""Scatter, in place: windows of updates combined into an array, one after the other.
+
+Updates of one element are applied in their order, except where parts of them are added up apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.cpu.kernels.scatter.plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.llvm import I8, I64, Module, Value
+from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.scalars import Scalar, constant, load, store
+from xlakit.cpu.scalars.convert import convert
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+
+_ALIGNMENT = 64
+_COMBINED_NANOSECONDS = 0.1
+
+
+def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
+    """The phases of a scatter, whose results are its operands changed in place, and the bytes of scratch.
+
+    Raises UnsupportedError where its computation has no code.
+    """
+    plan = plan_scatter(instruction)
+    check_plan(plan)
+    count = len(plan.kinds)
+    in_place = {number: number for number in range(count)}
+    if not plan.count * plan.window_elements:
+        return (), in_place, 0
+    if plan.sharing is not Sharing.PARTS:
+        return (_Writer(module, plan).emit_updates(),), in_place, 0
+    writer = _Writer(module, plan)
+    return (writer.emit_parts(), writer.emit_total()), in_place, plan.tasks * writer.part_bytes
+
+
+def check_plan(plan: ScatterPlan) -> None:
+    """Raise InternalError where tasks would write over each other's elements."""
+    sharing, tasks = plan.sharing, plan.tasks
+    parallel, window = sharing is Sharing.UPDATES, sharing is Sharing.WINDOW
+    require(
+        f"a scatter by {sharing.name} in {tasks} tasks",
+        [
+            ("one that is not shared has one task", tasks > 0 and (tasks == 1 or sharing is not Sharing.ALONE)),
+            ("places go round a power of two", sharing is not Sharing.TARGETS or tasks & (tasks - 1) == 0),
+            ("a dimension tells places apart", sharing is not Sharing.TARGETS or plan.shared_component is not None),
+            ("each task has updates", not parallel or (bool(plan.updates) and tasks <= plan.updates[0].extent)),
+            ("a shared window stays where it is", not window or (bool(plan.window) and plan.window[-1].still)),
+            ("private results are of one array", sharing is not Sharing.PARTS or len(plan.kinds) == 1),
+        ],
+    )
+
+
+class _Writer:
+    """Writes the functions of one scatter. Their table: operands, indices, updates, results, scratch."""
+
+    def __init__(self, module: Module, plan: ScatterPlan) -> None:
+        self.module = module
+        self.plan = plan
+        self.count = len(plan.kinds)
+        # The range of tasks, where each has some of the places that updates start at.
+        self._tasks: tuple[Value, Value] | None = None
+        self.arrays = 3 * self.count + 1 + (plan.sharing is Sharing.PARTS)
+
+    @property
+    def part_bytes(self) -> int:
+        """The bytes of a private result."""
+        size = self.plan.elements * self.plan.part_kind.byte_width
+        return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    def emit_updates(self) -> Phase:
+        """All updates, into the results."""
+        plan = self.plan
+        with task_function(self.module, "scatter", self.arrays) as (fn, emitter, begin, end):
+            results = emitter.arrays[2 * self.count + 1 : 3 * self.count + 1]
+            first = span = None
+            if plan.window:
+                span = (fn.i64(0), fn.i64(plan.window[-1].extent))
+            if plan.sharing is Sharing.UPDATES:
+                first = self._share(begin, end, plan.updates[0].extent)
+            elif plan.sharing is Sharing.WINDOW:
+                span = self._share(begin, end, plan.window[-1].extent)
+            if plan.sharing is Sharing.TARGETS:
+                self._tasks = (begin, end)
+            self._updates(emitter, results, plan.kinds, first, span)
+        return Phase(fn.name, plan.tasks, plan.cost)
+
+    def _share(self, begin: Value, end: Value, extent: int) -> tuple[Value, Value]:
+        """The part of a loop that a range of tasks does."""
+        tasks = self.plan.tasks
+        return (begin * extent).integer("udiv", tasks), (end * extent).integer("udiv", tasks)
+
+    def _updates(
+        self,
+        emitter: Emitter,
+        targets: Sequence[Value],
+        kinds: Sequence[PrimitiveType],
+        first: tuple[Value, Value] | None,
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        """The loops over updates. ``first`` bounds the outermost one, ``span`` the innermost one over the window."""
+        fn, updates = emitter.fn, self.plan.updates
+
+        def turn(number: int, update: Value, index: Value, operand: Value) -> None:
+            if number == len(updates):
+                self._window_at(emitter, targets, kinds, (update, index, operand), span)
+                return
+            loop = updates[number]
+            bounds = first if first is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
+
+            def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+                with fn.loop(begin, end) as made, emitter.scope():
+                    at = made.index
+                    turn(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
+                return ()
+
+            turns = turns_between(self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :]))
+            if loop.extent < 2 * turns:
+                strip(*bounds, ())
+            else:
+                in_strips(fn, bounds, turns, (), strip)
+
+        zero = fn.i64(0)
+        turn(0, zero, zero, zero)
+
+    def _window_at(
+        self,
+        emitter: Emitter,
+        targets: Sequence[Value],
+        kinds: Sequence[PrimitiveType],
+        place: tuple[Value, Value, Value],
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        """One window, if it is inside."""
+        fn, kind = emitter.fn, self.plan.index_kind
+        update, index, operand = place
+        inside: Value | None = None
+        for number, part in enumerate(self.plan.components):
+            start = as_real(load(fn, kind, emitter.arrays[self.count], index + part.offset))
+            if start.type.bits < 64:
+                start = start.cast("sext" if kind.is_signed else "zext", I64)
+            fits = start.compare("ule", part.limit)
+            inside = fits if inside is None else inside & fits
+            if number == self.plan.shared_component and self._tasks is not None:
+                owner = start & (self.plan.tasks - 1)
+                inside = inside & (owner >= self._tasks[0]) & (owner < self._tasks[1])
+            operand = operand + start * part.stride
+
+        def write() -> None:
+            self._window(emitter, targets, kinds, self.plan.window, (operand, update), span)
+
+        if inside is None:
+            write()
+        else:
+            with fn.if_(inside, likely=True if self._tasks is None else None):
+                write()
+
+    def _window(
+        self,
+        emitter: Emitter,
+        targets: Sequence[Value],
+        kinds: Sequence[PrimitiveType],
+        loops: Sequence[WindowLoop],
+        place: tuple[Value, Value],
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        fn = emitter.fn
+        if not loops:
+            self._element(emitter, targets, kinds, place)
+            return
+        loop, *inner = loops
+        begin, end = span if span is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
+        with fn.loop(begin, end, independent=not inner) as made, emitter.scope():
+            following = (place[0] + made.index * loop.operand, place[1] + made.index * loop.update)
+            self._window(emitter, targets, kinds, inner, following, span)
+
+    def _element(
+        self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], place: tuple[Value, Value]
+    ) -> None:
+        fn = emitter.fn
+        updates = emitter.arrays[self.count + 1 : 2 * self.count + 1]
+        with emitter.scope():
+            old = [load(fn, k, a, place[0]) for k, a in zip(kinds, targets, strict=True)]
+            new = [load(fn, k, a, place[1]) for k, a in zip(self.plan.kinds, updates, strict=True)]
+            made = self._combined(emitter, kinds, old, new)
+            for kind, array, value in zip(kinds, targets, made, strict=True):
+                store(fn, kind, value, array, place[0])
+
+    def _combined(
+        self, emitter: Emitter, kinds: Sequence[PrimitiveType], old: Sequence[Scalar], new: Sequence[Scalar]
+    ) -> list[Scalar]:
+        """What the computation makes of elements of the results, which may be wider ones, and of the updates."""
+        fn, computation = emitter.fn, self.plan.computation
+        if tuple(kinds) != self.plan.kinds:
+            return emitter.combined(computation, list(old), list(new))
+        taken = [p.shape.element_type for p in computation.parameters]
+        given = [*zip(kinds, old, strict=True), *zip(self.plan.kinds, new, strict=True)]
+        arguments = [convert(fn, kind, wanted, value) for (kind, value), wanted in zip(given, taken, strict=True)]
+        made = emitter.called(computation, arguments)
+        shape = computation.root.shape
+        shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
+        return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, made, strict=True)]
+
+    # -- private results ---------------------------------------------------------------------------
+
+    def _parts(self, emitter: Emitter) -> Value:
+        return emitter.arrays[3 * self.count + 1]
+
+    def emit_parts(self) -> Phase:
+        """Each task begins with what changes nothing, and adds its part of the updates."""
+        plan, kind = self.plan, self.plan.part_kind
+        value = neutral(plan.computation, plan.kinds[0])
+        if value is None:
+            raise UnsupportedError("a computation that changes every element has no private results")
+        with task_function(self.module, "scatter.parts", self.arrays) as (fn, emitter, begin, end):
+            with fn.loop(begin, end) as task, emitter.scope():
+                part = fn.at(self._parts(emitter), I8, task.index * self.part_bytes)
+                start = constant(fn, kind, value)
+                with fn.loop(0, plan.elements, independent=True) as loop:
+                    store(fn, kind, start, part, loop.index)
+                own = self._share(task.index, task.index + 1, plan.updates[0].extent)
+                self._updates(emitter, [part], [kind], own, None)
+        return Phase(fn.name, plan.tasks, plan.cost)
+
+    def emit_total(self) -> Phase:
+        """Combine the private results into the operand."""
+        plan, kind = self.plan, self.plan.part_kind
+        with task_function(self.module, "scatter.total", self.arrays) as (fn, emitter, begin, end):
+            result = emitter.arrays[2 * self.count + 1]
+            blocks = max(1, plan.elements // 1024)
+            first, last = ((n * plan.elements).integer("udiv", blocks) for n in (begin, end))
+            with fn.loop(first, last, independent=True) as loop, emitter.scope():
+                total = [load(fn, plan.kinds[0], result, loop.index)]
+                for number in range(plan.tasks):
+                    part = fn.at(self._parts(emitter), I8, number * self.part_bytes)
+                    total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
+                store(fn, plan.kinds[0], total[0], result, loop.index)
+        return Phase(fn.name, blocks, plan.elements * plan.tasks * _COMBINED_NANOSECONDS)

@@ -1,0 +1,451 @@
+"""Select-and-scatter, the gradient of pooling: windows side by side in the minor dimension, one lane each.
+
+Of each window the chosen place is found first, going over its places; then, place by place, the source is combined
+into the elements of those lanes that chose the place. At one place, lanes meet different elements. Small windows that
+are inside of the array are done at once, with what was chosen in registers; others go through memory between places.
+
+The array may be padded before and the result cut to its size after, as one fusion: then the elements around the array
+take part in the choice, and what they would receive is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
+from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.scalars import Scalar, load, register_type, select, store
+from xlakit.cpu.scalars.convert import convert
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Parameter
+from xlakit.ops.windows import SelectAndScatter
+from xlakit.options import knob
+from xlakit.passes.simplify.pooling_gradients import padded_selection
+
+_STRIP = knob("select_and_scatter.strip", 256, 16, 32)
+# Tasks have whole cache lines.
+_LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
+_FEW_TASKS = knob("select_and_scatter.few_tasks", 8, 1000)
+_PLACE_NANOSECONDS = 1.0
+# Windows of so many places are done at once: they are written out.
+_SMALL_WINDOW = knob("select_and_scatter.small_window", 16, 0, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimension:
+    """A dimension: its size, its placements, the window along it, and the strides of array and source.
+
+    around: how many elements with the padding value are before and behind the array, as far as windows see.
+    """
+
+    size: int
+    outputs: int
+    window: WindowDimension
+    stride: int
+    source_stride: int
+    around: tuple[int, int] = (0, 0)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether each element is a placement of its own."""
+        return self.window == WindowDimension(1) and not any(self.around)
+
+    @property
+    def low(self) -> int:
+        """How far the first window begins before the array."""
+        return self.window.padding_low + self.around[0]
+
+    @property
+    def holds_windows(self) -> bool:
+        """Whether every window is inside of the array."""
+        last = (self.outputs - 1) * self.window.stride - self.low + self.window.dilated_size
+        return self.low <= 0 and last <= self.size
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """The loops of a select-and-scatter."""
+
+    op: SelectAndScatter
+    kind: PrimitiveType
+    source_kind: PrimitiveType
+    init_kind: PrimitiveType
+    free: tuple[_Dimension, ...]
+    moving: tuple[_Dimension, ...]
+    minor: _Dimension
+    strip: int
+    # Where in the table array, source, initial value and padding value stand, and the result.
+    arrays: tuple[int, int, int, int]
+    result: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the lanes' windows are written out."""
+        places = math.prod(d.window.size for d in self.moving)
+        holes = any(d.window.base_dilation > 1 for d in self.moving)
+        return self.minor.is_still and 0 < places <= _SMALL_WINDOW.value and not holes
+
+    @property
+    def strips(self) -> int:
+        """Into how many strips the placements along the minor dimension are cut."""
+        return -(-self.minor.outputs // self.strip)
+
+    @property
+    def tasks(self) -> int:
+        """How many parts of the array meet windows of their own."""
+        return math.prod(d.size for d in self.free) * (self.strips if self.minor.is_still else 1)
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes on one processor."""
+        every = (*self.free, *self.moving, self.minor)
+        return _PLACE_NANOSECONDS * math.prod(d.outputs * d.window.size for d in every)
+
+
+def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:
+    """The loops of a select-and-scatter by itself."""
+    shapes = [o.shape for o in instruction.operands]
+    none = ((0, 0),) * shapes[0].rank
+    return _plan(instruction.op_as(SelectAndScatter), shapes, none, (0, 1, 2, 2), 3)
+
+
+def plan_padded(computation: Computation) -> SelectPlan | None:
+    """The loops of a fusion that pads, selects and cuts; None where it does something else."""
+    found = padded_selection(computation.root)
+    if found is None:
+        return None
+    operands = (found.array, found.source, found.init, found.value)
+    numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
+    if len(numbers) != 4:
+        return None
+    array, source, init, value = numbers
+    shapes = [o.shape for o in operands[:3]]
+    return _plan(found.op, shapes, found.around, (array, source, init, value), len(computation.parameters))
+
+
+def _plan(
+    op: SelectAndScatter,
+    shapes: Sequence[Shape],
+    around: Sequence[tuple[int, int]],
+    arrays: tuple[int, int, int, int],
+    result: int,
+) -> SelectPlan:
+    array, source, init = shapes
+    dimensions: list[_Dimension] = []
+    stride = source_stride = 1
+    for size, window, edges in zip(
+        reversed(array.dimensions), reversed(op.window.dimensions), reversed(around), strict=True
+    ):
+        outputs = window.output_size(size + sum(edges))
+        dimensions.insert(0, _Dimension(size, outputs, window, stride, source_stride, edges))
+        stride, source_stride = stride * size, source_stride * outputs
+    none = _Dimension(1, 1, WindowDimension(1), 1, 1)
+    minor = next((d for d in reversed(dimensions) if d.size > 1), none)
+    if minor.window.base_dilation > 1:
+        # Neighboring lanes would meet holes at different places.
+        minor = none
+    others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
+    free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))
+    ordered = minor.is_still or simple_fold(op.scatter) is not None
+    strip = min(_STRIP.value, minor.outputs) if ordered else 1
+    if minor.is_still and math.prod(d.size for d in free) * -(-minor.outputs // strip) < _FEW_TASKS.value:
+        strip = max(_LEAST_STRIP.value, minor.outputs // _FEW_TASKS.value // _LEAST_STRIP.value * _LEAST_STRIP.value)
+    kinds = (array.element_type, source.element_type, init.element_type)
+    return SelectPlan(op, *kinds, free, moving, minor, max(1, strip), arrays, result)
+
+
+def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
+    """The phase of a select-and-scatter. Raises UnsupportedError where a computation has no code."""
+    return _emit(module, plan_select_and_scatter(instruction))
+
+
+def emit_padded_selection(module: Module, computation: Computation) -> Emitted | None:
+    """The phase of a fusion that pads, selects and cuts; None where it does something else."""
+    plan = plan_padded(computation)
+    return None if plan is None else _emit(module, plan)
+
+
+def _emit(module: Module, plan: SelectPlan) -> Emitted:
+    with task_function(module, "select_and_scatter", plan.result + 1) as (fn, emitter, begin, end):
+        writer = _Writer(emitter, plan)
+        with fn.loop(begin, end) as task, emitter.scope():
+            writer.task(task.index)
+    return (Phase(fn.name, plan.tasks, plan.cost),), {}, 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """Windows side by side: the first one's number in the minor dimension, how many, and where others stand."""
+
+    first: Value
+    count: Value
+    element: Value
+    source: Value
+
+
+# What is done at one place of all lanes' windows: its number, the first lane and the one after the last that have it,
+# where an element stands, and whether the array holds it (None: it does).
+_AtPlace = Callable[[Value, Value, Value, Callable[[Value], Value], "Value | None"], None]
+
+
+class _Writer:
+    """Writes the function of one select-and-scatter."""
+
+    def __init__(self, emitter: Emitter, plan: SelectPlan) -> None:
+        self.emitter = emitter
+        self.fn: Function = emitter.fn
+        self.plan = plan
+        self.array, self.source, self.init, self.value = (emitter.arrays[n] for n in plan.arrays)
+        self.result = emitter.arrays[plan.result]
+        self.compared = plan.op.select.parameters[0].shape.element_type
+        kinds = {plan.kind, plan.op.scatter.root.shape.element_type}
+        kinds.update(p.shape.element_type for p in plan.op.scatter.parameters)
+        self.adds = simple_fold(plan.op.scatter) == "add" and len(kinds) == 1 and not plan.kind.is_complex
+        self.best = self.fn.alloca(I64, plan.strip * (1 + self.compared.is_complex), align=64)
+        self.chosen = self.fn.alloca(I32, plan.strip, align=64)
+
+    def task(self, number: Value) -> None:
+        """All windows of one part of the array."""
+        fn, plan = self.fn, self.plan
+        element = source = fn.i64(0)
+        strip = fn.i64(0)
+        if plan.minor.is_still:
+            strip = number.integer("urem", plan.strips)
+            number = number.integer("udiv", plan.strips)
+        for dimension in reversed(plan.free):
+            place = number.integer("urem", dimension.size)
+            element, source = element + place * dimension.stride, source + place * dimension.source_stride
+            number = number.integer("udiv", dimension.size)
+        first = strip * plan.strip
+        count = self._count(first)
+        span = (first, count) if plan.minor.is_still else (fn.i64(0), fn.i64(plan.minor.size))
+        if not plan.moving:
+            self._fill(element, span, (fn.i64(0), fn.i64(1)))
+        filling: Loop | None = None
+        with ExitStack() as loops:
+            starts: list[Value] = []
+            for axis, dimension in enumerate(plan.moving):
+                loop = loops.enter_context(fn.loop(0, dimension.outputs, carried=() if axis else (fn.i64(0),)))
+                source = source + loop.index * dimension.source_stride
+                starts.append(loop.index * dimension.window.stride - dimension.low)
+                if axis == 0:
+                    # The results begin just before the first window that reaches them, so that they are in the cache.
+                    end = self._reached(dimension, starts[0], loop.carried[0])
+                    self._fill(element, span, (loop.carried[0], end))
+                    loop.next(end)
+                    filling = loop
+            if not plan.minor.is_still:
+                strips = loops.enter_context(fn.loop(0, plan.minor.outputs, plan.strip))
+                first = strips.index
+                count = self._count(first)
+            self._windows(_Lanes(first, count, element, source), starts)
+        if filling is not None:
+            self._fill(element, span, (filling.results[0], fn.i64(plan.moving[0].size)))
+
+    def _count(self, first: Value) -> Value:
+        """How many lanes a strip has."""
+        fn, plan = self.fn, self.plan
+        if plan.minor.outputs % plan.strip == 0:
+            return fn.i64(plan.strip)
+        return fn.intrinsic("llvm.smin", I64, fn.i64(plan.strip), fn.i64(plan.minor.outputs) - first)
+
+    def _reached(self, dimension: _Dimension, start: Value, before: Value) -> Value:
+        """Up to where elements have been reached by the windows at ``start`` and by those before."""
+        fn, window = self.fn, dimension.window
+        if window.base_dilation > 1:
+            return fn.i64(dimension.size)
+        end = fn.intrinsic("llvm.smax", I64, start + window.dilated_size, before)
+        return fn.intrinsic("llvm.smin", I64, end, fn.i64(dimension.size))
+
+    def _fill(self, element: Value, span: tuple[Value, Value], rows: tuple[Value, Value]) -> None:
+        """Begin with the initial value: all of ``rows``, along the first dimension along which windows move."""
+        fn, plan = self.fn, self.plan
+        start = convert(fn, plan.init_kind, plan.kind, load(fn, plan.init_kind, self.init, fn.i64(0)))
+        with ExitStack() as loops:
+            for number, dimension in enumerate(plan.moving):
+                bounds = (fn.i64(0), fn.i64(dimension.size)) if number else rows
+                element = element + loops.enter_context(fn.loop(*bounds)).index * dimension.stride
+            lane = loops.enter_context(fn.loop(0, span[1], independent=True)).index
+            store(fn, plan.kind, start, self.result, element + (span[0] + lane) * plan.minor.stride)
+
+    def _windows(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        fn = self.fn
+        if not self.plan.is_small:
+            self._place_by_place(lanes, starts)
+            return
+        inside: Value | None = None
+        for dimension, start in zip(self.plan.moving, starts, strict=True):
+            if not dimension.holds_windows:
+                test = (start >= 0) & (start <= dimension.size - dimension.window.dilated_size)
+                inside = test if inside is None else inside & test
+        if inside is None:
+            self._at_once(lanes, starts)
+            return
+        with fn.if_(inside, likely=True):
+            self._at_once(lanes, starts)
+        with fn.if_(~inside, likely=False):
+            self._place_by_place(lanes, starts)
+
+    def _at_once(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        """Windows that are inside of the array, all places of a lane one after the other."""
+        fn, plan, kind = self.fn, self.plan, self.compared
+        number = integer(max(8, register_type(kind).bits))
+        base, distances = lanes.element, [0]
+        for dimension, start in zip(plan.moving, starts, strict=True):
+            base = base + start * dimension.stride
+            step = dimension.window.window_dilation * dimension.stride
+            distances = [d + place * step for d in distances for place in range(dimension.window.size)]
+        with fn.loop(0, lanes.count, independent=True) as lane, self.emitter.scope():
+            at = base + (lanes.first + lane.index) * plan.minor.stride
+            best, chosen = self._new(at + distances[0]), fn.constant(number, 0)
+            for place, distance in enumerate(distances[1:], 1):
+                new = self._new(at + distance)
+                stays = as_real(self.emitter.called(plan.op.select, [best, new])[0])
+                best = select(fn, stays, best, new)
+                chosen = fn.select(stays, chosen, fn.constant(number, place))
+            source = self._source(lanes, lane.index)
+            for place, distance in enumerate(distances):
+                self._combine(at + distance, source, chosen.eq(place))
+
+    def _new(self, at: Value) -> Scalar:
+        """An element of the array as it is compared."""
+        return convert(self.fn, self.plan.kind, self.compared, load(self.fn, self.plan.kind, self.array, at))
+
+    def _source(self, lanes: _Lanes, lane: Value) -> Scalar:
+        at = lanes.source + (lanes.first + lane) * self.plan.minor.source_stride
+        return load(self.fn, self.plan.source_kind, self.source, at)
+
+    def _combine(self, at: Value, source: Scalar, chose: Value) -> None:
+        """Combine the source into an element where that was chosen."""
+        fn, plan = self.fn, self.plan
+        taken = [p.shape.element_type for p in plan.op.scatter.parameters]
+        given = plan.op.scatter.root.shape.element_type
+        old = load(fn, plan.kind, self.result, at)
+        kept, adds = convert(fn, plan.kind, taken[0], old), convert(fn, plan.source_kind, taken[1], source)
+        if self.adds:
+            # Others add what changes nothing: processors are slow to store some lanes of a vector.
+            nothing = fn.constant(register_type(taken[1]), -0.0 if taken[1].is_floating else 0)
+            adds = fn.select(chose, as_real(adds), nothing)
+        new = convert(fn, given, plan.kind, self.emitter.called(plan.op.scatter, [kept, adds])[0])
+        store(fn, plan.kind, new if self.adds else select(fn, chose, new, old), self.result, at)
+
+    def _place_by_place(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        fn = self.fn
+        type = register_type(self.compared)
+        with fn.loop(0, lanes.count, independent=True) as lane:
+            for part in range(1 + self.compared.is_complex):
+                fn.store(fn.constant(type, 0), fn.at(self.best, type, lane.index + part * self.plan.strip))
+            fn.store(fn.constant(I32, -1), fn.at(self.chosen, I32, lane.index))
+        self._places(lanes, starts, self._choose, padded=True)
+
+        def scatter(place: Value, begin: Value, end: Value, element: Callable[[Value], Value], _: Value | None) -> None:
+            with fn.loop(begin, end, independent=True) as lane, self.emitter.scope():
+                chose = fn.load(I32, fn.at(self.chosen, I32, lane.index)).eq(place)
+                self._combine(element(lane.index), self._source(lanes, lane.index), chose)
+
+        self._places(lanes, starts, scatter, padded=False)
+
+    def _places(self, lanes: _Lanes, starts: Sequence[Value], act: _AtPlace, *, padded: bool) -> None:
+        """Go over the places of the windows that are inside of the array, or of what it is padded to."""
+        fn, minor = self.fn, self.plan.minor
+        with ExitStack() as loops:
+            base, number = lanes.element, fn.i64(0)
+            held: Value | None = None
+            for dimension, start in zip(self.plan.moving, starts, strict=True):
+                around = dimension.around if padded else (0, 0)
+                place = loops.enter_context(self._inside(dimension, start, around))
+                position = start + place * dimension.window.window_dilation
+                holes = dimension.window.base_dilation
+                if holes > 1:
+                    loops.enter_context(fn.if_(position.integer("urem", holes).eq(0)))
+                    position = position.integer("udiv", holes)
+                if any(around):
+                    test = (position >= 0) & (position < dimension.size)
+                    held = test if held is None else held & test
+                base = base + position * dimension.stride
+                number = number * dimension.window.size + place
+            if minor.is_still:
+                act(
+                    number.cast("trunc", I32) if number.constant is None else fn.constant(I32, 0),
+                    fn.i64(0),
+                    lanes.count,
+                    lambda lane: base + (lanes.first + lane) * minor.stride,
+                    held,
+                )
+                return
+            window = minor.window
+            place = loops.enter_context(fn.loop(0, window.size)).index
+            number = (number * window.size + place).cast("trunc", I32)
+            shift = place * window.window_dilation - window.padding_low
+            # The lanes whose element is from 0 on and below the size.
+            stride = window.stride
+            low = _divided_up(fn.i64(0) - shift, stride) - lanes.first
+            high = _divided_up(fn.i64(minor.size) - shift, stride) - lanes.first
+            act(
+                number,
+                fn.intrinsic("llvm.smax", I64, low, fn.i64(0)),
+                fn.intrinsic("llvm.smin", I64, high, lanes.count),
+                lambda lane: base + ((lanes.first + lane) * stride + shift) * minor.stride,
+                held,
+            )
+
+    @contextmanager
+    def _inside(self, dimension: _Dimension, start: Value, around: tuple[int, int]) -> Generator[Value]:
+        """The loop over those places of a window at ``start`` that are inside along one dimension."""
+        fn, window = self.fn, dimension.window
+        before = fn.i64(-around[0]) - start
+        low = fn.intrinsic("llvm.smax", I64, _divided_up(before, window.window_dilation), fn.i64(0))
+        extent = (dimension.size - 1) * window.base_dilation + 1 + around[1]
+        high = _divided_up(fn.i64(extent) - start, window.window_dilation)
+        with fn.loop(low, fn.intrinsic("llvm.smin", I64, high, fn.i64(window.size))) as loop:
+            yield loop.index
+
+    def _choose(
+        self, place: Value, begin: Value, end: Value, element: Callable[[Value], Value], held: Value | None
+    ) -> None:
+        """Where the place's element is selected, remember it; what is not held has the padding value."""
+        fn, plan = self.fn, self.plan
+        if held is None:
+            self._compare(place, begin, end, lambda lane: self._new(element(lane)))
+            return
+        with fn.if_(held):
+            self._compare(place, begin, end, lambda lane: self._new(element(lane)))
+        with fn.if_(~held), self.emitter.scope():
+            value = convert(fn, plan.kind, self.compared, load(fn, plan.kind, self.value, fn.i64(0)))
+            self._compare(place, begin, end, lambda _: value)
+
+    def _compare(self, place: Value, begin: Value, end: Value, new: Callable[[Value], Scalar]) -> None:
+        fn = self.fn
+        with fn.loop(begin, end, independent=True) as lane, self.emitter.scope():
+            found, old = new(lane.index), self._get_best(lane.index)
+            chosen = fn.load(I32, fn.at(self.chosen, I32, lane.index))
+            stays = as_real(self.emitter.called(self.plan.op.select, [old, found])[0]) & (chosen >= 0)
+            self._put_best(lane.index, select(fn, stays, old, found))
+            fn.store(fn.select(stays, chosen, place), fn.at(self.chosen, I32, lane.index))
+
+    def _get_best(self, lane: Value) -> Scalar:
+        fn, type = self.fn, register_type(self.compared)
+        parts = [
+            fn.load(type, fn.at(self.best, type, lane + k * self.plan.strip))
+            for k in range(1 + self.compared.is_complex)
+        ]
+        return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
+
+    def _put_best(self, lane: Value, value: Scalar) -> None:
+        fn, type = self.fn, register_type(self.compared)
+        for k, part in enumerate(value if isinstance(value, tuple) else (value,)):
+            fn.store(part, fn.at(self.best, type, lane + k * self.plan.strip))
+
+
+def _divided_up(value: Value, divisor: int) -> Value:
+    """The quotient, rounded up; of negative numbers, which round towards zero, a number that is not positive."""
+    return value if divisor == 1 else (value + (divisor - 1)).integer("sdiv", divisor)

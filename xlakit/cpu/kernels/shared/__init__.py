@@ -1,0 +1,1 @@
+"""What kernels of several kinds need: common functions, BLAS, fingerprints, preconditions."""

@@ -1,0 +1,58 @@
+"""The machine code of the functions that many programs need; ``common.py`` writes them.
+
+Like the runtime they are kept in the compile cache, and stay in memory until the process ends. Loading a program that
+is kept takes no more than this file.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from xlakit.cpu import cache as compile_cache
+from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.llvm import engine
+
+PREFIX = "xlakit_common."
+
+_lock = threading.Lock()
+_loaded: dict[str, engine.Library] = {}
+
+
+def resolve(symbol: str) -> int | None:
+    """The address of a symbol that a program imports, where it is one of ours."""
+    if not symbol.startswith(PREFIX):
+        return None
+    if not is_there(symbol):
+        from xlakit.cpu.kernels.shared.common import Missing
+
+        missing = Missing([symbol])
+        missing.keep(engine.compiled_all(missing.parts(), threads=1))
+    return _loaded[symbol].address(symbol)
+
+
+def is_there(symbol: str) -> bool:
+    """Whether this process has a function, or the disk, from which it is loaded then."""
+    if symbol not in _loaded:
+        entry = compile_cache.load(key) if (key := _key(symbol)) is not None else None
+        if entry is None:
+            return False
+        _load(symbol, bytes(entry.sections["object"]))
+    return True
+
+
+def keep(symbol: str, data: bytes) -> None:
+    """Load a function that has been compiled, and keep it for other processes."""
+    _load(symbol, data)
+    key = _key(symbol)
+    if key is not None:
+        compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
+
+
+def _key(symbol: str) -> str | None:
+    return runtime_key(symbol) if compile_cache.is_enabled() else None
+
+
+def _load(symbol: str, data: bytes) -> None:
+    with _lock:
+        if symbol not in _loaded:
+            _loaded[symbol] = engine.Library(symbol, data, [symbol], {}, stays=True)

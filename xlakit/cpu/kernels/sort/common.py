@@ -1,0 +1,285 @@
+"""The loops of sorting that go over all elements, as functions that programs share: they depend on types alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from xlakit.cpu.kernels.sort.keys import (
+    has_exceptions,
+    is_exception,
+    load_raw,
+    narrowed,
+    ordered_bits,
+    raw_type,
+    restored_bits,
+    store_raw,
+    stored_bits,
+)
+from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
+from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
+from xlakit.cpu.llvm.promises import APART
+from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.analysis.sort_order import NanPlace, SortKey
+
+# The loops that move records gain from several turns at once, all others only from being compiled soon.
+UNROLL = ('"llvm.loop.unroll.count", i32 4',)
+NO_UNROLL = ('"llvm.loop.unroll.disable"',)
+
+T = TypeVar("T", bound="ByKey")
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """What sees records of ``record`` bits by one key, whose bits begin at bit ``offset``.
+
+    exceptions: whether there may be keys whose bits do not order as they do. counter: the bits of what counts records.
+    """
+
+    family: ClassVar[str]
+    parameters: ClassVar[Sequence[Type]]
+
+    record: int
+    offset: int
+    kind: PrimitiveType
+    descending: bool
+    nan: str
+    zeros_equal: bool
+    exceptions: bool
+    counter: int
+
+    @classmethod
+    def of(cls: type[T], record: Record, key: SortKey, *more: int, exceptions: bool, counter: Type) -> T:
+        """The function for a key of a record."""
+        field = record.field(key.operand, key.part)
+        assert field is not None, "a record has the fields of its keys"
+        order = key.descending, key.nan.value, key.zeros_equal
+        return cls(record.bits, field.offset, key.kind, *order, exceptions, counter.bits, *more)
+
+    @property
+    def key(self) -> SortKey:
+        """The key."""
+        return SortKey(0, self.kind, descending=self.descending, nan=NanPlace(self.nan), zeros_equal=self.zeros_equal)
+
+    def load(self, fn: Function, records: Value, index: Value) -> Value:
+        """A record of an array of them."""
+        type = integer(self.record)
+        return fn.load(type, fn.at(records, type, index), align=min(8, type.bytes))
+
+    def digit(self, fn: Function, value: Value, shift: Value | int) -> Value:
+        """The digit of a record's key that begins at bit ``shift``."""
+        stored = narrowed(value >> self.offset, raw_type(self.kind))
+        ordered = ordered_bits(fn, self.key, stored, exceptions=self.exceptions)
+        if isinstance(shift, Value):
+            shift = narrowed(shift, ordered.type)
+        return narrowed((ordered >> shift) & (RADIX - 1), I64)
+
+    def increment(self, fn: Function, counts: Value, digit: Value) -> Value:
+        """Count a digit; gives how often it was there before."""
+        type = integer(self.counter)
+        address = fn.at(counts, type, digit)
+        before = fn.load(type, address)
+        fn.store(before + 1, address)
+        return before
+
+
+@dataclass(frozen=True, slots=True)
+class CountDigits(ByKey):
+    """``void(ptr records, i64 begin, i64 end, i64 shift, ptr counts)``: add up how often each digit is there."""
+
+    family: ClassVar[str] = "sort_count"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        records, begin, end, shift, counts = fn.parameters
+        with fn.loop(begin, end, hints=UNROLL) as loop:
+            self.increment(fn, counts, self.digit(fn, self.load(fn, records, loop.index), shift))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveByDigit(ByKey):
+    """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr places)``: move each to its digit's place.
+
+    ``places`` says where the next record of each digit goes, and is counted up.
+    """
+
+    family: ClassVar[str] = "sort_move"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        source, target, begin, end, shift, places = fn.parameters
+        with fn.loop(begin, end, hints=UNROLL) as loop:
+            value = self.load(fn, source, loop.index)
+            place = self.increment(fn, places, self.digit(fn, value, shift))
+            store_raw(fn, value, target, narrowed(place, I64))
+
+
+@dataclass(frozen=True, slots=True)
+class SortRecords(ByKey):
+    """``void(ptr source, ptr first, ptr second, i64 count, ptr result)``: sort records, stably.
+
+    Where they are then, in which of the three buffers, is written to ``result``. ``source`` is only read, unless it is
+    ``second`` as well.
+    """
+
+    family: ClassVar[str] = "sort_records"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[APART])
+        self._for_moving().write(move)
+        move.ret()
+
+        def call(_: ByKey, *arguments: Value) -> None:
+            fn.call(move, VOID, *arguments)
+
+        *buffers, count, result = fn.parameters
+        fn.store(buffers[0], result)
+        fn.return_if(count < 2)
+        digits = [(self, shift) for shift in range(0, 8 * self.kind.byte_width, RADIX_BITS)]
+        fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
+
+    def _for_moving(self) -> MoveByDigit:
+        order = self.descending, self.nan, self.zeros_equal
+        return MoveByDigit(self.record, self.offset, self.kind, *order, self.exceptions, self.counter)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRecords(ByKey):
+    """``void(ptr keys, ptr others, i64 begin, i64 end, ptr records, ptr exception)``: make records of some elements.
+
+    Below the key there are the elements of ``others``, which have ``along`` bits; none where that is 0. The byte at
+    ``exception`` is told whether there is one among the keys.
+    """
+
+    family: ClassVar[str] = "sort_make"
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, PTR, PTR)
+
+    along: int
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        keys, others, begin, end, records, exception = fn.parameters
+        with fn.loop(begin, end, independent=True, carried=[fn.constant(I1, 0)], hints=NO_UNROLL) as loop:
+            bits = load_raw(fn, self.kind, keys, loop.index)
+            record = narrowed(stored_bits(fn, self.key, bits), integer(self.record)) << self.offset
+            if self.along:
+                record = record | narrowed(_load_bits(fn, self.along, others, loop.index), record.type)
+            store_raw(fn, record, records, loop.index)
+            found = is_exception(fn, self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
+            loop.next(loop.carried[0] | found)
+        fn.store(loop.results[0].cast("zext", I8), exception)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeApart(ByKey):
+    """``void(ptr records, i64 begin, i64 end, ptr keys, ptr others)``: the opposite of MakeRecords."""
+
+    family: ClassVar[str] = "sort_take_apart"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, PTR)
+
+    along: int
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        records, begin, end, keys, others = fn.parameters
+        with fn.loop(begin, end, independent=True, hints=NO_UNROLL) as loop:
+            record = self.load(fn, records, loop.index)
+            stored = narrowed(record >> self.offset, raw_type(self.kind))
+            store_raw(fn, restored_bits(fn, self.key, stored), keys, loop.index)
+            if self.along:
+                store_raw(fn, narrowed(record, integer(self.along)), others, loop.index)
+
+
+def _load_bits(fn: Function, bits: int, array: Value, index: Value) -> Value:
+    type = integer(bits)
+    return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
+
+
+def sort_by_digits(
+    fn: Function,
+    digits: Sequence[tuple[ByKey, int]],
+    buffers: Sequence[Value],
+    count: Value,
+    move: Callable[..., None],
+) -> Value:
+    """Write a sort of at least one record by some digits, the least significant one first; gives where they are then.
+
+    buffers: where they are, only read unless it is the last of the three as well, and two more to move them to.
+    ``move(by, ..)`` calls what MoveByDigit says.
+    """
+    source, first, second = buffers
+    by = digits[0][0]
+    counter = integer(by.counter)
+    counts = fn.alloca(counter, RADIX * len(digits), align=64)
+    fn.fill(counts, 0, RADIX * len(digits) * counter.bytes)
+    with fn.loop(0, count, hints=NO_UNROLL) as loop:
+        value = by.load(fn, source, loop.index)
+        for number, (by, shift) in enumerate(digits):
+            by.increment(fn, fn.at(counts, counter, RADIX * number), by.digit(fn, value, shift))
+    example = by.load(fn, source, fn.i64(0))
+    now, following, other = source, first, second
+    for number, (by, shift) in enumerate(digits):
+        mine = fn.at(counts, counter, RADIX * number)
+        alike = fn.load(counter, fn.at(mine, counter, by.digit(fn, example, shift)))
+        varied = alike.ne(narrowed(count, counter))
+        with fn.if_(varied):
+            _make_places(fn, mine, counter)
+            move(by, now, following, fn.i64(0), count, fn.i64(shift), mine)
+        now, following, other = (
+            fn.select(varied, following, now),
+            fn.select(varied, other, following),
+            fn.select(varied, following, other),
+        )
+    return now
+
+
+def _make_places(fn: Function, counts: Value, counter: Type) -> None:
+    """Make counts of digits places: where the first record with each digit goes."""
+    with fn.loop(0, RADIX, carried=[fn.constant(counter, 0)], hints=NO_UNROLL) as loop:
+        address = fn.at(counts, counter, loop.index)
+        number = fn.load(counter, address)
+        fn.store(loop.carried[0], address)
+        loop.next(loop.carried[0] + number)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlaces:
+    """``void(ptr counts, i64 chunk, i64 chunks, ptr places, ptr largest)``: where a chunk's records of each digit go.
+
+    ``counts`` has those of all chunks of a row, for each COUNTS_BYTES. ``largest`` is told how many records there are
+    of the digit of which there are most.
+    """
+
+    family: ClassVar[str] = "sort_chunk_places"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, PTR)
+
+    counter: int
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        all_counts, chunk, count, places, largest = fn.parameters
+        type = integer(self.counter)
+        totals = fn.alloca(type, RADIX, align=64)
+        for sums in (totals, places):
+            fn.fill(sums, 0, RADIX * type.bytes)
+        with fn.loop(0, count, hints=NO_UNROLL) as chunks:
+            counts = fn.at(all_counts, I8, chunks.index * COUNTS_BYTES)
+            before = (chunks.index < chunk).cast("sext", type)
+            with fn.loop(0, RADIX, independent=True, hints=NO_UNROLL) as loop:
+                number = fn.load(type, fn.at(counts, type, loop.index))
+                for sums, part in ((totals, number), (places, number & before)):
+                    address = fn.at(sums, type, loop.index)
+                    fn.store(fn.load(type, address) + part, address)
+        none = fn.constant(type, 0)
+        with fn.loop(0, RADIX, carried=[none, none], hints=NO_UNROLL) as loop:
+            start, most = loop.carried
+            total = fn.load(type, fn.at(totals, type, loop.index))
+            address = fn.at(places, type, loop.index)
+            fn.store(fn.load(type, address) + start, address)
+            loop.next(start + total, fn.select(total > most, total, most))
+        fn.store(loop.results[1], largest)

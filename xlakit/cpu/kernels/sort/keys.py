@@ -1,0 +1,142 @@
+"""Integers that order as the keys of a sort do: the bits of an element, changed so that unsigned order is right."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from xlakit.cpu.llvm import Function, Type, Value, integer
+from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey
+
+
+def raw_type(kind: PrimitiveType) -> Type:
+    """The integer type of an element's bits in memory; a complex element has its real part in the low half."""
+    return integer(8 * kind.byte_width)
+
+
+def load_raw(fn: Function, kind: PrimitiveType, array: Value, index: Value) -> Value:
+    """The bits of element ``index`` of an array."""
+    type = raw_type(kind)
+    return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
+
+
+def store_raw(fn: Function, bits: Value, array: Value, index: Value) -> None:
+    """Write the bits of element ``index`` of an array."""
+    fn.store(bits, fn.at(array, bits.type, index), align=min(8, bits.type.bytes))
+
+
+def part_of(fn: Function, part: Part, bits: Value) -> Value:
+    """The bits of a part of an element."""
+    if part is Part.WHOLE:
+        return bits
+    half = bits.type.bits // 2
+    return narrowed(bits >> half if part is Part.IMAG else bits, integer(half))
+
+
+def narrowed(value: Value, type: Type) -> Value:
+    """The low bits of an integer, or the integer with zeros above."""
+    return value.cast("trunc" if type.bits < value.type.bits else "zext", type)
+
+
+def is_kept(key: SortKey) -> bool:
+    """Whether records hold the key's bits as they are in memory: where making them order costs next to nothing."""
+    return not key.kind.is_floating or key.kind.bit_width <= 8
+
+
+def has_exceptions(key: SortKey) -> bool:
+    """Whether the stored bits of some values do not order as the key does."""
+    return not is_kept(key) and key.merges
+
+
+def is_exception(fn: Function, key: SortKey, bits: Value) -> Value:
+    """Whether an element is one of those values: -0 or NaN."""
+    top = 1 << (bits.type.element.bits - 1)
+    found = (bits & (top - 1)).compare("ugt", _largest_magnitude(key.kind))
+    return found | bits.eq(-top)
+
+
+def stored_bits(fn: Function, key: SortKey, bits: Value) -> Value:
+    """What a record holds of a key's bits: unsigned order is that of the key but for exceptions."""
+    if is_kept(key):
+        return bits
+    ordered = _float_order(bits)
+    return ~ordered if key.descending else ordered
+
+
+def restored_bits(fn: Function, key: SortKey, stored: Value) -> Value:
+    """The key's bits in memory from those that a record holds."""
+    if is_kept(key):
+        return stored
+    ordered = ~stored if key.descending else stored
+    width = ordered.type.element.bits
+    return ordered ^ (~ordered.integer("ashr", width - 1) | (-1 << (width - 1)))
+
+
+def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool) -> Value:
+    """Unsigned integers that order as the key does, from stored bits; ``exceptions`` is whether there may be some."""
+    if is_kept(key):
+        ordered = _small_order(fn, key, stored << (stored.type.element.bits - _width(key.kind)))
+        return ~ordered if key.descending else ordered
+    if not exceptions:
+        return stored
+    width = stored.type.element.bits
+    top, ordered = 1 << (width - 1), stored
+    if key.zeros_equal:
+        ordered = ordered + ordered.eq(top - 1).cast("zext", ordered.type)
+    if key.nan is not NanPlace.BITS:
+        # NaN stands at both ends of the bits' order; moved down by those of one end, both are at the top.
+        payloads = top - 1 - _largest_magnitude(key.kind)
+        is_nan = (stored - payloads).compare("ugt", -1 - 2 * payloads)
+        last = (key.nan is NanPlace.HIGH) is not key.descending
+        ordered = fn.select(is_nan, fn.constant(ordered.type, -1 if last else 0), ordered)
+    return ordered
+
+
+def _float_order(bits: Value) -> Value:
+    width = bits.type.element.bits
+    return bits ^ (bits.integer("ashr", width - 1) | (-1 << (width - 1)))
+
+
+def _width(kind: PrimitiveType) -> int:
+    return 8 if kind is PrimitiveType.PRED else kind.bit_width
+
+
+def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
+    """The ascending order of integers and of floats of a byte; ``bits`` has the highest one of the kind at the top."""
+    kind, type = key.kind, bits.type
+    width = type.element.bits
+    top = 1 << (width - 1)
+    if kind.is_signed:
+        return bits ^ -top
+    if not kind.is_floating:
+        return bits
+    if kind is PrimitiveType.F8E8M0FNU:
+        # It has no sign, and all ones for NaN: one more wraps round to the lowest.
+        return bits + 1 if key.nan is NanPlace.LOW else bits
+    ordered = _float_order(bits)
+    place = fn.constant(type, -1 if key.nan is NanPlace.HIGH else 0)
+    if kind.name.endswith("FNUZ"):
+        # The bits of -0 are NaN, and count as a negative one. One side makes room for it at the end.
+        if key.nan is NanPlace.HIGH:
+            moved = ordered - (bits >= 0).cast("zext", type)
+        else:
+            moved = ordered + (bits < 0).cast("zext", type)
+        return fn.select(bits.eq(-top), place, moved)
+    if key.zeros_equal:
+        ordered = ordered + ordered.eq(top - 1).cast("zext", type)
+    if key.nan is not NanPlace.BITS:
+        largest = _largest_magnitude(kind) << (width - _width(kind))
+        ordered = fn.select((bits & (top - 1)).compare("ugt", largest), place, ordered)
+    return ordered
+
+
+@cache
+def _largest_magnitude(kind: PrimitiveType) -> int:
+    """The bits, without the sign, above which there are only those of NaN."""
+    if kind.bit_width > 8:
+        infinity = np.array(np.inf, np.float64).astype(kind.dtype)
+        return int(infinity.view(f"u{kind.byte_width}"))
+    patterns = np.arange(1 << (kind.bit_width - 1), dtype=np.uint8)
+    return int(patterns[~np.isnan(patterns.view(kind.dtype).astype(np.float32))].max())

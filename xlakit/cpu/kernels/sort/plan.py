@@ -1,0 +1,353 @@
+"""Decides how a sort is done: by which keys, in which records, in which pieces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from xlakit.cpu.kernels.sort.keys import has_exceptions, is_kept, raw_type
+from xlakit.cpu.llvm import Type, integer
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError
+from xlakit.ops.sort import Sort
+from xlakit.options import knob
+from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize_order
+
+# Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
+RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16)
+# From so many elements on a few long rows are cut up between tasks.
+LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300)
+CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100)
+# Into how many tasks the work is cut at most. Fixed, so that results and buffers do not depend on the machine.
+MOST_TASKS = knob("sort_plan.most_tasks", 32, 8)
+CACHE_LINE = 64
+RADIX_BITS = 8
+RADIX = 1 << RADIX_BITS
+# The memory of a chunk's counts of digits.
+COUNTS_BYTES = 8 * RADIX
+
+
+class Method(Enum):
+    """How rows are sorted."""
+
+    NOTHING = "nothing"  # no elements
+    RANKS = "ranks"  # short rows: count for each element those before it
+    RADIX = "radix"  # by digits of the keys, each row in one task
+    PARALLEL_RADIX = "parallel radix"  # the same, a row's chunks being tasks
+    MERGE = "merge"  # by calling the comparator, each row in one task
+    PARALLEL_MERGE = "parallel merge"  # the same, parts of a row being tasks
+
+
+class Field(NamedTuple):
+    """Bits of a record: of an operand's element (or a part of it), or the element's place in its row."""
+
+    operand: int  # INDEX for the place in the row
+    part: Part
+    offset: int
+    bits: int
+
+
+INDEX = -1
+
+
+def digits_of(key: SortKey) -> int:
+    """How many digits a key has."""
+    return 8 * key.kind.byte_width // RADIX_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One integer that is moved in place of an element: its keys above, what goes along with them below."""
+
+    bits: int
+    fields: tuple[Field, ...]
+    keys: KeyOrder  # the most significant one first
+
+    @property
+    def type(self) -> Type:
+        """The integer type."""
+        return integer(self.bits)
+
+    @property
+    def bytes(self) -> int:
+        """The size of a record in memory."""
+        return self.bits // 8
+
+    def field(self, operand: int, part: Part = Part.WHOLE) -> Field | None:
+        """The field of an operand's part, if the record has it."""
+        return next((f for f in self.fields if (f.operand, f.part) == (operand, part)), None)
+
+    def key(self, field: Field) -> SortKey | None:
+        """The key whose bits a field has."""
+        return next((k for k in self.keys if (k.operand, k.part) == (field.operand, field.part)), None)
+
+    @property
+    def has_exceptions(self) -> bool:
+        """Whether there are keys whose bits do not quite order as they do."""
+        return any(has_exceptions(k) for k in self.keys)
+
+    @property
+    def digits(self) -> list[tuple[SortKey, int]]:
+        """The digits to sort by, the least significant one first: a key and how far down its bits are shifted."""
+        found: list[tuple[SortKey, int]] = []
+        for key in reversed(self.keys):
+            found.extend((key, RADIX_BITS * number) for number in range(digits_of(key)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SortPlan:
+    """How a sort is done.
+
+    The operands are seen as ``outer`` times rows of ``length`` elements that are ``inner`` elements apart.
+    ``rounds``: the records to sort by, one after another, where the keys do not fit in one; the last round has the
+    first keys. ``in_place``: which results may have the memory of their operand. ``iotas``: operands that hold their
+    own index in the row and are not read.
+    """
+
+    method: Method
+    kinds: tuple[PrimitiveType, ...]
+    outer: int
+    length: int
+    inner: int
+    order: KeyOrder | None
+    rounds: tuple[Record, ...]
+    iotas: frozenset[int]
+    tasks: int
+    columns: int  # rows that a task takes at a time, so that it uses whole cache lines
+    in_place: tuple[bool, ...]
+    scratch_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.outer * self.inner
+
+    @property
+    def chunks(self) -> int:
+        """In how many tasks a long row is cut up."""
+        return self.tasks // self.rows
+
+    @property
+    def tiles_across(self) -> int:
+        """How many groups of ``columns`` neighboring rows cover ``inner``."""
+        return -(-self.inner // self.columns)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a record is just the element of a single contiguous operand."""
+        return (
+            len(self.kinds) == len(self.rounds) == self.inner == 1
+            and self.rounds[0].bits == raw_type(self.kinds[0]).bits
+            and self.rounds[0].field(0) is not None
+            and is_kept(self.rounds[0].keys[0])
+        )
+
+    @property
+    def slot_bytes(self) -> int:
+        """The scratch memory of a task that sorts whole rows."""
+        if self.method is Method.RADIX:
+            buffers = 1 if self.is_direct else self.columns + 1
+            return _aligned(buffers * self.length * max(r.bytes for r in self.rounds))
+        if self.method is Method.MERGE:
+            buffers = 1 if self.inner == 1 else self.columns + 1
+            return buffers * self.buffer_bytes
+        return 0
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds the whole sort takes on one processor."""
+        elements = float(self.rows * self.length)
+        if self.method is Method.RANKS:
+            return elements * (3.0 + 0.1 * self.length * len(self.rounds))
+        if self.rounds:
+            return elements * sum(2.0 + 2.0 * len(r.digits) for r in self.rounds)
+        return elements * (10.0 + 5.0 * math.log2(max(2, self.length))) * len(self.kinds)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory of one row of all operands, each aligned."""
+        return sum(self.column_bytes(k) for k in range(len(self.kinds)))
+
+    def column_bytes(self, operand: int) -> int:
+        """The memory of one row of an operand, aligned."""
+        return _aligned(self.length * raw_type(self.kinds[operand]).bytes)
+
+    @property
+    def phases(self) -> str:
+        """The plan in words."""
+        keys = ", ".join(
+            f"{k.kind.hlo_name} of operand {k.operand}{' descending' * k.descending}" for k in self.order or ()
+        )
+        by = f"by {keys}" if keys else "by its comparator"
+        return f"{self.method.value} sort of {self.rows} rows of {self.length} {by}, in {self.tasks} tasks"
+
+
+def _aligned(size: int) -> int:
+    return -(-size // CACHE_LINE) * CACHE_LINE
+
+
+def plan_sort(op: Sort, operand_shapes: Sequence[Shape], iota_operands: Collection[int] = ()) -> SortPlan:
+    """How to sort arrays of these shapes.
+
+    iota_operands: those that are known to hold, at each element, its index in the sorted dimension. Raises ShapeError
+    for shapes without a size.
+    """
+    shape = operand_shapes[0]
+    if shape.is_dynamic:
+        raise ShapeError(f"a kernel sorts arrays of known sizes, not {shape}", hint="pad the array to its bound")
+    kinds = tuple(s.element_type for s in operand_shapes)
+    outer = math.prod(shape.dimensions[: op.dimension])
+    length = shape.dimensions[op.dimension]
+    inner = math.prod(shape.dimensions[op.dimension + 1 :])
+    order = recognize_order(op.to_apply)
+    iotas = frozenset(k for k in iota_operands if kinds[k].is_integral and kinds[k].bit_width >= 8)
+    if order is not None and not _fits(order, kinds):
+        order = None
+    return plan_rows(kinds, outer, length, inner, order, iotas)
+
+
+def _fits(order: KeyOrder, kinds: Sequence[PrimitiveType]) -> bool:
+    """Whether the comparator takes the operands' own types: it may take floats of another precision."""
+    return all(key.kind is kinds[key.operand].real_part for key in order)
+
+
+def plan_rows(
+    kinds: tuple[PrimitiveType, ...],
+    outer: int,
+    length: int,
+    inner: int,
+    order: KeyOrder | None,
+    iotas: frozenset[int] = frozenset(),
+) -> SortPlan:
+    """How to sort ``outer * inner`` rows of elements that are ``inner`` apart, by ``order`` or else by comparing."""
+    rows = outer * inner
+    widest = max(raw_type(k).bytes for k in kinds)
+    columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
+    method = _method(rows, length, order)
+    rounds = _rounds(order, kinds, length, iotas)
+    in_place = (True,) * len(kinds)
+    if rounds and method in (Method.RADIX, Method.PARALLEL_RADIX):
+        in_place = tuple(carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
+    if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
+        chunks = max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
+        if method is Method.PARALLEL_MERGE:
+            chunks = 1 << (chunks.bit_length() - 1)
+        tasks = rows * chunks
+    else:
+        tasks = min(outer * -(-inner // columns), MOST_TASKS.value)
+    plan = SortPlan(method, kinds, outer, length, inner, order, rounds, iotas, tasks, columns, in_place, 0)
+    return with_scratch(plan)
+
+
+def _method(rows: int, length: int, order: KeyOrder | None) -> Method:
+    if rows == 0 or length == 0:
+        return Method.NOTHING
+    long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
+    if order is None:
+        return Method.PARALLEL_MERGE if long else Method.MERGE
+    if length <= RANKED_ROW.value:
+        return Method.RANKS
+    return Method.PARALLEL_RADIX if long else Method.RADIX
+
+
+def with_scratch(plan: SortPlan) -> SortPlan:
+    """The plan with as much scratch memory as its method takes."""
+    if plan.method is Method.PARALLEL_RADIX:
+        size = parallel_radix_layout(plan).bytes
+    elif plan.method is Method.PARALLEL_MERGE:
+        size = (1 if plan.inner == 1 else 2) * plan.rows * plan.buffer_bytes
+    else:
+        size = plan.tasks * plan.slot_bytes
+    return replace(plan, scratch_bytes=size)
+
+
+class ParallelLayout(NamedTuple):
+    """Where a parallel radix sort keeps things in its scratch memory, in bytes."""
+
+    records: int  # the size of one buffer with the records of all rows
+    first: int
+    second: int
+    counts: int
+    passes: int
+    exceptions: int
+    bytes: int
+
+
+def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
+    """The scratch memory of a parallel radix sort: one or two buffers of records, the counts, the passes made."""
+    widest = max(r.bytes for r in plan.rounds)
+    records = _aligned(plan.rows * plan.length * widest)
+    counts = records * (1 if plan.is_direct else 2)
+    passes = counts + plan.tasks * COUNTS_BYTES
+    digits = sum(len(r.digits) for r in plan.rounds)
+    exceptions = passes + _aligned(((digits + 1) * plan.rows + 2) * 8)
+    return ParallelLayout(records, 0, records, counts, passes, exceptions, exceptions + _aligned(plan.tasks))
+
+
+# -- records -----------------------------------------------------------------------------------------
+
+
+def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
+    """Whether a record has all of an operand's element."""
+    if kind.is_complex and record.field(operand, Part.REAL):
+        return record.field(operand, Part.IMAG) is not None
+    return record.field(operand) is not None
+
+
+def _rounds(
+    order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]
+) -> tuple[Record, ...]:
+    """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""
+    if order is None:
+        return ()
+    groups: list[list[SortKey]] = [[]]
+    for key in order:
+        widths = {(k.operand, k.part): 8 * k.kind.byte_width for k in (*groups[-1], key)}
+        if groups[-1] and sum(widths.values()) > 64:
+            groups.append([])
+        groups[-1].append(key)
+    if len(groups) == 1:
+        return (make_layout(groups[0], kinds, length, iotas, alone=True),)
+    made = [make_layout(group, kinds, length, iotas, alone=False) for group in reversed(groups)]
+    # One is made in the place of the other.
+    widest = max(r.bits for r in made)
+    return tuple(replace(r, bits=widest) for r in made)
+
+
+def make_layout(
+    keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int], *, alone: bool
+) -> Record:
+    """The record of some keys, with the other operands' elements where they fit, or else with the index."""
+    parts = list(dict.fromkeys((k.operand, k.part) for k in keys))
+    widths = [8 * kinds[o].real_part.byte_width for o, _ in parts]
+    covered = {o for o, part in parts if part is Part.WHOLE or _both(parts, o)}
+    others = [k for k in range(len(kinds)) if k not in covered and k not in iotas]
+    index = 32 if length <= 1 << 32 else 64
+    iota_bits = index if iotas - covered else 0
+    along = iota_bits + sum(8 * kinds[k].byte_width for k in others)
+    with_all, with_index = (_round_up(sum(widths) + along), _round_up(sum(widths) + index))
+    if alone and with_all <= max(with_index, 64):
+        tail = [(k, Part.WHOLE, 8 * kinds[k].byte_width) for k in others]
+        tail += [(INDEX, Part.WHOLE, iota_bits)] if iota_bits else []
+    else:
+        tail = [(INDEX, Part.WHOLE, index)]
+    contents = [(o, part, width) for (o, part), width in zip(parts, widths, strict=True)] + tail
+    fields: list[Field] = []
+    offset = 0
+    for operand, part, width in reversed(contents):
+        fields.append(Field(operand, part, offset, width))
+        offset += width
+    return Record(_round_up(offset), tuple(reversed(fields)), tuple(keys))
+
+
+def _both(parts: Sequence[tuple[int, Part]], operand: int) -> bool:
+    return (operand, Part.REAL) in parts and (operand, Part.IMAG) in parts
+
+
+def _round_up(bits: int) -> int:
+    return max(8, 1 << (bits - 1).bit_length())

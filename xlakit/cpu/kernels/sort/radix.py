@@ -1,0 +1,418 @@
+"""Radix sort: whole rows in one task each, or the chunks of long rows in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.sort.common import NO_UNROLL, ChunkPlaces, MakeRecords, TakeApart
+from xlakit.cpu.kernels.sort.keys import has_exceptions, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.plan import (
+    COUNTS_BYTES,
+    INDEX,
+    RADIX,
+    RADIX_BITS,
+    Record,
+    SortPlan,
+    digits_of,
+    parallel_radix_layout,
+)
+from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of, load_record
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.passes.analysis.sort_order import Part, SortKey
+
+
+def task_function(module: Module, name: str) -> Function:
+    """Begin a task function ``void(ptr table, i64 begin, i64 end)``."""
+    return module.function(name, VOID, [PTR, I64, I64])
+
+
+def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]) -> None:
+    """Write a loop over the tiles of a function's tasks, with ``body(base, columns)`` inside.
+
+    A tile is rows whose first elements are base, base + 1, .., base + columns - 1.
+    """
+    _, begin, end = fn.parameters
+    across = plan.tiles_across
+    first, last = (bound * (plan.outer * across) // plan.tasks for bound in (begin, end))
+    with fn.loop(first, last) as loop:
+        if plan.inner == 1:
+            body(loop.index * plan.length, fn.i64(1))
+        else:
+            column = (loop.index % across) * plan.columns
+            rest = fn.i64(plan.inner) - column
+            columns = fn.select(rest < plan.columns, rest, fn.i64(plan.columns))
+            body((loop.index // across) * (plan.length * plan.inner) + column, columns)
+
+
+def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[Value, Value], Value | None]) -> Value:
+    """Write a loop over the elements of a tile, ``body(column, index)``, line by line, in any order.
+
+    Gives whether the body gave true for some element.
+    """
+    never = fn.constant(I1, 0)
+    with fn.loop(0, plan.length, independent=True, carried=[never], hints=NO_UNROLL) as elements:
+        (found,) = elements.carried
+        if plan.columns == 1:
+            elements.next(found | (body(fn.i64(0), elements.index) or never))
+        else:
+            with fn.loop(0, columns, independent=True, carried=[found]) as across:
+                across.next(across.carried[0] | (body(across.index, elements.index) or never))
+            elements.next(across.results[0])
+    return elements.results[0]
+
+
+class _Plain(NamedTuple):
+    """Rows that lie one after the other, of which a record has the only key, and at most one thing more.
+
+    operands: the number of the key's, and the one of the other. along: the bits of the other's elements.
+    """
+
+    record: Record
+    operands: tuple[int, ...]
+    along: int
+
+    def make(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value, exception: Value) -> None:
+        """Make the records of some elements of the row that begins at ``base``."""
+        common.call(
+            rows.fn, self._of(MakeRecords), *self._arrays(rows, rows.inputs, base), begin, end, records, exception
+        )
+
+    def take_apart(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value) -> None:
+        """Write the elements that some records of a row stand for."""
+        common.call(rows.fn, self._of(TakeApart), records, begin, end, *self._arrays(rows, rows.outputs, base))
+
+    def _of(self, function: type[MakeRecords] | type[TakeApart]) -> MakeRecords | TakeApart:
+        (key,) = self.record.keys
+        return function.of(self.record, key, self.along, exceptions=False, counter=I32)
+
+    def _arrays(self, rows: Rows, arrays: Sequence[Value], base: Value) -> list[Value]:
+        found = [rows.fn.at(arrays[k], raw_type(rows.plan.kinds[k]), base) for k in self.operands]
+        return [found[0], found[-1]]
+
+
+def _plain(plan: SortPlan) -> _Plain | None:
+    """The rows of a plan, if they are plain."""
+    record = plan.rounds[0]
+    key, later = record.keys[0], record.keys[1:]
+    if len(plan.rounds) > 1 or later or plan.inner > 1 or plan.iotas or len(plan.kinds) > 2:
+        return None
+    others = [field for field in record.fields if field.operand != key.operand]
+    if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in others):
+        return None
+    return _Plain(record, (key.operand, *(f.operand for f in others)), others[0].bits if others else 0)
+
+
+def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
+    """Sort each row in one task."""
+    sorters = [RecordSorter(module, record, plan.length) for record in plan.rounds]
+    fn = task_function(module, "sort_rows")
+    table, begin, _ = fn.parameters
+    rows = Rows(fn, plan, table)
+    slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
+    plain = _plain(plan)
+    if plan.is_direct or plain:
+        fn.effort = Effort.CODE
+    if plan.is_direct:
+        for_tiles(fn, plan, lambda base, _: _sort_in_outputs(rows, sorters[0], slot, base))
+    elif plain is not None:
+        for_tiles(fn, plan, lambda base, _: _sort_plain(rows, plain, sorters[0], slot, base))
+    else:
+        for_tiles(fn, plan, lambda base, columns: _sort_tile(rows, sorters, slot, base, columns))
+    fn.ret()
+    return [Phase(fn.name, plan.tasks, plan.cost)]
+
+
+def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Value) -> None:
+    """Sort a row whose elements are records themselves."""
+    fn, plan, type = rows.fn, rows.plan, sorter.record.type
+    source, target = fn.at(rows.inputs[0], type, base), fn.at(rows.outputs[0], type, base)
+    done = sorter.sort(fn, source, scratch, target, fn.i64(plan.length), fn.constant(I1, 0))
+    with fn.if_(done.ne(target), likely=False):
+        fn.copy(target, done, plan.length * type.bytes)
+
+
+def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, base: Value) -> None:
+    """Make the records of a plain row, sort them, and take them apart."""
+    fn, plan = rows.fn, rows.plan
+    begin, end = fn.i64(0), fn.i64(plan.length)
+    spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
+    plain.make(rows, base, begin, end, first, exception)
+    done = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
+    plain.take_apart(rows, base, begin, end, done)
+
+
+def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
+    """Make the records of a tile's rows, a row after the other, sort each, and take them apart."""
+    fn, plan = rows.fn, rows.plan
+    row_bytes = plan.length * plan.rounds[0].bytes
+    spare, first = slot, fn.at(slot, I8, row_bytes)
+    for number, sorter in enumerate(sorters):
+        record, before = sorter.record, plan.rounds[number - 1] if number else None
+
+        def make(column: Value, index: Value, record: Record = record, before: Record | None = before) -> Value:
+            place = column * plan.length + index
+            source = index if before is None else index_of(fn, before, load_record(fn, before, first, place))
+            made, exception = rows.record(record, base + column, source)
+            store_raw(fn, made, first, place)
+            return exception
+
+        exception = for_elements(fn, plan, columns, make)
+        with fn.loop(0, columns) as loop:
+            mine = fn.at(first, I8, loop.index * row_bytes)
+            done = sorter.sort(fn, mine, spare, mine, fn.i64(plan.length), exception)
+            with fn.if_(done.ne(mine), likely=False):
+                fn.copy(mine, done, row_bytes)
+    last = plan.rounds[-1]
+
+    def unpack(column: Value, index: Value) -> None:
+        value = load_record(fn, last, first, column * plan.length + index)
+        rows.unpack(last, value, base + column, index)
+
+    for_elements(fn, plan, columns, unpack)
+
+
+def index_of(fn: Function, record: Record, value: Value) -> Value:
+    """The place in its row of the element that a record stands for."""
+    field = record.field(INDEX)
+    assert field is not None, "records that are sorted again have the index"
+    return narrowed(field_of(fn, field, value), I64)
+
+
+# -- long rows ---------------------------------------------------------------------------------------
+
+
+def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
+    """Sort long rows with their chunks as tasks.
+
+    For each digit one phase counts the digits of each chunk, and the next moves each chunk's records to where the
+    counts of all chunks say.
+    """
+    parallel = _Parallel(module, plan)
+    phases = [parallel.begin()]
+    for number, record in enumerate(plan.rounds):
+        sorter = RecordSorter(module, record, plan.length)
+        if not plan.is_direct:
+            phases.append(parallel.make_records(number))
+        for key in reversed(record.keys):
+            # The digits of a key run the same code; which it is they find in memory.
+            phases.extend([parallel.count(sorter, key), parallel.scatter(sorter, key)] * digits_of(key))
+            parallel.passes += digits_of(key)
+    return [*phases, parallel.finish()]
+
+
+# What stands in memory of passes: the number of the one that counts, of the one that moves, and then for each number
+# of passes and row how many of them moved the row.
+_COUNTING, _MOVING, _MOVED = 0, 1, 2
+
+
+class _Parallel:
+    """The phases of a parallel radix sort; ``passes`` counts the digits whose phases have been written so far.
+
+    A pass over a digit that is everywhere the same moves nothing, which only the data tell. So each row has numbers
+    in memory: how many passes moved its records before each digit. From buffer to buffer they go: the source, the
+    first, the second, the first, ..
+
+    The number of the pass stands in memory twice, for its counting and for its moving phase. Each phase sets the
+    one that the next will read, so that nobody reads what is being written.
+    """
+
+    def __init__(self, module: Module, plan: SortPlan) -> None:
+        self.module = module
+        self.plan = plan
+        self.layout = parallel_radix_layout(plan)
+        self.passes = 0
+        self.chunk = -(-plan.length // plan.chunks)
+
+    def _tasks(self, name: str, body: Callable[[_Chunk], None], effort: Effort = Effort.LITTLE) -> Phase:
+        fn = task_function(self.module, name)
+        fn.effort = effort
+        table, begin, end = fn.parameters
+        rows = Rows(fn, self.plan, table)
+        with fn.loop(begin, end) as loop:
+            body(_Chunk(self, rows, loop.index))
+        fn.ret()
+        return Phase(fn.name, self.plan.tasks, 1.5 * self.plan.rows * self.plan.length)
+
+    def make_records(self, number: int) -> Phase:
+        """Make the records of round ``number``, in place of those of the round before."""
+        plan, record, passes = self.plan, self.plan.rounds[number], self.passes
+        plain = _plain(plan)
+        if plain is not None:
+            return self._tasks("sort_make_records", lambda task: task.make(plain))
+
+        def body(task: _Chunk) -> None:
+            fn, now = task.fn, task.buffer(task.moved(task.fn.i64(passes)))
+            with fn.loop(task.begin, task.end, independent=True, carried=[fn.constant(I1, 0)]) as loop:
+                source = loop.index
+                if number:
+                    before = plan.rounds[number - 1]
+                    source = index_of(fn, before, load_record(fn, before, now, source))
+                made, exception = task.rows.record(record, task.base, source)
+                store_raw(fn, made, now, loop.index)
+                loop.next(loop.carried[0] | exception)
+            fn.store(loop.results[0].cast("zext", I8), task.exception(task.chunk))
+
+        return self._tasks("sort_make_records", body, Effort.ALL)
+
+    def begin(self) -> Phase:
+        """Set the number of the pass."""
+        fn = task_function(self.module, "sort_begin")
+        rows = Rows(fn, self.plan, fn.parameters[0])
+        first = fn.at(rows.scratch, I8, self.layout.passes)
+        for place in range(_COUNTING, _MOVED + self.plan.rows):
+            fn.store(fn.i64(0), fn.at(first, I64, place))
+        fn.ret()
+        return Phase(fn.name, 1, 10.0)
+
+    def count(self, sorter: RecordSorter, key: SortKey) -> Phase:
+        """Count a digit in each chunk."""
+        first = self.passes
+
+        def body(task: _Chunk) -> None:
+            fn, number = task.fn, task.pass_number(_COUNTING)
+            shift = (number - first) * RADIX_BITS
+            counts, now = task.counts(task.chunk), task.buffer(task.moved(number))
+            fn.fill(counts, 0, RADIX * sorter.counter.bytes)
+
+            def call(exceptions: bool) -> None:
+                sorter.count(fn, key, now, task.begin, task.end, shift, counts, exceptions=exceptions)
+
+            task.by_exceptions(key, call)
+            task.set_pass_number(_MOVING, number)
+
+        return self._tasks("sort_count_digits", body)
+
+    def scatter(self, sorter: RecordSorter, key: SortKey) -> Phase:
+        """Move the records of each chunk to their places by a digit."""
+        first = self.passes
+
+        def body(task: _Chunk) -> None:
+            fn, number = task.fn, task.pass_number(_MOVING)
+            shift = (number - first) * RADIX_BITS
+            places = fn.alloca(sorter.counter, RADIX, align=64)
+            alike = task.places(sorter, places)
+            moved = task.moved(number)
+            now, following = task.buffer(moved), task.buffer(moved + 1)
+
+            def call(exceptions: bool) -> None:
+                sorter.move(fn, key, now, following, task.begin, task.end, shift, places, exceptions=exceptions)
+
+            with fn.if_(~alike):
+                task.by_exceptions(key, call)
+            with fn.if_(task.chunk.eq(0)):
+                fn.store(fn.select(alike, moved, moved + 1), task.moved_address(number + 1))
+            task.set_pass_number(_COUNTING, number + 1)
+
+        return self._tasks("sort_move_by_digits", body)
+
+    def finish(self) -> Phase:
+        """Write the results."""
+        plan, record = self.plan, self.plan.rounds[-1]
+        plain = _plain(plan)
+
+        def body(task: _Chunk) -> None:
+            fn, rows = task.fn, task.rows
+            now = task.buffer(task.moved(fn.i64(self.passes)))
+            if plan.is_direct:
+                target = fn.at(rows.outputs[0], record.type, task.base)
+                with fn.if_(now.ne(target)):
+                    begin, size = task.begin * record.bytes, (task.end - task.begin) * record.bytes
+                    fn.copy(fn.at(target, I8, begin), fn.at(now, I8, begin), size)
+                return
+            if plain is not None:
+                plain.take_apart(rows, task.base, task.begin, task.end, now)
+                return
+            with fn.loop(task.begin, task.end, independent=True) as loop:
+                rows.unpack(record, load_record(fn, record, now, loop.index), task.base, loop.index)
+
+        return self._tasks("sort_finish", body, Effort.LITTLE if plan.is_direct or plain else Effort.ALL)
+
+
+class _Chunk:
+    """A task: one chunk of a row."""
+
+    def __init__(self, parallel: _Parallel, rows: Rows, task: Value) -> None:
+        self.parallel, self.rows, self.fn = parallel, rows, rows.fn
+        plan = rows.plan
+        self.task = task
+        self.row, self.chunk = task // plan.chunks, task % plan.chunks
+        self.begin = self.chunk * parallel.chunk
+        end = self.begin + parallel.chunk
+        self.end = self.fn.select(end < plan.length, end, self.fn.i64(plan.length))
+        # The row's first element, in the arrays.
+        self.base = (self.row // plan.inner) * (plan.length * plan.inner) + self.row % plan.inner
+
+    def make(self, plain: _Plain) -> None:
+        """Make the chunk's records, which have not moved yet."""
+        now = self.buffer(self.fn.i64(0))
+        plain.make(self.rows, self.base, self.begin, self.end, now, self.exception(self.chunk))
+
+    def moved_address(self, passes: Value) -> Value:
+        """Where it stands how many of the first ``passes`` digits moved the row's records."""
+        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
+        return self.fn.at(place, I64, self.row + passes * self.rows.plan.rows + _MOVED)
+
+    def moved(self, passes: Value) -> Value:
+        """How many of the first digits moved the row's records."""
+        return self.fn.load(I64, self.moved_address(passes))
+
+    def pass_number(self, place: int) -> Value:
+        """The number of this pass, from the place for this phase."""
+        first = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
+        return self.fn.load(I64, self.fn.at(first, I64, place))
+
+    def set_pass_number(self, place: int, number: Value) -> None:
+        """Tell the next phase the number of its pass."""
+        with self.fn.if_(self.task.eq(0)):
+            first = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
+            self.fn.store(number, self.fn.at(first, I64, place))
+
+    def counts(self, chunk: Value) -> Value:
+        """The counts of a chunk of this row."""
+        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.counts)
+        return self.fn.at(place, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
+
+    def buffer(self, moved: Value) -> Value:
+        """The buffer of the row's records after so many moves."""
+        fn, plan, layout = self.fn, self.rows.plan, self.parallel.layout
+        type = plan.rounds[0].type
+        place = self.row * plan.length
+        first = fn.at(fn.at(self.rows.scratch, I8, layout.first), type, place)
+        if plan.is_direct:
+            source = fn.at(self.rows.inputs[0], type, self.base)
+            second = fn.at(self.rows.outputs[0], type, self.base)
+        else:
+            source = second = fn.at(fn.at(self.rows.scratch, I8, layout.second), type, place)
+        odd = (moved & 1).eq(1)
+        return fn.select(odd, first, fn.select(moved.eq(0), source, second))
+
+    def exception(self, chunk: Value) -> Value:
+        """Where it stands whether a chunk of this row has an exception among its keys."""
+        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.exceptions)
+        return self.fn.at(place, I8, self.row * self.rows.plan.chunks + chunk)
+
+    def by_exceptions(self, key: SortKey, write: Callable[[bool], None]) -> None:
+        """Write code for rows with exceptions and for rows without, where a key has some."""
+        fn = self.fn
+        if not has_exceptions(key):
+            write(False)
+            return
+        with fn.loop(0, self.rows.plan.chunks, carried=[fn.constant(I8, 0)]) as loop:
+            loop.next(loop.carried[0] | fn.load(I8, self.exception(loop.index)))
+
+        def branch(exceptions: bool) -> list[Value]:
+            write(exceptions)
+            return []
+
+        fn.if_else(loop.results[0].ne(0), lambda: branch(True), lambda: branch(False))
+
+    def places(self, sorter: RecordSorter, places: Value) -> Value:
+        """Work out where this chunk's records of each digit go; gives whether all of the row have the same digit."""
+        fn, plan = self.fn, self.rows.plan
+        largest = fn.alloca(sorter.counter)
+        chunks = self.counts(fn.i64(0)), self.chunk, fn.i64(plan.chunks)
+        common.call(fn, ChunkPlaces(sorter.counter.bits), *chunks, places, largest)
+        return fn.load(sorter.counter, largest).eq(plan.length)

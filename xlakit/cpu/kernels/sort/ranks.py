@@ -1,0 +1,136 @@
+"""Sorts short rows: the place of an element is the number of elements before it, counted without a branch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xlakit.cpu.kernels.sort.common import NO_UNROLL
+from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
+from xlakit.cpu.kernels.sort.plan import SortPlan
+from xlakit.cpu.kernels.sort.radix import for_tiles, task_function
+from xlakit.cpu.kernels.sort.records import Rows
+from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
+from xlakit.cpu.llvm.engine import vector_bytes
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
+
+
+def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
+    """Sort rows of at most RANKED_ROW elements, each in one task."""
+    fn = task_function(module, "sort_short_rows")
+    rows = Rows(fn, plan, fn.parameters[0])
+    ranks = _Ranks(fn, plan)
+    elements = [fn.alloca(raw_type(k), ranks.padded, align=64) for k in plan.kinds]
+
+    def tile(base: Value, columns: Value) -> None:
+        with fn.loop(0, columns) as loop:
+            _sort_row(rows, ranks, elements, base + loop.index)
+
+    for_tiles(fn, plan, tile)
+    fn.ret()
+    return [Phase(fn.name, plan.tasks, plan.cost)]
+
+
+def _sort_row(rows: Rows, ranks: _Ranks, elements: list[Value], base: Value) -> None:
+    fn, plan = rows.fn, rows.plan
+    with fn.loop(0, plan.length, independent=True, hints=NO_UNROLL) as loop:
+        bits = [rows.load(k, base, loop.index) for k in range(len(plan.kinds))]
+        for value, buffer in zip(bits, elements, strict=True):
+            store_raw(fn, value, buffer, loop.index)
+        ranks.put(loop.index, bits)
+    ranks.count()
+    with fn.loop(0, plan.length, hints=NO_UNROLL) as loop:
+        place = ranks.of(loop.index)
+        for operand, (kind, buffer) in enumerate(zip(plan.kinds, elements, strict=True)):
+            rows.store(operand, load_raw(fn, kind, buffer, loop.index), base, place)
+
+
+class _Group(NamedTuple):
+    """Keys that are compared as one signed integer."""
+
+    keys: KeyOrder
+    buffer: Value
+
+
+class _Ranks:
+    """The keys of one row, and the place of each of its elements."""
+
+    def __init__(self, fn: Function, plan: SortPlan) -> None:
+        assert plan.order is not None, "ranks are counted by keys"
+        self.fn = fn
+        self.length = plan.length
+        groups = _groups(plan.order)
+        # Where there is room the index stands below the keys, so that no two are equal.
+        self.index_bits = (plan.length - 1).bit_length()
+        width = sum(8 * k.kind.byte_width for k in groups[0]) + self.index_bits
+        self.is_unique = len(groups) == 1 and width <= 64
+        bits = max(8, 1 << (width - 1).bit_length()) if self.is_unique else 64
+        self.type: Type = integer(bits)
+        self.lanes = vector_bytes() // self.type.bytes
+        self.padded = -(-plan.length // self.lanes) * self.lanes
+        self.groups = [_Group(g, fn.alloca(self.type, self.padded, align=64)) for g in groups]
+        self.ranks = fn.alloca(self.type, self.padded, align=64)
+
+    def put(self, index: Value, elements: list[Value]) -> None:
+        """Set the keys of an element from its bits."""
+        fn = self.fn
+        for group in self.groups:
+            key = fn.constant(self.type, 0)
+            for one in group.keys:
+                ordered = self._ordered(one, elements[one.operand])
+                room = ordered.type.bits
+                key = (
+                    narrowed(ordered, self.type)
+                    if room == self.type.bits
+                    else (key << room) | narrowed(ordered, self.type)
+                )
+            if self.is_unique:
+                key = (key << self.index_bits) | narrowed(index, self.type)
+            top = self.type.bits - 1
+            store_raw(fn, key ^ (-1 << top), group.buffer, index)
+
+    def _ordered(self, key: SortKey, element: Value) -> Value:
+        stored = stored_bits(self.fn, key, part_of(self.fn, key.part, element))
+        return ordered_bits(self.fn, key, stored, exceptions=True)
+
+    def count(self) -> None:
+        """Count, for each element, the elements before it. What stands in the padding does not matter."""
+        fn, lanes = self.fn, self.lanes
+        block = vector(self.type, lanes)
+        steps = fn.constant(block, 0)
+        for lane in range(lanes):
+            steps = fn.with_lane(steps, lane, fn.constant(self.type, lane))
+        with fn.loop(0, self.padded, lanes, hints=NO_UNROLL) as blocks:
+            mine = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
+            own = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
+            with fn.loop(
+                0, self.length, carried=[fn.constant(block, 0)], hints=['"llvm.loop.unroll.count", i32 4']
+            ) as loop:
+                others = [
+                    fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
+                ]
+                before = None if own is None else fn.splat(loop.index, lanes) < own
+                for a, b in zip(reversed(others), reversed(mine), strict=True):
+                    before = (a < b) if before is None else (a < b) | (a.eq(b) & before)
+                assert before is not None
+                loop.next(loop.carried[0] - before.cast("sext", block))
+            fn.store(loop.results[0], fn.at(self.ranks, self.type, blocks.index), align=16)
+
+    def of(self, index: Value) -> Value:
+        """The place of an element."""
+        return narrowed(load_bits(self.fn, self.type, self.ranks, index), I64)
+
+
+def load_bits(fn: Function, type: Type, buffer: Value, index: Value) -> Value:
+    """An integer of an array."""
+    return fn.load(type, fn.at(buffer, type, index), align=min(8, type.bytes))
+
+
+def _groups(order: KeyOrder) -> list[KeyOrder]:
+    """The keys in groups of at most 64 bits, the most significant first."""
+    groups: list[list[SortKey]] = [[]]
+    for key in order:
+        if groups[-1] and sum(8 * k.kind.byte_width for k in (*groups[-1], key)) > 64:
+            groups.append([])
+        groups[-1].append(key)
+    return [tuple(group) for group in groups]

@@ -1,0 +1,179 @@
+"""Code that makes records of elements, takes them apart again, and sorts them by the digits of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.sort.common import CountDigits, MoveByDigit, SortRecords, sort_by_digits
+from xlakit.cpu.kernels.sort.keys import (
+    has_exceptions,
+    is_exception,
+    load_raw,
+    narrowed,
+    part_of,
+    raw_type,
+    restored_bits,
+    store_raw,
+    stored_bits,
+)
+from xlakit.cpu.kernels.sort.plan import INDEX, Field, Record, SortPlan
+from xlakit.cpu.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, integer
+from xlakit.cpu.llvm.promises import APART
+from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.analysis.sort_order import Part, SortKey
+
+
+def field_of(fn: Function, field: Field, record: Value) -> Value:
+    """What a field of a record holds."""
+    return narrowed(record >> field.offset, integer(field.bits))
+
+
+def element_part(fn: Function, record: Record, field: Field, value: Value) -> Value:
+    """The bits in memory that a field of a record stands for."""
+    key, stored = record.key(field), field_of(fn, field, value)
+    return stored if key is None else restored_bits(fn, key, stored)
+
+
+def make_record(fn: Function, record: Record, element: Callable[[int], Value], index: Value) -> tuple[Value, Value]:
+    """The record of one element: ``element(k)`` gives the bits of operand k, ``index`` is its place in the row.
+
+    Also gives whether a key of it is an exception (-0 or NaN) to the order of the record's bits.
+    """
+    loaded: dict[int, Value] = {}
+    exception = fn.constant(I1, 0)
+    made = fn.constant(record.type, 0)
+    for field in record.fields:
+        if field.operand == INDEX:
+            bits = narrowed(index, integer(field.bits))
+        else:
+            if field.operand not in loaded:
+                loaded[field.operand] = element(field.operand)
+            bits = part_of(fn, field.part, loaded[field.operand])
+            key = record.key(field)
+            if key is not None:
+                if has_exceptions(key):
+                    exception = exception | is_exception(fn, key, bits)
+                bits = stored_bits(fn, key, bits)
+        made = made | (narrowed(bits, record.type) << field.offset)
+    return made, exception
+
+
+def take_apart(
+    fn: Function,
+    record: Record,
+    kinds: Sequence[PrimitiveType],
+    value: Value,
+    gather: Callable[[int, Value], Value],
+    iotas: frozenset[int] = frozenset(),
+) -> list[Value]:
+    """The bits of each operand's element, from its record; ``gather(k, index)`` gives one that is not in it."""
+    index_field = record.field(INDEX)
+    index = None if index_field is None else narrowed(field_of(fn, index_field, value), I64)
+    found: list[Value] = []
+    for operand, kind in enumerate(kinds):
+        type = raw_type(kind)
+        whole = record.field(operand)
+        parts = record.field(operand, Part.REAL), record.field(operand, Part.IMAG)
+        if whole is not None:
+            found.append(element_part(fn, record, whole, value))
+        elif parts[0] is not None and parts[1] is not None:
+            real, imag = (narrowed(element_part(fn, record, part, value), type) for part in parts if part)
+            found.append(real | (imag << (type.bits // 2)))
+        elif index is not None:
+            found.append(narrowed(index, type) if operand in iotas else gather(operand, index))
+    return found
+
+
+class RecordSorter:
+    """Calls of what sorts records of one layout."""
+
+    def __init__(self, module: Module, record: Record, length: int) -> None:
+        self.module = module
+        self.record = record
+        self.counter: Type = I32 if length < 1 << 31 else I64
+        self._sorts: dict[bool, Function] = {}
+
+    def count(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
+        """Add up how often each digit is there, as CountDigits says."""
+        common.call(fn, CountDigits.of(self.record, key, exceptions=exceptions, counter=self.counter), *arguments)
+
+    def move(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
+        """Move records to the places of their digits, as MoveByDigit says."""
+        common.call(fn, self._mover(key, exceptions), *arguments)
+
+    def _mover(self, key: SortKey, exceptions: bool) -> MoveByDigit:
+        return MoveByDigit.of(self.record, key, exceptions=exceptions, counter=self.counter)
+
+    def sort(
+        self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value | None = None
+    ) -> Value:
+        """Sort records, stably; gives in which of the three buffers they are then.
+
+        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether there is one among the keys;
+        without it there may be some.
+        """
+
+        def call(exceptions: bool) -> list[Value]:
+            return [self._sorted(fn, exceptions, source, first, second, count)]
+
+        if exception is None or not self.record.has_exceptions:
+            return call(self.record.has_exceptions)[0]
+        return fn.if_else(exception, lambda: call(True), lambda: call(False))[0]
+
+    def _sorted(self, fn: Function, exceptions: bool, *arguments: Value) -> Value:
+        if len(self.record.keys) == 1:
+            (key,) = self.record.keys
+            result = fn.alloca(PTR)
+            function = SortRecords.of(self.record, key, exceptions=exceptions, counter=self.counter)
+            common.call(fn, function, *arguments, result)
+            return fn.load(PTR, result)
+        if exceptions not in self._sorts:
+            self._sorts[exceptions] = self._write_sort(exceptions)
+        return fn.call(self._sorts[exceptions], PTR, *arguments)
+
+    def _write_sort(self, exceptions: bool) -> Function:
+        """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
+        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[APART])
+        *buffers, count = fn.parameters
+        fn.return_if(count < 2, buffers[0])
+        digits = [(self._mover(key, exceptions), shift) for key, shift in self.record.digits]
+        fn.ret(sort_by_digits(fn, digits, buffers, count, lambda by, *given: common.call(fn, by, *given)))
+        return fn
+
+
+def load_record(fn: Function, record: Record, records: Value, index: Value) -> Value:
+    """Record ``index`` of an array of them."""
+    return fn.load(record.type, fn.at(records, record.type, index), align=min(8, record.bytes))
+
+
+class Rows:
+    """The arrays of a sort as code sees them: element ``index`` of the row that begins at ``base``."""
+
+    def __init__(self, fn: Function, plan: SortPlan, table: Value) -> None:
+        self.fn = fn
+        self.plan = plan
+        count = len(plan.kinds)
+        pointers = [fn.load(PTR, fn.at(table, PTR, k)) for k in range(2 * count + 1)]
+        self.inputs, self.outputs, self.scratch = pointers[:count], pointers[count:-1], pointers[-1]
+
+    def load(self, operand: int, base: Value, index: Value) -> Value:
+        """The bits of an element of an operand."""
+        if operand in self.plan.iotas:
+            return narrowed(index, raw_type(self.plan.kinds[operand]))
+        return load_raw(self.fn, self.plan.kinds[operand], self.inputs[operand], base + index * self.plan.inner)
+
+    def store(self, operand: int, bits: Value, base: Value, index: Value) -> None:
+        """Write an element of a result."""
+        store_raw(self.fn, bits, self.outputs[operand], base + index * self.plan.inner)
+
+    def record(self, record: Record, base: Value, index: Value) -> tuple[Value, Value]:
+        """The record of an element, and whether it has an exception among its keys."""
+        return make_record(self.fn, record, lambda k: self.load(k, base, index), index)
+
+    def unpack(self, record: Record, value: Value, base: Value, index: Value) -> None:
+        """Write the element that a record stands for as element ``index`` of the results."""
+        plan = self.plan
+        found = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i), plan.iotas)
+        for operand, bits in enumerate(found):
+            self.store(operand, bits, base, index)

@@ -1,0 +1,134 @@
+"""Sort: the kernels of HLO's sort.
+
+``plan_sort`` decides, ``emit_sort`` writes the task functions; ``sort_kernel`` does both for an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.sort import merge as sort_merge
+from xlakit.cpu.kernels.sort import radix as sort_radix
+from xlakit.cpu.kernels.sort import ranks as sort_ranks
+from xlakit.cpu.kernels.sort.merge import Less, Stored
+from xlakit.cpu.kernels.sort.plan import (
+    INDEX,
+    RANKED_ROW,
+    Field,
+    Method,
+    SortPlan,
+    carried,
+    plan_sort,
+    with_scratch,
+)
+from xlakit.cpu.llvm import Function, Module, Value
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.cpu.scalars import Scalar
+from xlakit.cpu.scalars.memory import from_stored
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.sort import Sort
+
+__all__ = ["Less", "SortPlan", "emit_sort", "plan_sort", "sort_kernel"]
+
+
+def sort_kernel(module: Module, instruction: Instruction) -> Emitted:
+    """The phases of a sort instruction, no updates, and the bytes of scratch memory.
+
+    Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
+    """
+    op = instruction.op_as(Sort)
+    plan = plan_sort(op, [o.shape for o in instruction.operands])
+    phases = emit_sort(module, plan, comparator_less(op.to_apply, plan.kinds))
+    return tuple(phases), {}, plan.scratch_bytes
+
+
+def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
+    """Write the task functions of a sort; they run in this order, each when the one before has ended.
+
+    Their table holds the operands, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to 64.
+    Result k may have the memory of operand k where ``plan.in_place[k]``; nothing else may overlap.
+    ``less(fn, first, second)`` writes the comparator's result for two elements of each operand, where the plan has
+    no order.
+    """
+    check_plan(plan)
+    match plan.method:
+        case Method.NOTHING:
+            return []
+        case Method.RANKS:
+            return sort_ranks.emit_rows(module, plan)
+        case Method.RADIX:
+            return sort_radix.emit_rows(module, plan)
+        case Method.PARALLEL_RADIX:
+            return sort_radix.emit_parallel(module, plan)
+        case Method.MERGE:
+            return sort_merge.emit_rows(module, plan, less)
+        case Method.PARALLEL_MERGE:
+            return sort_merge.emit_parallel(module, plan, less)
+
+
+def check_plan(plan: SortPlan) -> None:
+    """Raise InternalError where a row or its records would not have the memory that the plan has for them."""
+    if plan.method is Method.NOTHING:
+        return
+    shared = plan.method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE)
+    by_keys = plan.method in (Method.RANKS, Method.RADIX, Method.PARALLEL_RADIX)
+    pairs = plan.method is not Method.PARALLEL_MERGE or plan.chunks & (plan.chunks - 1) == 0
+    what = f"a {plan.phases}"
+    require(
+        what,
+        [
+            ("there are rows, elements and tasks", min(plan.rows, plan.length, plan.tasks, plan.columns) > 0),
+            (
+                "what goes by keys has an order and records",
+                not by_keys or (plan.order is not None and bool(plan.rounds)),
+            ),
+        ],
+    )
+    require(
+        what,
+        [
+            ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
+            ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
+            ("runs of chunks are merged in pairs", pairs),
+            ("records that are made in place of others are as wide", len({r.bits for r in plan.rounds}) <= 1),
+            ("places in a row fit their field", all(f.bits > 32 or plan.length <= 1 << f.bits for f in _places(plan))),
+            ("results that are read again have memory of their own", _keeps_what_it_reads(plan)),
+            ("scratch is as long", plan.scratch_bytes >= with_scratch(plan).scratch_bytes),
+        ],
+    )
+
+
+def _places(plan: SortPlan) -> list[Field]:
+    return [f for r in plan.rounds for f in r.fields if f.operand == INDEX]
+
+
+def _keeps_what_it_reads(plan: SortPlan) -> bool:
+    """Whether no result lies where its operand does that is gathered when the order is known."""
+    if plan.method not in (Method.RADIX, Method.PARALLEL_RADIX):
+        return True
+    last = plan.rounds[-1] if plan.rounds else None
+    return last is not None and all(
+        not shares or carried(last, number, kind) or number in plan.iotas
+        for number, (shares, kind) in enumerate(zip(plan.in_place, plan.kinds, strict=True))
+    )
+
+
+def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> Less:
+    """How to write a call of a comparator on elements of these types."""
+    taken = [p.shape.element_type for p in comparator.parameters]
+
+    def less(fn: Function, first: Sequence[Stored], second: Sequence[Stored]) -> Value:
+        if taken != [kind for kind in kinds for _ in range(2)]:
+            raise UnsupportedError("the comparator takes other types than the operands of sort have")
+        arguments: list[Scalar] = []
+        for kind, a, b in zip(kinds, first, second, strict=True):
+            arguments.extend(x if isinstance(x, tuple) else from_stored(fn, kind, x) for x in (a, b))
+        (result,) = Emitter(fn, []).called(comparator, arguments)
+        assert isinstance(result, Value), "a comparator gives PRED"
+        return result
+
+    return less

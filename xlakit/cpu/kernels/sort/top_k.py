@@ -1,0 +1,380 @@
+"""The first elements of each row in sorted order, and where they were: TopK, and sorts of which no more is wanted.
+
+A few are kept in a short sorted list while the row goes by; blocks of elements that are all behind the last one of the
+list cost a comparison each. For many, the row's elements are counted by the first bits of their keys, which tells
+where the last one must be; only those up to there are sorted.
+
+The last elements in sorted order are the first ones in the opposite order of the row read backwards: so what is equal
+stays as it was, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.sort.common import NO_UNROLL
+from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
+from xlakit.cpu.kernels.sort.radix import index_of, task_function
+from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
+from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Parameter
+from xlakit.ops.sort import Sort, TopK
+from xlakit.options import knob
+from xlakit.passes.analysis.sort_order import SortKey
+from xlakit.passes.simplify.top_k import is_index, partial_sort
+
+# Up to so many elements are kept in a list that new ones are inserted into.
+FEW = knob("top_k.few", 32, 0, 3)
+# From so many elements on a few long rows are cut up between tasks.
+LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
+CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
+# Where more is wanted than one in so many of a chunk, it is wanted of too many chunks.
+WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
+
+
+class Method(Enum):
+    """How the first elements are found."""
+
+    NOTHING = "nothing"  # none are wanted, or there are none
+    LIST = "list"  # by a sorted list of them
+    CHUNKED_LIST = "chunked list"  # the same for each chunk of a row, and again for what they give
+    SORT = "sort"  # by sorting those that may be among them
+    CHUNKED_SORT = "chunked sort"  # the same for each chunk of a row, and again for what they give
+
+
+class Column(NamedTuple):
+    """What is given of the elements found: those of an array at their places, or these places (INDEX)."""
+
+    kind: PrimitiveType
+    array: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopKPlan:
+    """How the first ``k`` elements of rows are found, or the ``last`` ones.
+
+    key: what the first elements are by, and so for the last ones the opposite of what rows would be sorted by; its
+    operand is the number of its array. arrays: how many are given. columns: what the results are.
+    """
+
+    method: Method
+    key: SortKey
+    arrays: int
+    columns: tuple[Column, ...]
+    rows: int
+    length: int
+    k: int
+    last: bool
+    tasks: int
+    scratch_bytes: int
+
+    @property
+    def chunks(self) -> int:
+        """In how many tasks a row is cut up."""
+        return self.tasks // self.rows if self.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT) else 1
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory that a task has for sorting, twice: that of records of all elements that it goes through."""
+        return -(-self.length // self.chunks) * self.record.bytes
+
+    @property
+    def record(self) -> Record:
+        """An element's key and its place in the row."""
+        return _record_layout(self.key, self.length)
+
+    @property
+    def keys(self) -> tuple[PrimitiveType, bool, str, bool, int, int, bool]:
+        """What the functions that go over rows depend on."""
+        key, record = self.key, self.record
+        turn = record.field(INDEX)
+        assert turn is not None, "a record has the element's place"
+        return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, turn.bits, self.last
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes on one processor."""
+        if self.method in (Method.SORT, Method.CHUNKED_SORT):
+            return self.rows * (3.0 * self.length + 15.0 * self.k)
+        return self.rows * (self.length * 0.1 * self.key.kind.byte_width + self.k * 30.0)
+
+    @property
+    def phases(self) -> str:
+        """The plan in words."""
+        order = "largest" if self.key.descending else "smallest"
+        kind = self.key.kind.hlo_name
+        return f"{self.method.value}: {self.k} {order} {kind} of {self.rows} rows of {self.length}, {self.tasks} tasks"
+
+
+def _record_layout(key: SortKey, length: int) -> Record:
+    return make_layout([replace(key, operand=0)], [key.kind], length, frozenset(), alone=False)
+
+
+def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
+    """How to find the first elements in TopK's total order.
+
+    Raises UnsupportedError for types without an order, ShapeError for shapes without a size.
+    """
+    kind = operand.element_type
+    if kind.is_complex:
+        raise UnsupportedError(f"{kind.hlo_name} has no order")
+    columns = Column(kind, 0), Column(PrimitiveType.S32, INDEX)
+    return _plan(SortKey(0, kind, descending=op.largest), operand, op.k, 1, columns)
+
+
+def plan_partial_sort(computation: Computation) -> TopKPlan | None:
+    """How to do a fusion that sorts rows and takes their first or last elements; None where it does something else."""
+    found = partial_sort(computation)
+    if found is None:
+        return None
+    operands = found.sort.operands
+    numbers = {n: o.op.number for n, o in enumerate(operands) if isinstance(o.op, Parameter)}
+    dimension = found.sort.op_as(Sort).dimension
+    if found.key.operand not in numbers or any(
+        n not in numbers and not is_index(operands[n], dimension) for n in found.results
+    ):
+        return None
+    columns = tuple(Column(operands[n].shape.element_type, numbers.get(n, INDEX)) for n in found.results)
+    key = replace(found.key, operand=numbers[found.key.operand], descending=found.key.descending is not found.last)
+    shape = operands[found.key.operand].shape
+    return _plan(key, shape, found.count, len(computation.parameters), columns, last=found.last)
+
+
+def _plan(
+    key: SortKey, shape: Shape, k: int, arrays: int, columns: tuple[Column, ...], *, last: bool = False
+) -> TopKPlan:
+    if shape.is_dynamic:
+        raise ShapeError(f"a kernel takes arrays of known sizes, not {shape}", hint="pad the array to its bound")
+    *outer, length = shape.dimensions
+    rows = math.prod(outer)
+    bytes = _record_layout(key, length).bytes
+    is_long = (
+        length >= max(LONG_ROW.value, CHUNK.value)
+        and 0 < rows <= MOST_TASKS.value // 4
+        and k * WANTED_OF_CHUNK.value <= CHUNK.value
+    )
+    tasks = rows * min(MOST_TASKS.value // rows, length // CHUNK.value) if is_long else min(rows, MOST_TASKS.value)
+    scratch = tasks * k * bytes if is_long else 0
+    if rows == 0 or k == 0:
+        method = Method.NOTHING
+    elif k <= FEW.value:
+        method = Method.CHUNKED_LIST if is_long else Method.LIST
+    else:
+        method = Method.CHUNKED_SORT if is_long else Method.SORT
+        chunk = -(-length * rows // tasks) if is_long else length
+        scratch += 2 * tasks * chunk * bytes
+    return TopKPlan(method, key, arrays, columns, rows, length, k, last, tasks, scratch)
+
+
+def top_k_kernel(module: Module, instruction: Instruction) -> Emitted:
+    """The phases of a topk instruction, no updates, and the bytes of scratch memory. Raises as ``plan_top_k``."""
+    plan = plan_top_k(instruction.op_as(TopK), instruction.operands[0].shape)
+    return tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes
+
+
+def emit_partial_sort(module: Module, computation: Computation) -> Emitted | None:
+    """The phases of a fusion that sorts rows and takes their first or last elements; None where it is no such thing."""
+    plan = plan_partial_sort(computation)
+    return None if plan is None else (tuple(emit_top_k(module, plan)), {}, plan.scratch_bytes)
+
+
+def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
+    """Write the task functions, which run one after another.
+
+    Their table holds the arrays given, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to
+    64. Results may not have the memory of what is given.
+    """
+    check_plan(plan)
+    match plan.method:
+        case Method.NOTHING:
+            return []
+        case Method.LIST:
+            return [_emit_list(module, plan)]
+        case Method.CHUNKED_LIST:
+            return [_emit_chunks(module, plan), _emit_joined(module, plan)]
+        case Method.SORT:
+            return [_emit_sorted(module, plan)]
+        case Method.CHUNKED_SORT:
+            return [_emit_sorted_chunks(module, plan), _emit_sorted_again(module, plan)]
+
+
+def check_plan(plan: TopKPlan) -> None:
+    """Raise InternalError where lists or the memory for sorting would be too short."""
+    if plan.method is Method.NOTHING:
+        return
+    chunked = plan.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT)
+    lists = plan.tasks * plan.k * plan.record.bytes if chunked else 0
+    sorts = plan.method in (Method.SORT, Method.CHUNKED_SORT)
+    require(
+        f"the first {plan.k} of {plan.rows} rows of {plan.length} in {plan.tasks} tasks",
+        [
+            ("there are rows and tasks", plan.rows > 0 and plan.tasks > 0),
+            ("rows are whole numbers of chunks", not chunked or plan.tasks % plan.rows == 0),
+            ("each chunk has as many elements as are wanted", 0 < plan.k <= plan.length // max(1, plan.chunks)),
+            ("all places fit a record", plan.length <= 1 << 32 or plan.record.bits > 64),
+            ("scratch is as long", plan.scratch_bytes >= lists + sorts * 2 * plan.tasks * plan.buffer_bytes),
+        ],
+    )
+
+
+class _Arrays:
+    """The arrays given and the results as code sees them, and the functions that go over rows.
+
+    Where an element stands in its row is said by its turn: rows are read from their last elements on where these are
+    wanted.
+    """
+
+    def __init__(self, fn: Function, plan: TopKPlan) -> None:
+        self.fn = fn
+        self.plan = plan
+        count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
+        pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(count)]
+        self.given, self.results = pointers[: plan.arrays], pointers[plan.arrays :][: len(plan.columns)]
+        self.scratch = pointers[-1]
+
+    def row(self, row: Value) -> Value:
+        """The row's keys."""
+        return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
+
+    def keep(self, row: Value, begin: Value, end: Value, kept: Value) -> None:
+        """Keep the records of the first elements of some turns."""
+        plan, fn = self.plan, self.fn
+        common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), kept)
+
+    def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
+        """Records of which the first are those of the first elements of some turns, in order, in a task's memory."""
+        plan, fn = self.plan, self.fn
+        found = fn.alloca(I64)
+        where = self.row(row), fn.i64(plan.length), begin, end
+        common.call(fn, CollectFirst(*plan.keys), *where, fn.i64(plan.k), own, found)
+        return sorter.sort(fn, own, fn.at(own, I8, plan.buffer_bytes), own, fn.load(I64, found))
+
+    def store(self, row: Value, records: Value) -> None:
+        """Write the results of a row, by the records of its first elements in order."""
+        plan, fn = self.plan, self.fn
+        with fn.loop(0, plan.k, hints=NO_UNROLL) as loop:
+            turn = index_of(fn, plan.record, load_record(fn, plan.record, records, loop.index))
+            index = plan.length - 1 - turn if plan.last else turn
+            target = row * plan.k + (plan.k - 1 - loop.index if plan.last else loop.index)
+            for column, result in zip(plan.columns, self.results, strict=True):
+                if column.array == INDEX:
+                    bits = narrowed(index, raw_type(column.kind))
+                else:
+                    bits = load_raw(fn, column.kind, self.given[column.array], row * plan.length + index)
+                store_raw(fn, bits, result, target)
+
+
+def _emit_list(module: Module, plan: TopKPlan) -> Phase:
+    """Each row in one task."""
+    fn = task_function(module, "top_k_rows")
+    fn.effort = Effort.CODE
+    arrays = _Arrays(fn, plan)
+    kept = fn.alloca(plan.record.type, plan.k, align=64)
+    with _rows(fn, plan) as row:
+        arrays.keep(row, fn.i64(0), fn.i64(plan.length), kept)
+        arrays.store(row, kept)
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
+    """The first elements of each chunk of a row."""
+    fn = task_function(module, "top_k_chunks")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    with fn.loop(begin, end) as loop:
+        row, low, high = _chunk(plan, loop.index)
+        arrays.keep(row, low, high, fn.at(arrays.scratch, plan.record.type, loop.index * plan.k))
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
+    """The first of what a row's chunks gave; they stay in the first chunk's list."""
+    fn = task_function(module, "top_k_join")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    with fn.loop(begin, end) as loop:
+        kept = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
+        common.call(fn, JoinFirst(*plan.keys), kept, fn.i64(plan.chunks), fn.i64(plan.k))
+        arrays.store(loop.index, kept)
+    fn.ret()
+    return Phase(fn.name, plan.rows, plan.rows * plan.chunks * plan.k * 10.0)
+
+
+def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
+    """Sort those elements of each row that may be among the first."""
+    sorter = RecordSorter(module, plan.record, plan.length)
+    fn = task_function(module, "top_k_sorted")
+    fn.effort = Effort.CODE
+    arrays = _Arrays(fn, plan)
+    own = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
+    with _rows(fn, plan) as row:
+        arrays.store(row, arrays.sorted(sorter, row, fn.i64(0), fn.i64(plan.length), own))
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
+    """Sort those elements of each chunk of a row that may be among its first; these are put into a list."""
+    sorter = RecordSorter(module, plan.record, plan.length)
+    fn = task_function(module, "top_k_sorted_chunks")
+    fn.effort = Effort.LITTLE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    list_bytes = plan.k * plan.record.bytes
+    buffers = fn.at(arrays.scratch, I8, plan.tasks * list_bytes)
+    with fn.loop(begin, end) as loop:
+        own = fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes))
+        done = arrays.sorted(sorter, *_chunk(plan, loop.index), own)
+        fn.copy(fn.at(arrays.scratch, I8, loop.index * list_bytes), done, list_bytes)
+    fn.ret()
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
+    """Sort what a row's chunks gave."""
+    sorter = RecordSorter(module, plan.record, plan.length)
+    fn = task_function(module, "top_k_sorted_again")
+    fn.effort = Effort.CODE
+    arrays = _Arrays(fn, plan)
+    _, begin, end = fn.parameters
+    count = plan.chunks * plan.k
+    buffers = fn.at(arrays.scratch, I8, plan.rows * count * plan.record.bytes)
+    with fn.loop(begin, end) as loop:
+        lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (arrays.scratch, buffers))
+        arrays.store(loop.index, sorter.sort(fn, lists, other, lists, fn.i64(count)))
+    fn.ret()
+    return Phase(fn.name, plan.rows, plan.rows * count * 15.0)
+
+
+def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
+    """The row of a task that has a chunk of it, and the turns it begins and ends with."""
+    row, chunk = task // plan.chunks, task % plan.chunks
+    begin, end = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
+    return row, begin, end
+
+
+@contextmanager
+def _rows(fn: Function, plan: TopKPlan) -> Generator[Value]:
+    """A loop over the rows of a function's tasks."""
+    _, begin, end = fn.parameters
+    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
+    with fn.loop(first, last) as loop:
+        yield loop.index

@@ -1,0 +1,189 @@
+"""The loops of finding a row's first elements, as functions that programs share: they depend on types alone.
+
+A row is read in turns: from its first element on, or from its last one where the last elements in order are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlakit.cpu.kernels.sort.common import NO_UNROLL
+from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
+from xlakit.data.primitive import PrimitiveType
+from xlakit.passes.analysis.sort_order import NanPlace, SortKey
+
+# So many elements are compared at once with the last one of the list.
+BLOCK = 64
+# How many of a key's first bits many elements are counted by.
+COUNTED_BITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class RowKeys:
+    """The keys of a row, and records of ``record`` bits: an element's key, and below it ``turn_bits`` for its turn."""
+
+    family: ClassVar[str]
+    parameters: ClassVar[Sequence[Type]]
+
+    kind: PrimitiveType
+    descending: bool
+    nan: str
+    zeros_equal: bool
+    record: int
+    turn_bits: int
+    last: bool
+
+    @property
+    def key(self) -> SortKey:
+        """What the first elements are by."""
+        return SortKey(0, self.kind, descending=self.descending, nan=NanPlace(self.nan), zeros_equal=self.zeros_equal)
+
+    @property
+    def type(self) -> Type:
+        """The type of a record."""
+        return integer(self.record)
+
+    def index(self, length: Value | int, turn: Value) -> Value:
+        """Where in its row the element stands that is read in a turn."""
+        return length - 1 - turn if self.last else turn
+
+    def bits(self, fn: Function, row: Value, length: Value, turn: Value) -> Value:
+        """The bits of the element that is read in a turn."""
+        return load_raw(fn, self.kind, row, self.index(length, turn))
+
+    def ordered(self, fn: Function, bits: Value) -> Value:
+        """Unsigned integers of which the least is that of the first element."""
+        return ordered_bits(fn, self.key, stored_bits(fn, self.key, bits), exceptions=True)
+
+    def load(self, fn: Function, records: Value, index: Value | int) -> Value:
+        """A record of an array of them."""
+        return fn.load(self.type, fn.at(records, self.type, index), align=8)
+
+    def insert_function(self, fn: Function) -> Function:
+        """``void(ptr kept, i64 count, record)``: put a record into its place among ``count``, and the rest behind."""
+        insert = fn.module.function("insert", VOID, [PTR, I64, self.type])
+        kept, count, record = insert.parameters
+
+        def behind(place: Value) -> Value:
+            before = insert.select(place > 0, place - 1, place)
+            return (place > 0) & record.compare("ult", self.load(insert, kept, before))
+
+        with insert.while_([count], lambda step: behind(step.carried[0])) as step:
+            (place,) = step.carried
+            store_raw(insert, self.load(insert, kept, place - 1), kept, place)
+            step.next(place - 1)
+        store_raw(insert, record, kept, step.results[0])
+        insert.ret()
+        return insert
+
+    def offer(self, fn: Function, insert: Function, kept: Value, k: Value, record: Value) -> None:
+        """Insert a record if it is before the last one of ``k`` that are kept."""
+        with fn.if_(record.compare("ult", self.load(fn, kept, k - 1))):
+            fn.call(insert, VOID, kept, k - 1, record)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFirst(RowKeys):
+    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr kept)``: the first ``k`` elements of some turns.
+
+    Their records stand in ``kept`` then, in order. There must be as many turns.
+    """
+
+    family: ClassVar[str] = "top_k_keep"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, I64, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        row, length, begin, end, k, kept = fn.parameters
+        insert = self.insert_function(fn)
+        filled = begin + k
+        with fn.loop(begin, filled, hints=NO_UNROLL) as loop:
+            fn.call(insert, VOID, kept, loop.index - begin, self._record(fn, row, length, loop.index))
+        blocks = (end - filled) // BLOCK
+        with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
+            start = filled + loop.index * BLOCK
+            last = narrowed(self.load(fn, kept, k - 1) >> self.turn_bits, raw_type(self.kind))
+            found = self._ahead(fn, row, length, start, last)
+            with fn.if_(found.ne(0), likely=False), fn.while_([found], lambda step: step.carried[0].ne(0)) as step:
+                (left,) = step.carried
+                turn = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
+                self.offer(fn, insert, kept, k, self._record(fn, row, length, turn))
+                step.next(left & (left - 1))
+        with fn.loop(filled + blocks * BLOCK, end, hints=NO_UNROLL) as loop:
+            self.offer(fn, insert, kept, k, self._record(fn, row, length, loop.index))
+
+    def _record(self, fn: Function, row: Value, length: Value, turn: Value) -> Value:
+        ordered = self.ordered(fn, self.bits(fn, row, length, turn))
+        return (narrowed(ordered, self.type) << self.turn_bits) | narrowed(turn, self.type)
+
+    def _ahead(self, fn: Function, row: Value, length: Value, start: Value, last: Value) -> Value:
+        """A bit for each turn of a block: whether its key is before ``last``."""
+        type = raw_type(self.kind)
+        first = self.index(length, start + (BLOCK - 1)) if self.last else start
+        elements = fn.load(vector(type, BLOCK), fn.at(row, type, first))
+        ahead = _signed(self.ordered(fn, elements)) < fn.splat(_signed(last), BLOCK)
+        found = ahead.bits_as(integer(BLOCK))
+        # The turn of the last lane may come first.
+        return fn.intrinsic("llvm.bitreverse", I64, found) if self.last else found
+
+
+def _signed(ordered: Value) -> Value:
+    """Signed integers that order as unsigned ones: processors compare vectors of these."""
+    return ordered ^ (-1 << (ordered.type.element.bits - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFirst(RowKeys):
+    """``void(ptr kept, i64 lists, i64 k)``: the first ``k`` records of lists of as many, put into the first one."""
+
+    family: ClassVar[str] = "top_k_join"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        kept, lists, k = fn.parameters
+        insert = self.insert_function(fn)
+        with fn.loop(k, lists * k, hints=NO_UNROLL) as others:
+            self.offer(fn, insert, kept, k, self.load(fn, kept, others.index))
+
+
+@dataclass(frozen=True, slots=True)
+class CollectFirst(RowKeys):
+    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records, ptr count)``: what some turns' first may be.
+
+    These are at least the first ``k`` elements of the turns: their ``count`` records, in the order of turns. There must
+    be room for all.
+    """
+
+    family: ClassVar[str] = "top_k_collect"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, I64, PTR, PTR)
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        row, length, begin, end, k, records, count = fn.parameters
+        type = raw_type(self.kind)
+        digits = 1 << min(COUNTED_BITS, type.bits)
+        counts = fn.alloca(I64, digits, align=64)
+        fn.fill(counts, 0, 8 * digits)
+
+        def digit(bits: Value) -> Value:
+            return narrowed(self.ordered(fn, bits) >> (type.bits - digits.bit_length() + 1), I64)
+
+        with fn.loop(begin, end) as loop:
+            address = fn.at(counts, I64, digit(self.bits(fn, row, length, loop.index)))
+            fn.store(fn.load(I64, address) + 1, address)
+        with fn.while_([fn.i64(0), fn.load(I64, counts)], lambda step: step.carried[1] < k) as step:
+            following = step.carried[0] + 1
+            step.next(following, step.carried[1] + fn.load(I64, fn.at(counts, I64, following)))
+        last = step.results[0]
+        with fn.loop(begin, end, carried=[fn.i64(0)]) as loop:
+            (place,) = loop.carried
+            bits = self.bits(fn, row, length, loop.index)
+            stored = narrowed(stored_bits(fn, self.key, bits), self.type) << self.turn_bits
+            # It is written in any case, and overwritten by the next one if it does not count.
+            store_raw(fn, stored | narrowed(loop.index, self.type), records, place)
+            loop.next(place + (digit(bits) <= last).cast("zext", I64))
+        fn.store(loop.results[0], count)

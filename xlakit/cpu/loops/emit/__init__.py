@@ -1,0 +1,1 @@
+"""From nodes to LLVM: scalar and vector emission, guards, non-temporal stores, cancellation checks."""

@@ -1,0 +1,475 @@
+"""From nodes to code: each node is computed once, in the outermost loop where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.llvm.promises import REASSOCIATES
+from xlakit.cpu.loops.emit.guards import UNROLLED, is_better_chosen, reads
+from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.ir.nodes import (
+    Apply,
+    Bound,
+    ClampedIndex,
+    Constant,
+    Divided,
+    Fold,
+    Given,
+    Guarded,
+    JoinBits,
+    Load,
+    Node,
+    Part,
+    Position,
+    SplitBits,
+)
+from xlakit.cpu.loops.ir.space import Group, Space, merged
+from xlakit.cpu.loops.ir.tracer import GuardedFold, Tracer
+from xlakit.cpu.loops.ir.walking import indices_of, simple_fold, unconditional
+from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
+from xlakit.cpu.scalars.convert import join_bits, split_bits
+from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
+from xlakit.cpu.scalars.real import BINARY
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import Computation
+from xlakit.options import knob
+
+# Where little is computed, a loop of so many turns is not worth becoming vectors.
+_FEW_TURNS = knob("emitter.few_turns", 64, 0)
+# A reduction waits for its last step; with four of them under way the processor does not.
+INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
+_FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
+
+
+class Redirection(NamedTuple):
+    """Where elements of an array go for a while: its element ``first`` is the first one of ``buffer``."""
+
+    buffer: Value
+    first: Value
+
+
+class Emitter:
+    """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
+
+    redirected: of the arrays that are written, those that are not written in place. streams: whether what the function
+    writes goes round the caches, so that it has to wait for it at its end. lanes: how many lanes the vectors of
+    innermost loops have at least; where that is 1, LLVM makes the vectors.
+    """
+
+    def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
+        self.fn = fn
+        self.arrays = list(arrays)
+        self.redirected: dict[int, Redirection] = {}
+        self.streams = False
+        self.lanes = 1
+        # Whether conditions only choose, and what memory is read at is kept within the arrays; None under no condition.
+        self._chooses: bool | None = None
+        # The variable whose turns are the lanes of vectors now, and how many lanes that are.
+        self._lane: Variable | None = None
+        self._width = 1
+        self._scopes: list[dict[Any, Any]] = [{}]
+
+    # -- scopes ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """What is computed inside is forgotten at the end: a loop's or a branch's values."""
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+
+    def bind(self, key: Any, value: Any) -> None:
+        """Say what a variable, a node or the key of a Given is from here on."""
+        self._scopes[-1][key] = value
+
+    def bind_group(self, group: Group, index: Value) -> None:
+        """Say what the variables of a merged loop are: contiguous as they are, the minor one stands for all."""
+        for variable in group.variables[:-1]:
+            self.bind(variable, self.fn.i64(0))
+        self.bind(group.variables[-1], index)
+
+    def _find(self, key: Any) -> Any:
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Scalar:
+        """The scalar of a node, computed here if it is not known yet."""
+        found = self._find(node)
+        if found is None:
+            found = self._compute(node)
+            self._scopes[-1][node] = found
+        return found
+
+    @contextmanager
+    def in_lanes(self, variable: Variable, width: int) -> Generator[None]:
+        """What depends on a variable is a vector inside: its values for this turn and for those that follow."""
+        with self.scope():
+            self._lane, self._width = variable, width
+            yield
+            self._lane = None
+
+    @property
+    def width(self) -> int:
+        """How many lanes the vectors that are written now have; 1 where none are."""
+        return 1 if self._lane is None else self._width
+
+    def _is_vector(self, node: Node) -> bool:
+        return self._lane is not None and self._lane in node.variables
+
+    def _taken(self, node: Node, operand: Node) -> Scalar:
+        """An operand as the node takes it: a vector for a vector."""
+        return self.lane_values(operand) if self._is_vector(node) else self.value(operand)
+
+    def lane_values(self, node: Node) -> Scalar:
+        """The value of a node; where vectors are written, in each lane."""
+        if self._lane is None or self._lane in node.variables:
+            return self.value(node)
+        return self.spread(node, self._width)
+
+    def spread(self, node: Node, width: int) -> Value:
+        """A vector with the value of a node in each lane."""
+        found = self._find((node, width))
+        if found is not None:
+            return found
+        one = as_real(self.value(node))
+        if one.constant is not None:
+            made = self.fn.constant(vector(one.type, width), one.constant)
+        else:
+            made = self.fn.splat(one, width)
+        self.bind((node, width), made)
+        return made
+
+    def index(self, affine: Affine) -> Value:
+        """The value of an index; in vectors, that of the first lane."""
+        found = self._find(affine)
+        if found is not None:
+            return found
+        total: Value | None = None
+        for atom, factor in affine.terms:
+            term = self._atom(atom)
+            if term.constant == 0:
+                continue
+            scaled = term * factor
+            total = scaled if total is None else total + scaled
+        if total is None:
+            total = self.fn.i64(affine.constant)
+        elif affine.constant:
+            total = total + affine.constant
+        self._scopes[-1][affine] = total
+        return total
+
+    def place(self, array: int, offset: Affine) -> tuple[Value, Value]:
+        """An element of an array, as where to count from and how far."""
+        found = self._find((array, offset))
+        if found is not None:
+            base, variable = found
+            return base, self.variable(variable)
+        return self.arrays[array], self.index(offset)
+
+    def place_to_write(self, array: int, offset: Affine) -> tuple[Value, Value]:
+        """The same for an element that is written, which goes to a buffer where that is so."""
+        target = self.redirected.get(array)
+        return self.place(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
+
+    def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
+        """Compute the part of an element's address that does not depend on a loop, whose turns count elements."""
+        rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
+        base = self.fn.at(self.arrays[array], memory_type(kind), self.index(rest))
+        self.bind((array, offset), (base, group.variables[-1]))
+
+    def _atom(self, atom: Variable | Opaque) -> Value:
+        return as_real(self.value(atom.node)) if isinstance(atom, Opaque) else self.variable(atom)
+
+    def variable(self, variable: Variable) -> Value:
+        """Where the loop of a variable is."""
+        found = self._find(variable)
+        if found is None:
+            raise InternalError(f"the loop of {variable} is not open")
+        return found
+
+    def is_open(self, variables: Iterable[Variable]) -> bool:
+        """Whether the loops of all variables are open."""
+        return all(self._find(v) is not None for v in variables)
+
+    def _compute(self, node: Node) -> Scalar:
+        fn = self.fn
+        if isinstance(node, Load):
+            width = self._width if self._is_vector(node) else 1
+            array, place = self._place_within(node, width) if self._chooses else self.place(node.array, node.offset)
+            return load(fn, node.kind, array, place, width)
+        if isinstance(node, Apply):
+            fused = _fused(node)
+            if fused is not None:
+                values = [as_real(self._taken(node, n)) for n in fused]
+                return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
+            kinds = [a.kind for a in node.arguments]
+            made = apply(fn, node.op, kinds, node.kind, [self._taken(node, a) for a in node.arguments])
+            if self._is_vector(node) and any(part.type.lanes != self._width for part in parts(made)):
+                # Stored, it would leave the elements of all lanes but the first as they were.
+                raise InternalError(f"{node.op.opcode} gives no vector of {self._width} lanes")
+            return made
+        if isinstance(node, Constant):
+            return constant(fn, node.kind, node.value)
+        if isinstance(node, Position):
+            return self._position(node)
+        if isinstance(node, Guarded):
+            return self._guarded(node)
+        if isinstance(node, Part):
+            return self._fold(node.fold)[node.number]
+        if isinstance(node, ClampedIndex):
+            return self._clamped(node)
+        if isinstance(node, Divided):
+            return self.index(node.index).integer("urem" if node.is_remainder else "udiv", node.size)
+        if isinstance(node, SplitBits):
+            return split_bits(fn, node.source.kind, node.kind, self.value(node.source), self.index(node.number))
+        if isinstance(node, JoinBits):
+            return join_bits(fn, node.pieces[0].kind, node.kind, [self.value(p) for p in node.pieces])
+        if isinstance(node, Given):
+            found = self._find(node.key)
+            if found is None:
+                raise InternalError(f"{node.key} is not given")
+            return found
+        raise InternalError(f"no code is made for {type(node).__name__}")
+
+    def _position(self, node: Position) -> Value:
+        first = _resized(self.index(node.index), node.kind)
+        if self._lane is None or self._lane not in node.variables:
+            return first
+        step = node.index.factor_of(self._lane)
+        return self.fn.splat(first, self._width) + self.fn.counted(first.type, self._width, step)
+
+    def _clamped(self, node: ClampedIndex) -> Value:
+        fn, kind = self.fn, node.source.kind
+        value = as_real(self.value(node.source))
+        if kind.bit_width > 64 or not kind.is_integral:
+            raise InternalError(f"an index of {kind.hlo_name}")
+        wide = value.cast("sext" if kind.is_signed else "zext", I64)
+        limit = fn.constant(I64, node.limit)
+        if kind.is_signed:
+            return fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, wide, fn.constant(I64, 0)), limit)
+        return fn.intrinsic("llvm.umin", I64, wide, limit)
+
+    def within(self, bounds: Iterable[Bound]) -> Value | None:
+        """Whether indices are within their bounds; None where they always are."""
+        condition: Value | None = None
+        for affine, low, high, step in bounds:
+            index = self.index(affine)
+            least, greatest = affine.bounds
+            tests: list[Value] = []
+            if least < low:
+                tests.append(index >= low)
+            if greatest > high:
+                tests.append(index <= high)
+            if step > 1:
+                tests.append((index - low).integer("srem", step).eq(0))
+            for test in tests:
+                condition = test if condition is None else condition & test
+        return condition
+
+    def _guarded(self, node: Guarded) -> Scalar:
+        condition = self.within(node.bounds)
+        if condition is None:
+            return self._taken(node, node.inside)
+        # Only what reads memory must not be computed where it does not apply.
+        if self._chooses or not (reads(node.inside) or reads(node.outside)):
+            return select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+        if self._chooses is None:
+            return self._decided(node, condition)
+        return self._branching(node, condition)
+
+    def _decided(self, node: Guarded, condition: Value) -> Scalar:
+        """A node that stands under no other condition, with all conditions below it either branches or choices."""
+        self._chooses = is_better_chosen(node, self.width)
+        if self._chooses:
+            # Elsewhere a load that is kept within its array may be a plain one.
+            with self.scope():
+                found = select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+        else:
+            found = self._branching(node, condition)
+        self._chooses = None
+        return found
+
+    def _branching(self, node: Guarded, condition: Value) -> Scalar:
+        return from_parts(
+            self.fn.if_else(condition, lambda: self._alone(node, node.inside), lambda: self._alone(node, node.outside))
+        )
+
+    def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
+        """Where a load is that may be asked for beyond its array; what is read then is not chosen."""
+        low, high = node.offset.bounds
+        if node.count is None or (low >= 0 and high + width <= node.count):
+            return self.place(node.array, node.offset)
+        place = self.index(node.offset)
+        last = self.fn.constant(I64, node.count - width)
+        place = self.fn.intrinsic("llvm.smax", I64, place, self.fn.constant(I64, 0))
+        return self.arrays[node.array], self.fn.intrinsic("llvm.smin", I64, place, last)
+
+    def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
+        with self.scope():
+            return parts(self._taken(node, one))
+
+    # -- folds -----------------------------------------------------------------------------------
+
+    def _fold(self, fold: Fold) -> list[Scalar]:
+        found = self._find(fold)
+        if found is None:
+            initial = [self._taken(fold, node) for node in fold.initial]
+            turns = 1
+            for variable in fold.over:
+                turns *= variable.extent
+            found = self.folded(fold, initial, unrolled=turns <= UNROLLED.value)
+            self._scopes[-1][fold] = found
+        return found
+
+    def folded(self, fold: Fold, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
+        """A fold's result, all its loops written here."""
+        bounds = fold.bounds if isinstance(fold, GuardedFold) else ()
+        if unrolled:
+            running = self._unrolled(fold, list(fold.over), initial, bounds)
+        else:
+            groups = merged(fold.over, indices_of(fold.inputs, [b[0] for b in bounds]))
+            known = set(self._bound_variables())
+            running = self._looped(fold, groups, initial, bounds, known)
+        return [
+            r if init.kind.is_complex else rounded(self.fn, init.kind, as_real(r))
+            for init, r in zip(fold.initial, running, strict=True)
+        ]
+
+    def _bound_variables(self) -> Iterator[Variable]:
+        for scope in self._scopes:
+            yield from (key for key in scope if isinstance(key, Variable))
+
+    def _unrolled(
+        self, fold: Fold, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
+    ) -> list[Scalar]:
+        if not over:
+            return self._turn(fold, running, bounds)
+        for number in range(over[0].extent):
+            with self.scope():
+                self.bind(over[0], self.fn.i64(number))
+                running = self._unrolled(fold, over[1:], running, bounds)
+        return running
+
+    def _looped(
+        self,
+        fold: Fold,
+        groups: Sequence[Group],
+        running: list[Scalar],
+        bounds: Sequence[Bound],
+        known: set[Variable],
+    ) -> list[Scalar]:
+        if not groups:
+            return self._turn(fold, running, bounds)
+        group, *inner = groups
+        shapes = [len(parts(r)) for r in running]
+        carried = [v for r in running for v in parts(r)]
+        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_TURNS.value)
+        hints = INTERLEAVED if is_apart else ()
+        with self.fn.loop(0, group.extent, carried=carried, independent=is_apart, hints=hints) as loop, self.scope():
+            self.bind_group(group, loop.index)
+            known = known | set(group.variables)
+            if not bounds:
+                self.hoist(fold.inputs, known)
+            following = self._looped(fold, inner, regrouped(loop.carried, shapes), bounds, known)
+            loop.next(*(v for r in following for v in parts(r)))
+        return regrouped(loop.results, shapes)
+
+    def _turn(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
+        condition = self.within(bounds)
+        if condition is None:
+            with self.scope():
+                return self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
+        shapes = [len(parts(r)) for r in running]
+
+        def inside() -> list[Value]:
+            with self.scope():
+                made = self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
+            return [v for r in made for v in parts(r)]
+
+        return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
+
+    def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
+        """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
+        opcode = simple_fold(computation)
+        kind = computation.parameters[0].shape.element_type
+        if opcode is not None and not kind.is_complex:
+            self.fn.fast_math = REASSOCIATES if opcode in ("add", "multiply") else ""
+            made = BINARY[opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
+            self.fn.fast_math = ""
+            return [made]
+        if opcode == "add":
+            self.fn.fast_math = REASSOCIATES
+            a, b = parts(running[0]), parts(values[0])
+            pair = from_parts(tuple(x + y for x, y in zip(a, b, strict=True)))
+            self.fn.fast_math = ""
+            return [pair]
+        return self.called(computation, [*running, *values])
+
+    def called(self, computation: Computation, arguments: Sequence[Scalar]) -> list[Scalar]:
+        """What a computation on scalars gives, written here."""
+        keys = list(computation.parameters)
+        tracer = Tracer({p: (lambda _, __, p=p: Given(p.shape.element_type, p)) for p in keys}, Space({}))
+        root = computation.root
+        count = len(root.shape.tuple_shapes) if root.shape.is_tuple else 1
+        nodes = [tracer.element(root, (), k) for k in range(count)]
+        with self.scope():
+            for key, argument in zip(keys, arguments, strict=True):
+                self.bind(key, argument)
+            return [self.value(node) for node in nodes]
+
+    # -- hoisting --------------------------------------------------------------------------------
+
+    def hoist(self, roots: Iterable[Node], known: set[Variable] | frozenset[Variable]) -> None:
+        """Compute now what the roots need and what only depends on ``known`` variables."""
+        seen: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen or self._find(node) is not None:
+                continue
+            seen.add(node)
+            if node.variables <= known and not isinstance(node, (Constant, Given, Fold)):
+                self.value(node)
+            else:
+                stack.extend(unconditional(node))
+
+
+def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
+    """Two factors and a constant that is added to their product: what a polynomial is made of.
+
+    Where the processor can, that is one operation, rounded once. Other sums may count on equal products to cancel.
+    """
+    if node.op.opcode != "add" or node.kind not in _FUSED_KINDS:
+        return None
+    for product, addend in (node.arguments, node.arguments[::-1]):
+        if isinstance(addend, Constant) and isinstance(product, Apply) and product.op.opcode == "multiply":
+            a, b = product.arguments
+            return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
+    return None
+
+
+def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
+    """The scalars that values make up, ``shapes`` saying how many values each has."""
+    found: list[Scalar] = []
+    place = 0
+    for count in shapes:
+        found.append(from_parts(tuple(values[place : place + count])))
+        place += count
+    return found
+
+
+def _resized(index: Value, kind: PrimitiveType) -> Value:
+    type = register_type(kind)
+    if type is I64:
+        return index
+    if type.bits < 64:
+        return index.cast("trunc", type)
+    return index.cast("zext", type)

@@ -1,0 +1,78 @@
+"""Elements that are read at places found as the program runs: a strip of the loop asks for them before it reads them.
+
+A processor waits for memory as often as it can look ahead, which is a few turns; asking takes no waiting at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.llvm import I64, Value
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Opaque
+from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.walking import unconditional
+from xlakit.cpu.scalars.memory import memory_type
+from xlakit.options import knob
+
+if TYPE_CHECKING:
+    from xlakit.cpu.loops.emit.kernel import Level
+    from xlakit.cpu.loops.ir.space import Group
+
+# Turns of a strip: what they ask for stays in the first cache until it is read.
+_TURNS = knob("scattered.turns", 64, 8)
+# Of smaller arrays most is in a cache anyway.
+_FAR_BYTES = knob("scattered.far_bytes", 1 << 20, 0)
+# Places are computed twice, which must cost little against waiting.
+_MOST_NANOSECONDS = knob("scattered.most_nanoseconds", 4.0, 100.0)
+
+
+@contextmanager
+def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
+    """The innermost loop, or a strip of it, before which all has been asked for that the strip reads far apart."""
+    # Where a short loop is written out inside, what depends on that is not known yet.
+    far = [n for n in _scattered(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
+    if not far:
+        yield level
+        return
+    fn = emitter.fn
+    begin, end = (_number(emitter, n) for n in (level.begin, level.end))
+    with fn.loop(begin, end, _TURNS.value) as strip, emitter.scope():
+        even = level.count > 0 and level.count % _TURNS.value == 0
+        last = strip.index + _TURNS.value if even else fn.intrinsic("llvm.smin", I64, strip.index + _TURNS.value, end)
+        with fn.loop(strip.index, last) as loop, emitter.scope():
+            emitter.bind_group(level.group, loop.index)
+            for node in far:
+                offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
+                fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
+        yield level.strip(strip.index, last, _TURNS.value, even=even)
+
+
+def _number(emitter: Emitter, number: Value | int) -> Value:
+    return emitter.fn.i64(number) if isinstance(number, int) else number
+
+
+def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
+    """The loads that every turn of a loop does, each somewhere else in a large array."""
+    own = set(group.variables)
+    found: dict[Load, None] = {}
+    stack, seen = list(nodes), set[Node]()
+    while stack:
+        node = stack.pop()
+        if node in seen or isinstance(node, Fold):
+            continue
+        seen.add(node)
+        stack.extend(unconditional(node))
+        if isinstance(node, Load):
+            low, high = node.offset.bounds
+            places = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
+            if (
+                places
+                and (high - low) * node.kind.byte_width >= _FAR_BYTES.value
+                and element_cost(places) <= _MOST_NANOSECONDS.value
+            ):
+                found[node] = None
+    return list(found)

@@ -1,0 +1,271 @@
+"""Kernels: one fused computation as a function over a range of tasks.
+
+A kernel is ``void(ptr table, i64 begin, i64 end)``: the table points at its arrays, inputs first, and the range is its
+share of the tasks. Tasks write different elements, so that any number of threads gives the same result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART
+from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
+from xlakit.cpu.loops.emit.gather_prefetch import strips
+from xlakit.cpu.loops.emit.lanes import write_turns
+from xlakit.cpu.loops.emit.non_temporal import fence, streamed
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.space import Group
+from xlakit.cpu.scalars import Scalar, store
+from xlakit.data.primitive import PrimitiveType
+from xlakit.options import knob
+
+# Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
+_LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0)
+DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
+# A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
+TASK_NANOSECONDS = knob("kernel.task_nanoseconds", 20_000.0, 50.0, 1e9)
+# Next to a phase that takes longer, a call costs nothing.
+_CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One parallel step of a kernel: its function, how many tasks it has, what they all cost in nanoseconds."""
+
+    function: str
+    tasks: int
+    cost: float
+
+
+# The phases, the results that are an operand changed in place, and the bytes of scratch.
+Emitted = tuple[tuple[Phase, ...], dict[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An element that a kernel stores: array number ``array`` of the table, at ``offset``."""
+
+    kind: PrimitiveType
+    array: int
+    offset: Affine
+    node: Node
+
+    @property
+    def nodes(self) -> list[Node]:
+        """What has to be computed: the element, and what its place is read from."""
+        return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
+
+
+@contextmanager
+def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Function, Emitter, Value, Value]]:
+    """Begin a kernel's function; gives it with an emitter for its arrays and the range of tasks."""
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
+    emitter = Emitter(fn, pointers)
+    yield fn, emitter, begin, end
+    finish(emitter)
+
+
+def finish(emitter: Emitter) -> None:
+    """End a function: what it wrote round the caches is seen by those who come after it."""
+    if emitter.streams:
+        fence(emitter.fn)
+    emitter.fn.ret()
+
+
+def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
+    """Phases that do not need each other as one: its tasks are those of all of them."""
+    if len(phases) == 1:
+        return phases[0]
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    first = 0
+    for phase in phases:
+        if phase.cost > _CALLED_NANOSECONDS.value:
+            called = module.functions[phase.function]
+            called.attributes.append(APART)
+            called.is_apart = True
+        bounds = [
+            fn.intrinsic("llvm.smin", I64, fn.intrinsic("llvm.smax", I64, b - first, fn.i64(0)), fn.i64(phase.tasks))
+            for b in (begin, end)
+        ]
+        with fn.if_(bounds[0] < bounds[1]):
+            fn.call(phase.function, VOID, table, *bounds)
+        first += phase.tasks
+    fn.ret()
+    return Phase(fn.name, first, sum(p.cost for p in phases))
+
+
+def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
+    """Compute and store one element of each output."""
+    values = [(o, emitter.lane_values(o.node), emitter.place_to_write(o.array, o.offset)) for o in outputs]
+    for output, scalar, place in values:
+        # What a node gives is an element of its type.
+        store(emitter.fn, output.kind, scalar, *place, is_rounded=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One loop of a nest: its variables, and the part of their range that it runs over.
+
+    count: how long that is, where it is the same in all tasks; then no second loop is needed for a rest.
+    factor: a number that divides the length, where that differs.
+    """
+
+    group: Group
+    begin: Value | int
+    end: Value | int
+    count: int = 0
+    factor: int = 1
+
+    @property
+    def turns(self) -> int:
+        """How long the loop is; 0 where that is not known."""
+        if isinstance(self.begin, int) and isinstance(self.end, int):
+            return self.end - self.begin
+        return self.count
+
+    @property
+    def divisor(self) -> int:
+        """A number that divides the length of the loop."""
+        return self.turns or self.factor
+
+    def strip(self, begin: Value, end: Value, turns: int, *, even: bool) -> Level:
+        """The loop over a strip of so many turns, of which the last one may have fewer."""
+        return replace(self, begin=begin, end=end, count=turns * even, factor=math.gcd(self.divisor, turns))
+
+
+def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
+    """What LLVM should know about an innermost loop that computes the nodes."""
+    return DOUBLED if element_cost(nodes) > _LONG_CHAIN.value else ()
+
+
+def side_by_side(hints: Sequence[str]) -> int:
+    """How many turns of vectors hints want to be under way at once."""
+    return 4 if hints is INTERLEAVED else 2 if hints is DOUBLED else 1
+
+
+def nest(
+    emitter: Emitter,
+    levels: Sequence[Level],
+    nodes: Sequence[Node],
+    body: Callable[[], None],
+    known: frozenset[Variable] = frozenset(),
+    outputs: Sequence[Output] = (),
+    *,
+    is_apart: bool = True,
+) -> None:
+    """Write loops, outer to inner; what does not change in one is computed before it.
+
+    outputs: what the body stores, where each turn of the innermost loop stores each of them once. is_apart: whether the
+    turns of the innermost loop are independent; not where the body keeps something in memory that all turns use.
+    """
+    if not levels:
+        body()
+        return
+    level, *inner = levels
+    if inner:
+        with _opened(emitter, level):
+            known = known | set(level.group.variables)
+            emitter.hoist(nodes, known)
+            nest(emitter, inner, nodes, body, known, outputs, is_apart=is_apart)
+        return
+    with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
+        if emitter.lanes > 1 and outputs:
+            write_all_turns(emitter, level, nodes, outputs)
+            return
+        with _opened(emitter, level, hints_for(nodes) if is_apart else (), independent=is_apart):
+            body()
+
+
+def write_all_turns(emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output]) -> None:
+    """An innermost loop in vectors, each turn of which computes and stores one element of each output."""
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        store_all(emitter, outputs)
+        return running
+
+    write_turns(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), turn)
+
+
+@contextmanager
+def _opened(emitter: Emitter, level: Level, hints: Sequence[str] = (), *, independent: bool = False) -> Generator[None]:
+    bounds = (0, level.count) if level.count else (level.begin, level.end)
+    with emitter.fn.loop(*bounds, independent=independent, hints=hints) as loop, emitter.scope():
+        emitter.bind_group(level.group, loop.index + level.begin if level.count else loop.index)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a nest is cut into tasks: the outer groups whole, and perhaps the next one in blocks."""
+
+    outer: tuple[Group, ...]
+    inner: tuple[Group, ...]
+    block: int
+    count: int
+
+    @staticmethod
+    def of(groups: Sequence[Group], cost: float) -> Split:
+        """Cut so that a task takes about as long as it should, where a turn of the nest costs ``cost``."""
+        wanted = max(64.0, TASK_NANOSECONDS.value / cost)
+        outer: list[Group] = []
+        rest = list(groups)
+        left = math.prod(g.extent for g in rest)
+        while len(rest) > 1 and left > wanted and left // max(1, rest[0].extent) >= wanted / 8:
+            left //= max(1, rest[0].extent)
+            outer.append(rest.pop(0))
+        block = 0
+        count = math.prod(g.extent for g in outer)
+        if rest and left > 2 * wanted and rest[0].extent > 1:
+            each = left // rest[0].extent
+            # Whole cache lines, whatever the element.
+            block = max(1, int(wanted // each))
+            block = block if block < 64 else _even_block(block // 64, rest[0].extent) * 64
+            if block < rest[0].extent:
+                count *= -(-rest[0].extent // block)
+            else:
+                block = 0
+        return Split(tuple(outer), tuple(rest), block, count)
+
+    @contextmanager
+    def tasks(
+        self, fn: Function, emitter: Emitter, begin: Value, end: Value, nodes: Sequence[Node]
+    ) -> Generator[list[Level]]:
+        """The loop over tasks; gives the loops that are left inside one."""
+        if self.count == 1:
+            yield [Level(g, 0, g.extent) for g in self.inner]
+            return
+        with fn.loop(begin, end) as loop, emitter.scope():
+            number = loop.index
+            levels = [Level(g, 0, g.extent) for g in self.inner]
+            if self.block:
+                first = self.inner[0]
+                blocks = -(-first.extent // self.block)
+                low = (number.integer("urem", blocks) if self.outer else number) * self.block
+                number = number.integer("udiv", blocks)
+                even = first.extent % self.block == 0
+                high = (
+                    low + self.block if even else fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
+                )
+                levels[0] = Level(first, low, high, self.block * even, math.gcd(first.extent, self.block))
+            for place, group in enumerate(reversed(self.outer)):
+                last = place == len(self.outer) - 1
+                emitter.bind_group(group, number if last else number.integer("urem", group.extent))
+                if not last:
+                    number = number.integer("udiv", group.extent)
+            emitter.hoist(nodes, frozenset(v for g in self.outer for v in g.variables))
+            yield levels
+
+
+def _even_block(wanted: int, extent: int) -> int:
+    """About so many cache lines of 64 elements, and a number that divides an extent where there is one."""
+    near = (n for step in range(wanted // 3 + 1) for n in (wanted + step, wanted - step) if n > 0)
+    return next((n for n in near if extent % (64 * n) == 0), wanted)

@@ -1,0 +1,254 @@
+"""Innermost loops in vectors: several turns are written as one, each value a vector with a lane for each turn.
+
+Most loops over elements are plain enough for that: they read and write neighbors, and compute without branches. LLVM
+would make the same vectors of them, for more time than all else that it does for a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from xlakit.cpu.llvm import Function, Value, vector
+from xlakit.cpu.llvm.engine import vector_bytes
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.ir.index import Affine, Opaque
+from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
+from xlakit.cpu.loops.ir.tracer import GuardedFold
+from xlakit.cpu.loops.ir.walking import simple_fold, unconditional, walk
+from xlakit.cpu.loops.nests.reduced import neutral_number
+from xlakit.cpu.scalars import Scalar, memory_type, register_type
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.data.primitive import PrimitiveType
+from xlakit.options import is_plain
+
+if TYPE_CHECKING:
+    from xlakit.cpu.loops.emit.kernel import Level, Output
+    from xlakit.cpu.loops.ir.space import Group
+    from xlakit.cpu.loops.nests.reduced import Folding
+
+# One turn of a loop: what it stores, and what it makes of the running values of reductions.
+Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
+
+# What processors do to one element at a time, or with a call.
+_ALONE = frozenset({"remainder", "stochastic-convert", "mulhi"})
+_ALONE_OF_INTEGERS = frozenset({"divide", "power"})
+# Functions that read from tables in double precision.
+_WITH_TABLES = frozenset({"sine", "cosine", "tan"})
+
+
+# -- which loops -----------------------------------------------------------------------------------
+
+
+def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], foldings: Sequence[Folding] = ()) -> int:
+    """How many lanes the vectors of a loop should have that computes nodes and stores outputs; 1 where it has none."""
+    if is_plain("llvm"):
+        return 1
+    lane = group.variables[-1]
+    every = list(walk(nodes))
+    spread = [n for n in every if lane in n.variables]
+    if any(isinstance(n, Fold) and lane not in n.variables for n in every):
+        return 1
+    if not all(_fits(n, group) for n in spread):
+        return 1
+    if not all(_is_along(o.offset, group) for o in outputs) or not all(_can_fold(f) for f in foldings):
+        return 1
+    kinds = {o.kind for o in outputs} | {k for f in foldings for k in f.kinds}
+    if any(k.is_complex for k in (*kinds, *(n.kind for n in spread))):
+        return 1
+    # Registers are filled with what stands in memory, and at most two of them with what that is computed in.
+    kinds |= {n.kind for n in spread if isinstance(n, Load)}
+    if not kinds:
+        return 1
+    lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
+    return lanes if lanes <= group.extent else 1
+
+
+def _fits(node: Node, group: Group) -> bool:
+    """Whether a node that differs from turn to turn has code in vectors."""
+    if isinstance(node, Load):
+        return _is_along(node.offset, group)
+    if isinstance(node, Position):
+        return _is_regular(node.index, group)
+    if isinstance(node, Apply):
+        opcode, kind = node.op.opcode, node.arguments[0].kind
+        alone = opcode in _ALONE or (opcode in _ALONE_OF_INTEGERS and not kind.is_floating)
+        return not (alone or kind.is_complex or (opcode in _WITH_TABLES and kind is PrimitiveType.F64))
+    if isinstance(node, Fold):
+        if isinstance(node, GuardedFold) and not _are_fixed(node.bounds, group):
+            return False
+        return simple_fold(node.computation) is not None
+    if isinstance(node, Guarded):
+        return _are_fixed(node.bounds, group)
+    return isinstance(node, (Given, Part))
+
+
+def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
+    """Whether all turns of a loop are within bounds, or none."""
+    return all(
+        _is_regular(index, group) and not any(index.factor_of(v) for v in group.variables) for index, *_ in bounds
+    )
+
+
+def _is_along(offset: Affine, group: Group) -> bool:
+    """Whether the turns of a loop stand side by side in memory."""
+    return offset.factor_of(group.variables[-1]) == 1 and _is_regular(offset, group)
+
+
+def _is_regular(index: Affine, group: Group) -> bool:
+    """Whether a loop's variable is all in an index that changes from turn to turn."""
+    own = set(group.variables)
+    return not any(isinstance(atom, Opaque) and atom.node.variables & own for atom, _ in index.terms)
+
+
+def _can_fold(folding: Folding) -> bool:
+    """Whether the lanes of a vector may be folded apart."""
+    return simple_fold(folding.computation) is not None and not folding.kinds[0].is_complex
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+class _Cut:
+    """How the turns of a loop are cut.
+
+    origin: what is added to the numbers below. begin, whole: the span that is left to a loop of vectors with ``width``
+    lanes each. pieces: after it, where single vectors begin, and how many lanes each has. rest, end: the turns that
+    fill no vector; None where there are none.
+    """
+
+    def __init__(self, emitter: Emitter, level: Level, wanted: int) -> None:
+        fn, lanes = emitter.fn, emitter.lanes
+        begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
+        self.origin, self.begin, self.end = fn.i64(0), begin, end
+        self.pieces: list[tuple[Value, int]] = []
+        self.width = wanted
+        if level.turns:
+            self._known(fn, begin, level.turns, lanes)
+            return
+        while self.width > lanes and level.factor % self.width and level.factor % lanes == 0:
+            self.width //= 2
+        self.rest: Value | None = None
+        self.whole = end
+        if level.factor % self.width:
+            self.rest = self.whole = end - ((end - begin) & (self.width - 1))
+
+    def _known(self, fn: Function, begin: Value, count: int, lanes: int) -> None:
+        self.origin, self.begin, self.end = begin, fn.i64(0), fn.i64(count)
+        while self.width > max(lanes, count):
+            self.width //= 2
+        place = count - count % self.width
+        self.whole = fn.i64(place)
+        width = self.width // 2
+        while width >= lanes:
+            if place + width <= count:
+                self.pieces.append((fn.i64(place), width))
+                place += width
+            width //= 2
+        self.rest = fn.i64(place) if place < count else None
+
+
+def _repeated(
+    emitter: Emitter,
+    span: tuple[Value, Value, int],
+    running: Sequence[Value],
+    turn: Callable[[Value, Sequence[Value]], Sequence[Value]],
+) -> Sequence[Value]:
+    """A loop from the first to before the second number by steps of the third; of one turn, just that."""
+    begin, end, step = span
+    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= step:
+        return turn(begin, running) if begin.constant < end.constant else running
+    with emitter.fn.loop(begin, end, step, carried=running) as loop, emitter.scope():
+        loop.next(*turn(loop.index, loop.carried))
+    return loop.results
+
+
+def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], outputs: Sequence[Output]) -> None:
+    """Compute before a loop what its vectors need of what does not change in it."""
+    lane = group.variables[-1]
+    always = set(walk(nodes, unconditional))
+    for node in walk(nodes):
+        if lane in node.variables:
+            # What changes in a loop inside is left to that.
+            if isinstance(node, Load) and emitter.is_open(node.variables - set(group.variables)):
+                emitter.anchor(node.array, node.kind, node.offset, group)
+            elif isinstance(node, Apply) and node in always:
+                for argument in node.arguments:
+                    if lane not in argument.variables and emitter.is_open(argument.variables):
+                        emitter.spread(argument, width)
+    for output in outputs:
+        if output.array not in emitter.redirected:
+            emitter.anchor(output.array, output.kind, output.offset, group)
+
+
+def write_turns(
+    emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output], width: int, body: Body
+) -> None:
+    """A loop that computes nodes and stores outputs, as ``body`` does for one turn."""
+    fold_turns(emitter, level, (), nodes, outputs, (), width, body)
+
+
+def fold_turns(
+    emitter: Emitter,
+    level: Level,
+    foldings: Sequence[Folding],
+    nodes: Sequence[Node],
+    outputs: Sequence[Output],
+    running: Sequence[Scalar],
+    width: int,
+    body: Body,
+) -> list[Scalar]:
+    """A loop that folds what each turn gives into ``running``, as ``body`` does for one turn.
+
+    width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
+    them side by side: none waits for another.
+    """
+    group = level.group
+
+    def vectors(width: int) -> Callable[[Value, Sequence[Value]], Sequence[Value]]:
+        def turn(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
+            with emitter.in_lanes(group.variables[-1], width):
+                emitter.bind_group(group, cut.origin + index)
+                return [as_real(v) for v in body(carried)]
+
+        return turn
+
+    def single(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
+        with emitter.scope():
+            emitter.bind_group(group, cut.origin + index)
+            return [as_real(v) for v in body(carried)]
+
+    results: Sequence[Value] = [as_real(r) for r in running]
+    with emitter.scope():
+        cut = _Cut(emitter, level, width)
+        _prepare(emitter, group, cut.width, nodes, outputs)
+        start = [_neutral(emitter, f, cut.width) for f in foldings]
+        sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
+        results = [_together(emitter, f, r, s) for f, r, s in zip(foldings, results, sums, strict=True)]
+        for place, lanes in cut.pieces:
+            sums = vectors(lanes)(place, [_neutral(emitter, f, lanes) for f in foldings])
+            results = [_together(emitter, f, r, s) for f, r, s in zip(foldings, results, sums, strict=True)]
+        if cut.rest is not None:
+            results = _repeated(emitter, (cut.rest, cut.end, 1), results, single)
+    return list(results)
+
+
+def _neutral(emitter: Emitter, folding: Folding, lanes: int) -> Value:
+    """A vector that changes nothing that it is folded into."""
+    kind = folding.kinds[0]
+    opcode = simple_fold(folding.computation)
+    return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(opcode or "", kind))
+
+
+def _together(emitter: Emitter, folding: Folding, running: Value, sums: Value) -> Value:
+    """What comes before, and all lanes of a vector, folded together."""
+    fn = emitter.fn
+
+    def both(a: Value, b: Value) -> Value:
+        return as_real(emitter.combined(folding.computation, [a], [b])[0])
+
+    while sums.type.lanes > 2:
+        half = sums.type.lanes // 2
+        sums = both(*(fn.shuffle(sums, sums, range(k, k + half)) for k in (0, half)))
+    # The last two as vectors, too: of a maximum of two numbers LLVM makes a branch.
+    return both(running, fn.lane(both(sums, fn.shuffle(sums, sums, (1, 0))), 0))

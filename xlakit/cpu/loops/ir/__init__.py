@@ -1,0 +1,1 @@
+"""Loop nests as values: indices, nodes, spaces, and how HLO is traced to them."""

@@ -1,0 +1,75 @@
+"""What a node costs, in nanoseconds for each element on one core: for choosing how to split work, not for promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from xlakit.cpu.loops.ir.index import Variable
+from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load, Node
+from xlakit.cpu.loops.ir.walking import simple_fold, walk
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation
+
+_COSTS = {
+    "power": 4.0,
+    "divide": 0.6,
+    "remainder": 2.0,
+    "sqrt": 0.7,
+    "rsqrt": 0.9,
+    "cbrt": 3.0,
+    "atan2": 3.0,
+    "logistic": 1.0,
+}
+_ELEMENTARY = frozenset(
+    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
+)
+_PLAIN = 0.12
+_LOAD = 0.05
+
+
+def is_expensive(opcode: str) -> bool:
+    """Whether an operation costs so much more than reading its result that it should not be computed twice."""
+    return opcode in _ELEMENTARY or _COSTS.get(opcode, 0.0) > 0.5
+
+
+def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
+    """What one turn of a loop that computes the nodes costs, in nanoseconds.
+
+    variables: those of the loop, where what depends on others alone is computed before it.
+    """
+    return _cost(nodes, None if variables is None else frozenset(variables), {})
+
+
+def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fold, float]) -> float:
+    """The same; ``known`` has what one turn of each fold costs, which is asked for again where folds share others."""
+    every, total = list(nodes), 0.0
+    for node in walk(every):
+        if own is not None and not node.variables & own:
+            continue
+        if isinstance(node, Load):
+            total += _LOAD * node.kind.byte_width
+        elif isinstance(node, Apply):
+            total += _operation(node.op.opcode, node.kind)
+        elif isinstance(node, Divided):
+            total += 1.0
+    # Folds inside of folds are a part of their turns.
+    for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
+        if isinstance(node, Fold) and (own is None or node.variables & own):
+            if node not in known:
+                known[node] = 0.3 + _cost(node.inputs, None, known) + reducer_cost(node.computation)
+            total += math.prod(v.extent for v in node.over) * known[node]
+    return total + 0.05
+
+
+def reducer_cost(computation: Computation) -> float:
+    """What one turn of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
+    if simple_fold(computation) is not None:
+        return 0.0
+    return sum(_operation(i.opcode, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
+
+
+def _operation(opcode: str, kind: PrimitiveType) -> float:
+    unit = 1.0 if opcode in _ELEMENTARY else _COSTS.get(opcode, _PLAIN)
+    return unit * max(1.0, kind.byte_width / 4)

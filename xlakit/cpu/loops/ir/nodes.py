@@ -1,0 +1,183 @@
+"""What one element of a result is made of: a graph of loads and operations on scalars.
+
+Nodes are made by the tracer and written as code by the emitter. A node knows the loop variables that it depends on, so
+that the emitter can compute it in the outermost loop where it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Op
+
+
+class Node:
+    """A scalar of an element type, computed from other nodes."""
+
+    __slots__ = ("kind", "operands", "variables")
+
+    def __init__(self, kind: PrimitiveType, operands: Sequence[Node] = (), indices: Sequence[Affine] = ()) -> None:
+        self.kind = kind
+        found: set[Variable] = set()
+        given = list(operands)
+        for index in indices:
+            for atom, _ in index.terms:
+                if isinstance(atom, Opaque):
+                    given.append(atom.node)
+                else:
+                    found.add(atom)
+        self.operands = tuple(given)
+        for node in given:
+            found |= node.variables
+        self.variables: frozenset[Variable] = frozenset(found)
+
+
+class Constant(Node):
+    """A number known now (a NumPy scalar)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, kind: PrimitiveType, value: Any) -> None:
+        super().__init__(kind)
+        self.value = value
+
+
+class Load(Node):
+    """Element ``offset`` of an array of the kernel.
+
+    count: how many elements the array has, where that is known.
+    """
+
+    __slots__ = ("array", "count", "offset")
+
+    def __init__(self, kind: PrimitiveType, array: int, offset: Affine, count: int | None = None) -> None:
+        super().__init__(kind, (), [offset])
+        self.array = array
+        self.offset = offset
+        self.count = count
+
+
+class Position(Node):
+    """An index as a number: what iota gives."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, kind: PrimitiveType, index: Affine) -> None:
+        super().__init__(kind, (), [index])
+        self.index = index
+
+
+class Apply(Node):
+    """An element-wise operation."""
+
+    __slots__ = ("arguments", "op")
+
+    def __init__(self, kind: PrimitiveType, op: Op, arguments: Sequence[Node]) -> None:
+        super().__init__(kind, arguments)
+        self.op = op
+        self.arguments = tuple(arguments)
+
+
+class SplitBits(Node):
+    """Piece ``number`` of the bits of a node."""
+
+    __slots__ = ("number", "source")
+
+    def __init__(self, kind: PrimitiveType, source: Node, number: Affine) -> None:
+        super().__init__(kind, [source], [number])
+        self.source = source
+        self.number = number
+
+
+class JoinBits(Node):
+    """The bits of several nodes, lowest first."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, kind: PrimitiveType, pieces: Sequence[Node]) -> None:
+        super().__init__(kind, pieces)
+        self.pieces = tuple(pieces)
+
+
+class ClampedIndex(Node):
+    """A start index from memory, an I64 between 0 and ``limit``."""
+
+    __slots__ = ("limit", "source")
+
+    def __init__(self, source: Node, limit: int) -> None:
+        super().__init__(PrimitiveType.S64, [source])
+        self.source = source
+        self.limit = limit
+
+
+class Divided(Node):
+    """The quotient or the remainder of an index, where it has to be computed as the program runs."""
+
+    __slots__ = ("index", "is_remainder", "size")
+
+    def __init__(self, index: Affine, size: int, *, is_remainder: bool) -> None:
+        super().__init__(PrimitiveType.S64, (), [index])
+        self.index = index
+        self.size = size
+        self.is_remainder = is_remainder
+
+
+# The index lies from low to high (inclusive) and, from low, at a multiple of the step.
+Bound = tuple[Affine, int, int, int]
+
+
+class Guarded(Node):
+    """``inside`` where an index is within all bounds, else ``outside``. ``inside`` is computed only there."""
+
+    __slots__ = ("bounds", "inside", "outside")
+
+    def __init__(self, bounds: Sequence[Bound], inside: Node, outside: Node) -> None:
+        super().__init__(inside.kind, [inside, outside], [b[0] for b in bounds])
+        self.bounds = tuple(bounds)
+        self.inside = inside
+        self.outside = outside
+
+
+class Fold(Node):
+    """A reduction: over all values of ``over``, ``inputs`` are folded into ``initial`` by a computation.
+
+    It has several results where the computation has; a :class:`Part` is one of them.
+    """
+
+    __slots__ = ("computation", "initial", "inputs", "over")
+
+    def __init__(
+        self, computation: Computation, over: Sequence[Variable], inputs: Sequence[Node], initial: Sequence[Node]
+    ) -> None:
+        super().__init__(inputs[0].kind, [*inputs, *initial])
+        self.variables = self.variables - frozenset(over)
+        self.computation = computation
+        self.over = tuple(over)
+        self.inputs = tuple(inputs)
+        self.initial = tuple(initial)
+
+
+class Part(Node):
+    """One of the results of a fold."""
+
+    __slots__ = ("fold", "number")
+
+    def __init__(self, kind: PrimitiveType, fold: Fold, number: int) -> None:
+        super().__init__(kind, [fold])
+        self.fold = fold
+        self.number = number
+
+
+class Given(Node):
+    """A value that the emitter has at hand: an argument of a computation, a result of an earlier stage."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, kind: PrimitiveType, key: Any, variables: frozenset[Variable] = frozenset()) -> None:
+        super().__init__(kind)
+        self.key = key
+        self.variables = variables

@@ -1,0 +1,113 @@
+"""The loop variables of a kernel, and how they are split and merged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from xlakit.cpu.loops.ir.index import ZERO, Affine, SplitVariable, Variable, of
+from xlakit.errors import UnsupportedError
+
+_T = TypeVar("_T")
+# Where a variable stands: the number of its axis, and its number there.
+Place = tuple[int, int]
+# How often a nest is made again with a variable split, before its operations get kernels of their own.
+_MAX_SPLITS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension: its index, and the variables, major to minor, that it is made of."""
+
+    index: Affine
+    variables: tuple[Variable, ...]
+
+
+class Space:
+    """Makes the variables of a kernel. Asked the same in the same order, it makes them split as ``splits`` says.
+
+    pieces: variables that shall run over a part of their range only, by where they stand.
+    known: variables that are not to be made but taken, by where they stand.
+    """
+
+    def __init__(
+        self,
+        splits: dict[int, list[int]],
+        pieces: Mapping[Place, range] | None = None,
+        known: Mapping[Place, Variable] | None = None,
+    ) -> None:
+        self._splits = splits
+        self._pieces = pieces or {}
+        self._known = known or {}
+        self._axes = 0
+        self.variables: list[Variable] = []
+        self._axis_of: dict[Variable, Place] = {}
+
+    def axis(self, extent: int) -> Axis:
+        """The variables of a dimension; none for a dimension of size 1."""
+        serial = self._axes
+        self._axes += 1
+        extents = self._splits.get(serial, [extent])
+        index, stride = ZERO, math.prod(extents)
+        made: list[Variable] = []
+        for place, whole in enumerate(extents):
+            stride = stride // whole if whole else 0
+            piece = self._pieces.get((serial, place), range(whole))
+            index = index + piece.start * stride
+            size = len(piece)
+            if size == 1:
+                continue
+            variable = self._known.get((serial, place)) or Variable(size, len(self.variables))
+            self.variables.append(variable)
+            self._axis_of[variable] = (serial, place)
+            made.append(variable)
+            index = index + of(variable, stride)
+        return Axis(index, tuple(made))
+
+    def place_of(self, variable: Variable) -> Place:
+        """Where a variable stands: the number of its axis, and its number there."""
+        return self._axis_of[variable]
+
+    def split(self, request: SplitVariable) -> None:
+        """Remember that a variable is to be two."""
+        serial, place = self._axis_of[request.variable]
+        extents = self._splits.setdefault(serial, [request.variable.extent])
+        extents[place : place + 1] = [request.variable.extent // request.factor, request.factor]
+
+
+def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None = None) -> _T:
+    """What ``make`` gives, called again and again as variables need to be split; ``splits`` is filled with how."""
+    splits = {} if splits is None else splits
+    for _ in range(_MAX_SPLITS):
+        space = Space(splits)
+        try:
+            return make(space)
+        except SplitVariable as request:
+            space.split(request)
+    raise UnsupportedError(f"no loop is made for reshapes that split its variables more than {_MAX_SPLITS} times")
+
+
+class Group:
+    """Adjacent variables that one loop can run over: everywhere they stand as one longer variable would."""
+
+    __slots__ = ("extent", "variables")
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self.variables = tuple(variables)
+        self.extent = math.prod(v.extent for v in variables)
+
+
+def merged(variables: Sequence[Variable], indices: Iterable[Affine]) -> list[Group]:
+    """The loops, outer to inner, of a nest: variables that are contiguous in all indices become one loop."""
+    groups: list[list[Variable]] = []
+    every = list(dict.fromkeys(indices))
+    for variable in variables:
+        if groups and all(
+            index.factor_of(groups[-1][-1]) == index.factor_of(variable) * variable.extent for index in every
+        ):
+            groups[-1].append(variable)
+        else:
+            groups.append([variable])
+    return [Group(g) for g in groups]

@@ -1,0 +1,481 @@
+"""From HLO to nodes: what the element of an instruction at an index is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.loops.ir.index import ZERO, Affine, Opaque, Variable, linear, number, of
+from xlakit.cpu.loops.ir.nodes import (
+    Apply,
+    Bound,
+    ClampedIndex,
+    Constant,
+    Divided,
+    Fold,
+    Guarded,
+    JoinBits,
+    Node,
+    Part,
+    Position,
+    SplitBits,
+)
+from xlakit.cpu.loops.ir.space import Space
+from xlakit.cpu.scalars import is_scalar_operation
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Constant as ConstantOp
+from xlakit.ops.data import GetTupleElement, Iota, Parameter
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from xlakit.ops.reduction import Map, Reduce
+from xlakit.ops.windows import ReduceWindow
+
+Index = tuple[Affine, ...]
+# What an instruction outside of the traced code is: its element at an index, of a part where it is a tuple.
+Source = Callable[[Index, int], Node]
+
+
+class Tracer:
+    """Traces the instructions of one fused computation.
+
+    sources: what parameters (and results of earlier stages) are.
+    space: makes loop variables for nested reductions.
+    """
+
+    def __init__(self, sources: dict[Instruction, Source], space: Space) -> None:
+        self.sources = sources
+        self._space = space
+        self._memo: dict[tuple[Instruction, Index, int], Node] = {}
+        # Opaque terms are told apart by identity, so equal ones must be one.
+        self._opaques: dict[tuple[Affine, int, bool], Opaque] = {}
+        self._clamped: dict[tuple[Node, int], Opaque] = {}
+
+    def element(self, instruction: Instruction, index: Index, part: int = 0) -> Node:
+        """The element of an instruction (of part ``part`` of its tuple) at an index."""
+        key = (instruction, index, part)
+        found = self._memo.get(key)
+        if found is None:
+            source = self.sources.get(instruction)
+            found = source(index, part) if source is not None else self._trace(instruction, index, part)
+            self._memo[key] = found
+        return found
+
+    def _trace(self, instruction: Instruction, index: Index, part: int) -> Node:
+        rule = _RULES.get(instruction.opcode)
+        if rule is not None:
+            return rule(self, instruction, index, part)
+        if is_scalar_operation(instruction.opcode):
+            arguments = [self.element(o, index if o.shape.dimensions else ()) for o in instruction.operands]
+            return Apply(instruction.shape.element_type, instruction.op, arguments)
+        raise UnsupportedError(f"no loop is made for {instruction.opcode}", operation=instruction.opcode)
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def constant(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """A scalar constant; arrays are parameters of the kernel."""
+        literal = instruction.op_as(ConstantOp).literal
+        array = literal.array
+        if array.size != 1 and not _all_same(array):
+            # Fusions made here take them as operands; in one of another compiler's they may stand inside.
+            raise UnsupportedError(
+                f"no loop is made for a fusion that holds the array of the constant {instruction.name}"
+            )
+        return Constant(instruction.shape.element_type, array.reshape(-1)[0])
+
+    def iota(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The index along a dimension."""
+        return _position(instruction.shape.element_type, index[instruction.op_as(Iota).iota_dimension])
+
+    def tuple_element(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """An element of what a tuple or a variadic operation gives."""
+        return self.element(instruction.operands[0], index, instruction.op_as(GetTupleElement).index)
+
+    def tuple(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """One of the parts of a tuple."""
+        return self.element(instruction.operands[part], index)
+
+    def same(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The operand itself."""
+        return self.element(instruction.operands[0], index, part)
+
+    # -- movement --------------------------------------------------------------------------------
+
+    def broadcast(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """Only the dimensions that the operand has matter."""
+        operand = instruction.operands[0]
+        dimensions = instruction.op_as(Broadcast).dimensions
+        return self.element(operand, tuple(index[d] for d in dimensions))
+
+    def reshape(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The same place in row-major order."""
+        operand = instruction.operands[0]
+        return self.element(operand, self.reindexed(index, instruction.shape.dimensions, operand.shape.dimensions))
+
+    def reindexed(self, index: Index, sizes: tuple[int, ...], others: tuple[int, ...]) -> Index:
+        """The index into an array of other dimensions that is at the same place in row-major order."""
+        found: list[Affine] = []
+        for own, other in _groups(sizes, others):
+            position = linear([index[i] for i in own], tuple(sizes[i] for i in own))
+            minor_first: list[Affine] = []
+            for dimension in reversed(other[1:]):
+                position, rest = self._divided(position, others[dimension])
+                minor_first.append(rest)
+            found.extend([position, *reversed(minor_first)] if other else [])
+        return tuple(found)
+
+    def _divided(self, index: Affine, size: int) -> tuple[Affine, Affine]:
+        halves = index.split(size)
+        if halves is not None:
+            return halves
+        extent = index.bounds[1] + 1
+        quotient = self._opaque((index, size, False), -(-extent // size))
+        return of(quotient), of(self._opaque((index, size, True), size))
+
+    def _opaque(self, key: tuple[Affine, int, bool], extent: int) -> Opaque:
+        found = self._opaques.get(key)
+        if found is None:
+            index, size, is_remainder = key
+            found = self._opaques[key] = Opaque(Divided(index, size, is_remainder=is_remainder), extent)
+        return found
+
+    def transpose(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """Dimension i of the result is dimension ``dimensions[i]`` of the operand."""
+        dimensions = instruction.op_as(Transpose).dimensions
+        inner: list[Affine] = [ZERO] * len(dimensions)
+        for place, dimension in enumerate(dimensions):
+            inner[dimension] = index[place]
+        return self.element(instruction.operands[0], tuple(inner))
+
+    def slice(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """Start and stride for each dimension."""
+        ranges = instruction.op_as(Slice).slice
+        inner = tuple(i * r.stride + r.start for i, r in zip(index, ranges, strict=True))
+        return self.element(instruction.operands[0], inner)
+
+    def reverse(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """From the other end."""
+        turned = instruction.op_as(Reverse).dimensions
+        sizes = instruction.shape.dimensions
+        inner = tuple(i * -1 + (sizes[d] - 1) if d in turned else i for d, i in enumerate(index))
+        return self.element(instruction.operands[0], inner)
+
+    def pad(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The operand where the index falls on it, else the padding value."""
+        operand, value = instruction.operands
+        bounds: list[Bound] = []
+        inner: list[Affine] = []
+        for i, size, p in zip(index, operand.shape.dimensions, instruction.op_as(Pad).padding, strict=True):
+            step = p.interior_padding + 1
+            high = p.edge_padding_low + (size - 1) * step
+            bounds.append((i, p.edge_padding_low, high, step))
+            inner.append(ZERO if size == 1 else self._stepped(i, p.edge_padding_low, step))
+        outside = self.element(value, ())
+        if not operand.shape.num_elements or any(_never(b) for b in bounds):
+            return outside
+        return _guarded(bounds, self.element(operand, tuple(inner)), outside)
+
+    def _stepped(self, index: Affine, low: int, step: int) -> Affine:
+        moved = index + -low
+        if step == 1:
+            return moved
+        halves = moved.split(step) if moved.bounds[0] >= 0 else None
+        return halves[0] if halves else of(self._opaque((moved, step, False), 1 << 40))
+
+    def concatenate(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The operand that the index falls into."""
+        dimension = instruction.op_as(Concatenate).dimension
+        place, start = index[dimension], 0
+        pieces: list[tuple[int, Instruction]] = []
+        for operand in instruction.operands:
+            if operand.shape.dimensions[dimension]:
+                pieces.append((start, operand))
+            start += operand.shape.dimensions[dimension]
+        found: Node | None = None
+        for begin, operand in reversed(pieces):
+            low, high = place.bounds
+            end = begin + operand.shape.dimensions[dimension]
+            # Where the operand is read, the index of its only element is no longer the loop's.
+            own = ZERO if end - begin == 1 else place + -begin
+            inner = (*index[:dimension], own, *index[dimension + 1 :])
+            if high < begin or low >= end:
+                continue
+            value = self.element(operand, inner)
+            found = value if found is None else _guarded([(place, begin, end - 1, 1)], value, found)
+        if found is None:
+            # Beyond both ends, which a pad around it never asks for.
+            return Constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
+        return found
+
+    # -- dynamic movement ------------------------------------------------------------------------
+
+    def start_index(self, operand: Instruction, index: Index, limit: int) -> Affine:
+        """A start index that is read as the program runs, clamped to 0..limit."""
+        node = self.element(operand, index)
+        if limit <= 0:
+            return ZERO
+        if isinstance(node, Constant):
+            return number(max(0, min(int(node.value), limit)))
+        found = self._clamped.get((node, limit))
+        if found is None:
+            found = self._clamped[node, limit] = Opaque(ClampedIndex(node, limit), limit + 1)
+        return of(found)
+
+    def dynamic_slice(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The slice that starts at the clamped indices."""
+        operand, *starts = instruction.operands
+        sizes = instruction.op_as(DynamicSlice).dynamic_slice_sizes
+        offsets = self.starts(starts, operand.shape, sizes)
+        return self.element(operand, tuple(i + o for i, o in zip(index, offsets, strict=True)))
+
+    def starts(self, starts: Sequence[Instruction], shape: Shape, sizes: Sequence[int]) -> list[Affine]:
+        """The clamped start indices of a dynamic slice or update, one array or a scalar for each dimension."""
+        limits = [size - taken for size, taken in zip(shape.dimensions, sizes, strict=True)]
+        if len(starts) == 1 and starts[0].shape.dimensions:
+            return [self.start_index(starts[0], (number(d),), limit) for d, limit in enumerate(limits)]
+        return [self.start_index(start, (), limit) for start, limit in zip(starts, limits, strict=True)]
+
+    def gather(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The slice that starts at the index vector of the batch part of the index."""
+        operand, indices = instruction.operands
+        op = instruction.op_as(Gather)
+        if 0 in op.slice_sizes:
+            # Of a collapsed dimension the slice has no element; the operand may have none at all.
+            kind = instruction.shape.element_type
+            return Constant(kind, np.zeros((), kind.dtype))
+        batch = [i for d, i in enumerate(index) if d not in op.offset_dims]
+        offsets = [index[d] for d in op.offset_dims]
+        inner: list[Affine] = []
+        for dimension, size in enumerate(operand.shape.dimensions):
+            fixed = dimension in op.collapsed_slice_dims or dimension in op.operand_batching_dims
+            place = ZERO if fixed else offsets.pop(0)
+            if dimension in op.start_index_map:
+                position = op.start_index_map.index(dimension)
+                where = list(batch)
+                if op.index_vector_dim < indices.shape.rank:
+                    where.insert(op.index_vector_dim, number(position))
+                place = place + self.start_index(indices, tuple(where), size - op.slice_sizes[dimension])
+            elif dimension in op.operand_batching_dims:
+                of_indices = op.start_indices_batching_dims[op.operand_batching_dims.index(dimension)]
+                place = place + batch[of_indices - (of_indices > op.index_vector_dim)]
+            inner.append(place)
+        return self.element(operand, tuple(inner))
+
+    # -- reductions ------------------------------------------------------------------------------
+
+    def reduce(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """A loop of its own over the reduced dimensions."""
+        op = instruction.op_as(Reduce)
+        sizes = instruction.operands[0].shape.dimensions
+        axes = {d: self._space.axis(sizes[d]) for d in sorted(op.dimensions)}
+        kept = iter(index)
+        inner = tuple(axes[d].index if d in axes else next(kept) for d in range(len(sizes)))
+        over = [variable for axis in axes.values() for variable in axis.variables]
+        return self._fold(instruction, index, over, inner, [], part)
+
+    def reduce_window(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """A loop over the places of the window; what is padding does not take part."""
+        op = instruction.op_as(ReduceWindow)
+        sizes = instruction.operands[0].shape.dimensions
+        over: list[Variable] = []
+        bounds: list[Bound] = []
+        inner: list[Affine] = []
+        for i, size, d in zip(index, sizes, op.window.dimensions, strict=True):
+            place = i * d.stride + -d.padding_low
+            axis = self._space.axis(d.size)
+            over.extend(axis.variables)
+            # A reversed window meets the same places in the other order.
+            place = place + axis.index * d.window_dilation
+            bounds.append((place, 0, (size - 1) * d.base_dilation, d.base_dilation))
+            inner.append(self._stepped(place, 0, d.base_dilation))
+        return self._fold(instruction, index, over, tuple(inner), bounds, part)
+
+    def _fold(
+        self,
+        instruction: Instruction,
+        index: Index,
+        over: Sequence[Variable],
+        inner: Index,
+        bounds: Sequence[Bound],
+        part: int,
+    ) -> Node:
+        count = len(instruction.operands) // 2
+        arrays, inits = instruction.operands[:count], instruction.operands[count:]
+        computation = instruction.op.called_computations[0]
+        kinds = [init.shape.element_type for init in inits]
+        initial = [self.element(init, ()) for init in inits]
+        empty = not arrays[0].shape.num_elements
+        inputs = (
+            initial
+            if empty
+            else [as_kind(self.element(array, inner), kind) for array, kind in zip(arrays, kinds, strict=True)]
+        )
+        fold = GuardedFold(computation, over, inputs, initial, [b for b in bounds if not _always(b)])
+        parts = [Part(kind, fold, k) for k, kind in enumerate(kinds)]
+        for k, node in enumerate(parts):
+            self._memo[instruction, index, k] = node
+        return parts[part]
+
+    def dot(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """A small product of matrices, written out."""
+        op = instruction.op_as(Dot)
+        lhs, rhs = instruction.operands
+        kind = instruction.shape.element_type
+        if {lhs.shape.element_type, rhs.shape.element_type} != {kind} or kind.bit_width < 32:
+            raise UnsupportedError(f"no loop is made for a dot of {lhs.shape.element_type.hlo_name}")
+        axes = [self._space.axis(lhs.shape.dimensions[d]) for d in op.lhs_contracting_dims]
+        batch, free = index[: len(op.lhs_batch_dims)], iter(index[len(op.lhs_batch_dims) :])
+        places: list[Index] = []
+        for operand, batches, contracted in (
+            (lhs, op.lhs_batch_dims, op.lhs_contracting_dims),
+            (rhs, op.rhs_batch_dims, op.rhs_contracting_dims),
+        ):
+            known = dict(zip(batches, batch, strict=True)) | {d: a.index for d, a in zip(contracted, axes, strict=True)}
+            places.append(tuple(known[d] if d in known else next(free) for d in range(operand.shape.rank)))
+        factors = [self.element(lhs, places[0]), self.element(rhs, places[1])]
+        product = Apply(kind, OPERATIONS["multiply"](), factors)
+        over = [variable for axis in axes for variable in axis.variables]
+        zero = Constant(kind, np.zeros((), kind.dtype))
+        if not over:
+            # A fold forgets what it has computed, which the next one of a chain would compute again.
+            return Apply(kind, OPERATIONS["add"](), [zero, product])
+        return Part(kind, Fold(_sum_of(kind), over, [product], [zero]), 0)
+
+    def map(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The computation inlined."""
+        computation = instruction.op_as(Map).to_apply
+        arguments = [self.element(o, index) for o in instruction.operands]
+        return self.inlined(computation, arguments, part)
+
+    def inlined(self, computation: Any, arguments: Sequence[Node], part: int = 0) -> Node:
+        """A computation on scalars, its parameters being nodes."""
+        sources: dict[Instruction, Source] = {
+            p: (lambda _, __, node=node: node) for p, node in zip(computation.parameters, arguments, strict=True)
+        }
+        return Tracer(sources, self._space).element(computation.root, (), part)
+
+    # -- bits ------------------------------------------------------------------------------------
+
+    def bitcast_convert(self, instruction: Instruction, index: Index, part: int) -> Node:
+        """The same bits; a narrower type adds a dimension, a wider one takes one away."""
+        operand = instruction.operands[0]
+        kind, source = instruction.shape.element_type, operand.shape.element_type
+        if kind.bit_width == source.bit_width:
+            return Apply(kind, instruction.op, [self.element(operand, index)])
+        if kind.bit_width < source.bit_width:
+            return SplitBits(kind, self.element(operand, index[:-1]), index[-1])
+        count = kind.bit_width // source.bit_width
+        return JoinBits(kind, [self.element(operand, (*index, number(k))) for k in range(count)])
+
+
+class GuardedFold(Fold):
+    """A fold of a window: only the places within the bounds take part."""
+
+    __slots__ = ("bounds",)
+
+    def __init__(self, computation: Any, over: Any, inputs: Any, initial: Any, bounds: Sequence[Bound]) -> None:
+        super().__init__(computation, over, inputs, initial)
+        self.bounds = tuple(bounds)
+        positions = [Position(PrimitiveType.S64, b[0]) for b in bounds]
+        for node in positions:
+            self.variables |= node.variables
+        self.variables -= frozenset(over)
+
+
+@cache
+def _sum_of(kind: PrimitiveType) -> Computation:
+    """The computation that adds two scalars."""
+    shape = Shape(kind)
+    given = [Instruction(Parameter(number=n), (), shape, f"p{n}") for n in (0, 1)]
+    total = Instruction(OPERATIONS["add"](), given, shape, "sum")
+    return Computation("add", (*given, total), total)
+
+
+def as_kind(node: Node, kind: PrimitiveType) -> Node:
+    """A node converted to an element type."""
+    return node if node.kind is kind else Apply(kind, Convert(), [node])
+
+
+def _position(kind: PrimitiveType, index: Affine) -> Node:
+    if (kind.is_integral and kind.bit_width >= 8) or kind is PrimitiveType.S64:
+        return Position(kind, index)
+    return as_kind(Position(PrimitiveType.S64, index), kind)
+
+
+def _always(bound: Bound) -> bool:
+    index, low, high, step = bound
+    least, greatest = index.bounds
+    return low <= least and greatest <= high and step == 1
+
+
+def _never(bound: Bound) -> bool:
+    index, low, high, _ = bound
+    least, greatest = index.bounds
+    return greatest < low or least > high
+
+
+def _guarded(bounds: Sequence[Bound], inside: Node, outside: Node) -> Node:
+    needed = [b for b in bounds if not _always(b)]
+    return Guarded(needed, inside, outside) if needed else inside
+
+
+def _all_same(array: Any) -> bool:
+    return bool(array.size) and array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size
+
+
+def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[range, range]]:
+    """The dimensions of two shapes of as many elements, in the smallest groups of equal size."""
+    if 0 in a or 0 in b:
+        return [(range(len(a)), range(len(b)))]
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(a) or j < len(b):
+        first, second = i, j
+        left = a[i] if i < len(a) else 1
+        right = b[j] if j < len(b) else 1
+        i, j = min(i + 1, len(a)), min(j + 1, len(b))
+        while left != right:
+            if left < right:
+                left, i = left * a[i], i + 1
+            else:
+                right, j = right * b[j], j + 1
+        groups.append((range(first, i), range(second, j)))
+    return groups
+
+
+_RULES: dict[str, Callable[[Tracer, Instruction, Index, int], Node]] = {
+    "constant": Tracer.constant,
+    "iota": Tracer.iota,
+    "get-tuple-element": Tracer.tuple_element,
+    "tuple": Tracer.tuple,
+    "opt-barrier": Tracer.same,
+    "copy": Tracer.same,
+    "broadcast": Tracer.broadcast,
+    "reshape": Tracer.reshape,
+    "transpose": Tracer.transpose,
+    "slice": Tracer.slice,
+    "reverse": Tracer.reverse,
+    "pad": Tracer.pad,
+    "concatenate": Tracer.concatenate,
+    "dynamic-slice": Tracer.dynamic_slice,
+    "gather": Tracer.gather,
+    "reduce": Tracer.reduce,
+    "dot": Tracer.dot,
+    "reduce-window": Tracer.reduce_window,
+    "map": Tracer.map,
+    "bitcast-convert": Tracer.bitcast_convert,
+}
+
+
+def is_traced(opcode: str) -> bool:
+    """Whether the tracer can take an operation into a loop."""
+    return opcode in _RULES or is_scalar_operation(opcode)

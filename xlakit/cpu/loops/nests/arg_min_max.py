@@ -1,0 +1,367 @@
+"""Reductions that look for the place of the greatest or the least element of a row.
+
+A reduction of (elements, their places) by comparisons: the greatest of a block is found first, many elements at once;
+then, in the best block only, its first place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import (
+    TASK_NANOSECONDS,
+    Emitted,
+    Level,
+    Output,
+    Phase,
+    Split,
+    nest,
+    store_all,
+    task_function,
+)
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Variable, linear
+from xlakit.cpu.loops.ir.nodes import Constant, Node, Position
+from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
+from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.walking import indices_of
+from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folding, given_source, is_neutral
+from xlakit.cpu.scalars import constant, load, register_type, store
+from xlakit.cpu.scalars.memory import as_real
+from xlakit.cpu.scalars.real import maximum, minimum
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import UnsupportedError
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.compare import Compare
+from xlakit.options import knob
+
+_BLOCK = knob("extreme.block", 1024, 8, 32)
+_NO_PLACE = (1 << 31) - 1
+_FEW_ROWS = knob("extreme.few_rows", 8, 1000)
+_MOST_PARTS = knob("extreme.most_parts", 32, 3)
+# Fewer elements are folded as any others.
+_LEAST_ROW = knob("extreme.least_row", 17, 2)
+
+
+# -- which computations --------------------------------------------------------------------------
+
+
+def extreme_of(computation: Computation) -> str | None:
+    """``"maximum"`` or ``"minimum"`` where a computation of (element, place) pairs keeps the pair of that one.
+
+    NaN goes before all others, and the first of equals before those after it. As the computation may do no more than
+    compare elements with elements and places with places, it is enough to see what it does for each order of two.
+    """
+    parameters = computation.parameters
+    if len(parameters) != 4 or computation.root.opcode != "tuple" or not _only_compares(computation):
+        return None
+    kind = parameters[0].shape.element_type
+    numbers: list[float] = [1.0, 2.0, math.nan] if kind.is_floating else [0, 1]
+    for word in ("maximum", "minimum"):
+        if all(_picks(computation, word, a, b) for a, b in itertools.product(numbers, repeat=2)):
+            return word
+    return None
+
+
+def _only_compares(computation: Computation) -> bool:
+    elements, places = set(computation.parameters[::2]), set(computation.parameters[1::2])
+    for instruction in computation.instructions:
+        if isinstance(instruction.op, Compare):
+            if (
+                instruction.op.type is ComparisonType.TOTALORDER
+                or instruction.operands[0].shape.element_type.is_complex
+            ):
+                return False
+            group = set(instruction.operands)
+            if not (group <= elements or group <= places):
+                return False
+        elif instruction.opcode in ("and", "or", "not"):
+            if instruction.shape.element_type is not PrimitiveType.PRED:
+                return False
+        elif instruction.opcode not in ("parameter", "select", "tuple"):
+            return False
+    return True
+
+
+def _picks(computation: Computation, word: str, a: float, b: float) -> bool:
+    first = math.isnan(a) or (not math.isnan(b) and (a >= b if word == "maximum" else a <= b))
+    given = dict(zip(computation.parameters, (("element", a), ("place", 0), ("element", b), ("place", 1)), strict=True))
+    values: dict[Instruction, tuple[str, float]] = {}
+    for instruction in computation.instructions:
+        if instruction in given:
+            values[instruction] = given[instruction]
+        elif instruction.opcode != "tuple":
+            values[instruction] = _evaluated(instruction, values)
+    kept = [values[o][1] for o in computation.root.operands]
+    return _same(kept[0], a if first else b) and kept[1] == (0 if first else 1)
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def _evaluated(instruction: Instruction, values: Mapping[Instruction, tuple[str, float]]) -> tuple[str, float]:
+    taken = [values[o] for o in instruction.operands]
+    numbers = [number for _, number in taken]
+    if isinstance(instruction.op, Compare):
+        return "truth", _COMPARISONS[instruction.op.direction](numbers[0], numbers[1])
+    if instruction.opcode == "select":
+        return taken[1] if numbers[0] else taken[2]
+    if instruction.opcode == "not":
+        return "truth", not numbers[0]
+    both = numbers[0] and numbers[1] if instruction.opcode == "and" else numbers[0] or numbers[1]
+    return "truth", both
+
+
+_COMPARISONS = {
+    ComparisonDirection.EQ: lambda a, b: a == b,
+    ComparisonDirection.NE: lambda a, b: a != b,
+    ComparisonDirection.GE: lambda a, b: a >= b,
+    ComparisonDirection.GT: lambda a, b: a > b,
+    ComparisonDirection.LE: lambda a, b: a <= b,
+    ComparisonDirection.LT: lambda a, b: a < b,
+}
+
+
+# -- the kernel ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Plan:
+    """One reduction of this kind, and what is stored for each row."""
+
+    word: str
+    folding: Folding
+    rows: list[Variable]
+    row: Group
+    stores: list[Output]
+
+    @property
+    def element(self) -> Node:
+        """What is compared."""
+        return self.folding.inputs[0]
+
+    @property
+    def kind(self) -> PrimitiveType:
+        """The element type of what is compared."""
+        return self.element.kind
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All that a row needs."""
+        return [self.element, *(n for o in self.stores for n in o.nodes)]
+
+    @property
+    def cost(self) -> float:
+        """What a row costs."""
+        return (element_cost([self.element]) + 0.1) * self.row.extent
+
+
+def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+    """A kernel for rows of which the place of the greatest or least element is wanted; None for other fusions."""
+    if len(reduced.reduces) != 1 or not reduced.roots_alike():
+        return None
+    (reduce,) = reduced.reduces
+    (size, *others) = sorted((reduced.sizes[d] for d in reduced.over), reverse=True)
+    if len(reduce.operands) != 4 or math.prod(others) != 1 or size < _LEAST_ROW.value:
+        return None
+    word = extreme_of(reduce.op.called_computations[0])
+    if word is None:
+        return None
+    try:
+        plan = with_splits(lambda space: _plan(space, sources, reduced, word))
+    except UnsupportedError:
+        return None
+    rows = math.prod(v.extent for v in plan.rows)
+    parts = min(
+        _MOST_PARTS.value, plan.row.extent // _BLOCK.value, int(plan.cost * rows / (2 * TASK_NANOSECONDS.value))
+    )
+    if rows < _FEW_ROWS.value and parts > 1:
+        shared = _Shared(plan, rows, parts)
+        return shared.emit(module, name, reduced.arrays + len(reduced.roots))
+    return (_rows(module, name, reduced.arrays + len(reduced.roots), plan),), {}, 0
+
+
+def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, word: str) -> _Plan:
+    (reduce,) = reduced.reduces
+    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
+    rows = list(space.variables)
+    axes |= {d: space.axis(reduced.sizes[d]) for d in reduced.over}
+    inner = space.variables[len(rows) :]
+    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
+    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
+    fold = folding(Tracer(dict(sources), space), reduce, full)
+    element, place = fold.inputs
+    groups = merged(inner, indices_of([element, place]))
+    wanted = {axes[d].index for d in reduced.over if reduced.sizes[d] > 1}
+    start, first = fold.initial
+    if not (
+        len(groups) == 1
+        and isinstance(place, Position)
+        and place.index in wanted
+        and isinstance(start, Constant)
+        and is_neutral(word, start.value, start.kind)
+        and isinstance(first, Constant)
+        and first.value == 0
+    ):
+        raise UnsupportedError("not the place of an extreme element")
+    known = {**sources, reduce: given_source(reduce, row, frozenset(rows))}
+    tracer = Tracer(known, space)
+    stores: list[Output] = []
+    for number, (root, part, shape) in enumerate(reduced.roots):
+        index = tracer.reindexed(row, reduced.kept, shape.dimensions)
+        node = tracer.element(root, index, part)
+        stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
+    return _Plan(word, fold, rows, groups[0], stores)
+
+
+def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
+    groups = merged(plan.rows, indices_of(plan.nodes, [o.offset for o in plan.stores]))
+    split = Split.of(groups, plan.cost)
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
+
+            def body() -> None:
+                _, place = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
+                _store_row(emitter, plan, place)
+
+            nest(emitter, levels, plan.nodes, body, is_apart=False)
+    return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
+
+
+def _store_row(emitter: Emitter, plan: _Plan, place: Value) -> None:
+    fn, kinds = emitter.fn, plan.folding.kinds
+    with emitter.scope():
+        emitter.bind_group(plan.row, place)
+        element = emitter.value(plan.element)
+    number = register_type(kinds[1])
+    emitter.bind((plan.folding.instruction, 0), element)
+    emitter.bind(
+        (plan.folding.instruction, 1),
+        place if number is I64 else fn.emit(number, f"trunc i64 {place.text} to {number.name}"),
+    )
+    store_all(emitter, plan.stores)
+
+
+def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Value, Value]:
+    """The best element of a part of a row, and its first place."""
+    fn = emitter.fn
+    emitter.hoist([plan.element], frozenset(plan.rows))
+    start = as_real(constant(fn, plan.kind, _constant(plan)))
+    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= _BLOCK.value:
+        best = _best_of_block(emitter, plan, begin, end, start)
+        return best, begin + _first(emitter, plan, begin, end, best)
+    with fn.loop(begin, end, _BLOCK.value, carried=[start, begin]) as loop:
+        best, block = loop.carried
+        last = fn.intrinsic("llvm.smin", I64, loop.index + _BLOCK.value, end)
+        found = _best_of_block(emitter, plan, loop.index, last, start)
+        better = _is_better(fn, plan, found, best)
+        loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
+    best, block = loop.results
+    last = fn.intrinsic("llvm.smin", I64, block + _BLOCK.value, end)
+    return best, block + _first(emitter, plan, block, last, best)
+
+
+def _constant(plan: _Plan) -> object:
+    start = plan.folding.initial[0]
+    if not isinstance(start, Constant):
+        raise UnsupportedError("the initial value is not known")
+    return start.value
+
+
+def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, start: Value) -> Value:
+    fn = emitter.fn
+    choose = maximum if plan.word == "maximum" else minimum
+    with fn.loop(begin, end, carried=[start], independent=True) as loop, emitter.scope():
+        emitter.bind_group(plan.row, loop.index)
+        loop.next(choose(fn, plan.kind, loop.carried[0], as_real(emitter.value(plan.element))))
+    return loop.results[0]
+
+
+def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
+    """How far behind ``begin`` the best element, which is not far, stands first."""
+    fn = emitter.fn
+    nowhere = fn.i32(_NO_PLACE)
+    with fn.loop(begin, end, carried=[nowhere], independent=True) as loop, emitter.scope():
+        emitter.bind_group(plan.row, loop.index)
+        element = as_real(emitter.value(plan.element))
+        found = element.eq(best)
+        if plan.kind.is_floating:
+            # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
+            found = found | element.is_nan()
+        place = (loop.index - begin).cast("trunc", I32)
+        loop.next(fn.intrinsic("llvm.umin", I32, loop.carried[0], fn.select(found, place, nowhere)))
+    return loop.results[0].cast("zext", I64)
+
+
+def _is_better(fn: Function, plan: _Plan, new: Value, old: Value) -> Value:
+    greater = plan.word == "maximum"
+    if plan.kind.is_floating:
+        return new.compare("ugt" if greater else "ult", old) & ~old.is_nan()
+    sign = "s" if plan.kind.is_signed else "u"
+    return new.compare(sign + ("gt" if greater else "lt"), old)
+
+
+class _Shared:
+    """Few rows, each long: tasks look at parts of a row, then the parts are compared."""
+
+    def __init__(self, plan: _Plan, rows: int, parts: int) -> None:
+        self.plan = plan
+        self.rows = rows
+        self.parts = parts
+        self.places = -(-rows * parts * plan.kind.byte_width // 64) * 64
+
+    def emit(self, module: Module, name: str, arrays: int) -> Emitted:
+        """The two phases, and the bytes of scratch."""
+        phases = (self._parts(module, name, arrays), self._joined(module, name, arrays))
+        return phases, {}, self.places + 8 * self.rows * self.parts
+
+    def _levels(self) -> list[Level]:
+        return [Level(Group([v]), 0, v.extent) for v in self.plan.rows]
+
+    def _row_number(self, emitter: Emitter) -> Value:
+        number = emitter.fn.i64(0)
+        for variable in self.plan.rows:
+            number = number * variable.extent + emitter.variable(variable)
+        return number
+
+    def _parts(self, module: Module, name: str, arrays: int) -> Phase:
+        plan = self.plan
+        with task_function(module, name, arrays + 1) as (fn, emitter, begin, end):
+            with fn.loop(begin, end) as task, emitter.scope():
+                low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
+
+                def body() -> None:
+                    best, place = _best(emitter, plan, low, high)
+                    at = self._row_number(emitter) * self.parts + task.index
+                    store(fn, plan.kind, best, emitter.arrays[-1], at)
+                    fn.store(place, fn.at(fn.at(emitter.arrays[-1], I8, self.places), I64, at))
+
+                nest(emitter, self._levels(), [plan.element], body, is_apart=False)
+        return Phase(fn.name, self.parts, plan.cost * self.rows)
+
+    def _joined(self, module: Module, name: str, arrays: int) -> Phase:
+        plan = self.plan
+        with task_function(module, name + ".parts", arrays + 1) as (fn, emitter, _, __):
+
+            def body() -> None:
+                first = self._row_number(emitter) * self.parts
+                places = fn.at(emitter.arrays[-1], I8, self.places)
+                best = as_real(load(fn, plan.kind, emitter.arrays[-1], first))
+                with fn.loop(1, self.parts, carried=[best, first]) as loop:
+                    found = as_real(load(fn, plan.kind, emitter.arrays[-1], first + loop.index))
+                    better = _is_better(fn, plan, found, loop.carried[0])
+                    loop.next(
+                        fn.select(better, found, loop.carried[0]),
+                        fn.select(better, first + loop.index, loop.carried[1]),
+                    )
+                _store_row(emitter, plan, fn.load(I64, fn.at(places, I64, loop.results[1])))
+
+            nest(emitter, self._levels(), plan.nodes, body, is_apart=False)
+        return Phase(fn.name, 1, 10.0 * self.rows * self.parts)

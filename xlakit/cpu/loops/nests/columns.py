@@ -1,0 +1,295 @@
+"""Reductions that keep the minor dimension: a strip of results is accumulated while the reduced dimensions pass by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
+from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Emitted, Level, Output, Phase, store_all, task_function
+from xlakit.cpu.loops.emit.lanes import lanes_of, write_turns
+from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
+from xlakit.cpu.loops.ir.index import Variable, linear, of
+from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
+from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.walking import indices_of
+from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
+from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folded_once, folding, given_source
+from xlakit.cpu.scalars import Scalar, register_type
+from xlakit.cpu.scalars.memory import from_parts, parts
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
+
+# The accumulators of a strip stay in the first-level cache.
+_STRIP_BYTES = knob("columns.strip_bytes", 1 << 13, 1, 1024)
+# So many turns of the reduced dimension for each visit of an accumulator.
+_AT_ONCE = 4
+
+
+class _Plan:
+    """What is folded and stored, over which variables."""
+
+    __slots__ = ("foldings", "kept", "over", "stores")
+
+    def __init__(
+        self, kept: list[Variable], over: list[Variable], foldings: list[Folding], stores: list[Output]
+    ) -> None:
+        self.kept = kept
+        self.over = over
+        self.foldings = foldings
+        self.stores = stores
+
+    @property
+    def inputs(self) -> list[Node]:
+        return [n for f in self.foldings for n in f.inputs]
+
+    @property
+    def cost(self) -> float:
+        """What folding one element costs, in nanoseconds."""
+        return element_cost(self.inputs) + 0.1 + sum(reducer_cost(f.computation) for f in self.foldings)
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.inputs + [n for f in self.foldings for n in f.initial] + [n for o in self.stores for n in o.nodes]
+
+
+def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+    """A kernel of strips; None where the fusion is none."""
+    if not reduced.roots_alike() or len(reduced.levels()) > 1:
+        return None
+    try:
+        plan = with_splits(lambda space: _plan(space, sources, reduced))
+    except UnsupportedError:
+        return None
+    cost = plan.cost * math.prod(reduced.sizes)
+    strip = _strip(plan)
+    groups = merged(plan.kept, indices_of(plan.nodes, [o.offset for o in plan.stores]))
+    parts = 1
+    if reduced.results <= 4 * strip:
+        extent = merged(plan.over, indices_of(plan.inputs))[0].extent
+        parts = count_parts(reduced, plan.foldings, cost, extent)
+    first = _write(module, name, reduced, plan, groups, cost, parts)
+    if parts == 1:
+        return (first,), {}, 0
+    return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
+
+
+def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:
+    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
+    kept = list(space.variables)
+    axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
+    over = space.variables[len(kept) :]
+    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
+    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
+    tracer = Tracer(dict(sources), space)
+    foldings = [folding(tracer, reduce, full) for reduce in reduced.reduces]
+    known = dict(sources)
+    for reduce in reduced.reduces:
+        known[reduce] = given_source(reduce, row, frozenset(kept))
+    after = Tracer(known, space)
+    stores: list[Output] = []
+    for number, (root, part, shape) in enumerate(reduced.roots):
+        index = after.reindexed(row, reduced.kept, shape.dimensions)
+        node = after.element(root, index, part)
+        stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
+    return _Plan(kept, over, foldings, stores)
+
+
+def _strip(plan: _Plan) -> int:
+    widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in plan.foldings)
+    return max(64, _STRIP_BYTES.value // max(1, widths))
+
+
+def _write(
+    module: Module, name: str, reduced: Reduced, plan: _Plan, groups: list[Group], cost: float, parts: int
+) -> Phase:
+    *outer, last = groups
+    strip = min(last.extent, _strip(plan))
+    blocks = -(-last.extent // strip)
+    count = blocks * math.prod(g.extent for g in outer) * parts
+    arrays = reduced.arrays + len(reduced.roots) + (parts > 1)
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.foldings)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        accumulators = [
+            [fn.alloca(t, strip, align=64) for t in _types(f, k)] for f in plan.foldings for k in range(len(f.kinds))
+        ]
+        with fn.loop(begin, end) as task, emitter.scope():
+            number = task.index
+            low = number.integer("urem", blocks) * strip
+            number = number.integer("udiv", blocks)
+            even = last.extent % strip == 0
+            high = low + strip if even else fn.intrinsic("llvm.umin", I64, low + strip, fn.i64(last.extent))
+            level = Level(last, low, high, strip * even, math.gcd(strip, last.extent))
+            for group in reversed(outer):
+                emitter.bind_group(group, number.integer("urem", group.extent))
+                number = number.integer("udiv", group.extent)
+            _accumulate(emitter, plan, level, accumulators, (number, parts))
+            if parts == 1:
+                _finish(emitter, plan, level, accumulators)
+            else:
+                _finish_part(emitter, reduced, plan, outer, level, accumulators, (number, parts))
+    return Phase(fn.name, count, cost)
+
+
+def _types(fold: Folding, part: int) -> list[Type]:
+    kind = fold.kinds[part]
+    return [register_type(kind)] * (2 if kind.is_complex else 1)
+
+
+def _accumulate(
+    emitter: Emitter,
+    plan: _Plan,
+    strip: Level,
+    accumulators: list[list[Value]],
+    part: tuple[Value, int],
+) -> None:
+    fn = emitter.fn
+    known = frozenset(v for v in plan.kept if v not in strip.group.variables)
+    emitter.hoist(plan.nodes, known)
+    initial = [n for f in plan.foldings for n in f.initial]
+    _over_strip(
+        emitter, strip, (), lambda index: _put(emitter, accumulators, index, [emitter.lane_values(n) for n in initial])
+    )
+    groups = merged(plan.over, indices_of(plan.inputs))
+    levels = [Level(g, 0, g.extent) for g in groups]
+    if part[1] > 1:
+        levels[0] = Level(groups[0], *part_range(fn, part[0], part[1], groups[0].extent))
+    level, *rest = levels
+    turns = turns_between(plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:]))
+    if level.group.extent < 2 * turns:
+        _pass(emitter, plan, levels, strip, accumulators, known)
+        return
+
+    def write(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
+        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        with emitter.scope():
+            _pass(emitter, plan, [own, *rest], strip, accumulators, known)
+        return ()
+
+    in_strips(fn, (level.begin, level.end), turns, (), write)
+
+
+def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
+    """A loop over a strip, whose body is given the number of an accumulator."""
+    fn = emitter.fn
+    if emitter.lanes == 1:
+        with fn.loop(0, strip.count or strip.end - strip.begin, independent=True) as loop, emitter.scope():
+            emitter.bind_group(strip.group, loop.index + strip.begin)
+            body(loop.index)
+        return
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        body(emitter.variable(strip.group.variables[-1]) - strip.begin)
+        return running
+
+    write_turns(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, turn)
+
+
+def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list[Value]]) -> None:
+    """Compute what follows from the accumulated results, and store it."""
+    fn = emitter.fn
+
+    def body(index: Value) -> None:
+        values = _get(emitter, plan, accumulators, index)
+        place = 0
+        for fold in plan.foldings:
+            for part in range(len(fold.kinds)):
+                emitter.bind((fold.instruction, part), fold.result(fn, part, values[place]))
+                place += 1
+        store_all(emitter, plan.stores)
+
+    _over_strip(emitter, strip, plan.stores, body)
+
+
+def _finish_part(
+    emitter: Emitter,
+    reduced: Reduced,
+    plan: _Plan,
+    outer: list[Group],
+    strip: Level,
+    accumulators: list[list[Value]],
+    part: tuple[Value, int],
+) -> None:
+    """Keep the accumulated results of one part for the phase that follows."""
+    fn = emitter.fn
+    row, stride = fn.i64(0), strip.group.extent
+    for group in reversed(outer):
+        row = row + emitter.index(of(group.variables[-1])) * stride
+        stride *= group.extent
+    base = part[0] * reduced.results + row + strip.begin
+
+    def body(index: Value) -> None:
+        store_parts(emitter, reduced, part[1], base + index, _get(emitter, plan, accumulators, index))
+
+    _over_strip(emitter, strip, (), body)
+
+
+def _pass(
+    emitter: Emitter,
+    plan: _Plan,
+    levels: list[Level],
+    strip: Level,
+    accumulators: list[list[Value]],
+    known: frozenset[Variable],
+) -> None:
+    fn = emitter.fn
+    level, *rest = levels
+    group = level.group
+    if rest:
+        with fn.loop(level.begin, level.end) as loop, emitter.scope():
+            emitter.bind_group(group, loop.index)
+            inner = known | set(group.variables)
+            emitter.hoist(plan.inputs, inner)
+            _pass(emitter, plan, rest, strip, accumulators, inner)
+        return
+    begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
+    whole = end - ((end - begin) & (_AT_ONCE - 1))
+    if level.turns:
+        whole = begin + level.turns // _AT_ONCE * _AT_ONCE
+    for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
+        if first.constant is not None and first.constant == after.constant:
+            continue
+        with fn.loop(first, after, step) as loop:
+            _add_turns(emitter, plan, group, (loop.index, step), strip, accumulators)
+
+
+def _add_turns(
+    emitter: Emitter,
+    plan: _Plan,
+    group: Group,
+    turns: tuple[Value, int],
+    strip: Level,
+    accumulators: list[list[Value]],
+) -> None:
+    """Over the strip: fold a few turns of the reduced loop into each accumulator."""
+
+    def body(index: Value) -> None:
+        running = _get(emitter, plan, accumulators, index)
+        for turn in range(turns[1]):
+            with emitter.scope():
+                emitter.bind_group(group, turns[0] + turn)
+                running = folded_once(emitter, plan.foldings, running)
+        _put(emitter, accumulators, index, running)
+
+    _over_strip(emitter, strip, (), body)
+
+
+def _get(emitter: Emitter, plan: _Plan, accumulators: list[list[Value]], index: Value) -> list[Scalar]:
+    fn = emitter.fn
+    types = [register_type(k) for f in plan.foldings for k in f.kinds]
+    return [
+        from_parts(tuple(fn.load(vector(type, emitter.width), fn.at(a, type, index)) for a in arrays))
+        for type, arrays in zip(types, accumulators, strict=True)
+    ]
+
+
+def _put(emitter: Emitter, accumulators: list[list[Value]], index: Value, values: list[Scalar]) -> None:
+    fn = emitter.fn
+    for arrays, value in zip(accumulators, values, strict=True):
+        for array, part in zip(arrays, parts(value), strict=True):
+            fn.store(part, fn.at(array, part.type.element, index))

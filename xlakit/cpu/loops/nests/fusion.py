@@ -1,0 +1,146 @@
+"""From a fused computation to a kernel: which loops it needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emit.kernel import Emitted, Output
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Affine, Variable, linear
+from xlakit.cpu.loops.ir.nodes import Load
+from xlakit.cpu.loops.ir.space import Space, with_splits
+from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.walking import walk
+from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
+from xlakit.cpu.loops.nests.pieces import emit_pieces
+from xlakit.cpu.loops.nests.reduced import Root
+from xlakit.cpu.loops.nests.reduction import emit_reduction
+from xlakit.cpu.loops.nests.regions import emit_nest
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.passes.fusion.stacking import pieces_of
+
+# Pieces are computed side by side where that leaves less than this of the work.
+_SHARED = 0.9
+
+
+def array_source(array: int, instruction: Instruction) -> Source:
+    """Elements of an array in memory."""
+    shape = instruction.shape
+    return lambda index, _: Load(shape.element_type, array, linear(index, shape.dimensions), shape.num_elements)
+
+
+def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
+    """What a computation gives: for each leaf the instruction, which part of its result, and its shape."""
+    root = computation.root
+    if root.opcode == "tuple":
+        return [(operand, 0, operand.shape) for operand in root.operands]
+    if root.shape.is_tuple:
+        return [(root, part, shape) for part, shape in enumerate(root.shape.tuple_shapes)]
+    return [(root, 0, root.shape)]
+
+
+def check_arrays(computation: Computation) -> None:
+    """Raise UnsupportedError for what fusions made here never have, and those of another compiler may: tuples.
+
+    A kernel's table has one array for each parameter and each result, so all that follow would be another one.
+    """
+    root = computation.root.shape
+    results = root.tuple_shapes if root.is_tuple else (root,)
+    for shape in (*(p.shape for p in computation.parameters), *results):
+        if not shape.is_array:
+            raise UnsupportedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
+
+
+def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
+    """A kernel whose table has the parameters' arrays, then those of the results."""
+    parameters = computation.parameters
+    roots = roots_of(computation)
+    sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
+    if len(roots) == 1 and roots[0][0].opcode == "dynamic-update-slice":
+        update = _emit_update(module, name, sources, roots[0][0])
+        if update is not None:
+            return update
+    pieces = emit_pieces(module, name, computation)
+    if pieces is not None:
+        return (pieces,), {}, 0
+    reduction = emit_reduction(module, name, sources, computation, roots)
+    if reduction is not None:
+        return reduction
+
+    pieces = _side_by_side(sources, roots)
+
+    def make(space: Space) -> tuple[list[Variable], list[Output]]:
+        return _elements(sources, space, roots, pieces)
+
+    return (emit_nest(module, name, len(parameters) + len(roots), make),), {}, 0
+
+
+def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> dict[int, int]:
+    """The dimensions that are cut, and into how many pieces, where pieces computed side by side share something."""
+    dimensions = roots[0][2].dimensions
+    pieces: dict[int, int] = {}
+    for root, _, shape in roots:
+        if shape.dimensions == dimensions and not root.shape.is_tuple:
+            pieces = pieces or pieces_of(root)
+    if not pieces:
+        return {}
+    _, outputs = with_splits(lambda space: _elements(sources, space, roots, pieces))
+    apart = sum(element_cost(o.nodes) for o in outputs)
+    together = element_cost(n for o in outputs for n in o.nodes)
+    return pieces if together < _SHARED * apart else {}
+
+
+def _elements(
+    sources: dict[Instruction, Source], space: Space, roots: Sequence[Root], pieces: Mapping[int, int]
+) -> tuple[list[Variable], list[Output]]:
+    """The variables of the roots' common dimensions, and what is stored at each place: of each piece an element."""
+    tracer = Tracer(sources, space)
+    dimensions = roots[0][2].dimensions
+    if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
+        raise UnsupportedError("no loop is made for results of different numbers of elements")
+    axes: list[list[Affine]] = []
+    for d, size in enumerate(dimensions):
+        count = pieces.get(d, 1)
+        index = space.axis(size // count).index
+        axes.append([index + k * (size // count) for k in range(count)])
+    variables = list(space.variables)
+    outputs: list[Output] = []
+    for index in itertools.product(*axes):
+        place = linear(index, dimensions)
+        for k, (root, part, shape) in enumerate(roots):
+            node = tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part)
+            outputs.append(Output(shape.element_type, len(sources) + k, place, node))
+    return variables, outputs
+
+
+def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], root: Instruction) -> Emitted | None:
+    """A dynamic-update-slice of a parameter: only the slice is written, into the operand's own memory."""
+    target, update, *starts = root.operands
+    arrays = list(sources)
+    if target not in sources:
+        return None
+
+    def make(space: Space) -> tuple[list[Variable], list[Output]]:
+        tracer = Tracer(sources, space)
+        index: Index = tuple(space.axis(size).index for size in update.shape.dimensions)
+        variables = list(space.variables)
+        offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
+        place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+        return variables, [Output(root.shape.element_type, len(arrays), place, tracer.element(update, index))]
+
+    variables, outputs = with_splits(make)
+    if reads_elsewhere(outputs, arrays.index(target)):
+        return None
+    phase = loop_kernel(module, name, len(arrays) + 1, variables, outputs)
+    return (phase,), {0: arrays.index(target)}, 0
+
+
+def reads_elsewhere(outputs: Sequence[Output], array: int) -> bool:
+    """Whether a kernel reads an array at another place than where it writes in the same turn."""
+    places = {o.offset for o in outputs}
+    found = walk(n for o in outputs for n in o.nodes)
+    return any(isinstance(n, Load) and n.array == array and n.offset not in places for n in found)

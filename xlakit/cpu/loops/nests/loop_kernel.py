@@ -1,0 +1,90 @@
+"""The kernel of a plain loop nest: in which order its loops run, and whether it goes tile by tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Effort, Module
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.emit.lanes import lanes_of
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Affine, Variable
+from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.space import Group, merged
+from xlakit.cpu.loops.ir.walking import indices_of, walk
+from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
+from xlakit.options import knob
+
+# The most nodes that a short loop, written out, may be made of.
+_MOST_WRITTEN = knob("loop_kernel.most_written", 200, 0, 2000)
+# Loops of fewer turns do not become vectors.
+_LEAST_VECTOR = 4
+# Runs of more elements are as good as any, and so many of them may be written to by turns.
+_LONG_RUN = knob("loop_kernel.long_run", 256, 8)
+_MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
+
+
+def loop_kernel(
+    module: Module, name: str, arrays: int, variables: Sequence[Variable], outputs: Sequence[Output]
+) -> Phase:
+    """A nest over ``variables`` that stores one element of each output in each turn."""
+    nodes = [n for o in outputs for n in o.nodes]
+    offsets = [o.offset for o in outputs]
+    groups = merged(variables, indices_of(nodes, offsets))
+    crossing = Crossing.of(groups, nodes, offsets)
+    if crossing is not None and not crossing.is_short:
+        return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
+    groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, offsets)
+    turn = element_cost(nodes)
+    turns = math.prod(g.extent for g in groups)
+    short = _written_out(groups, nodes)
+    split = Split.of(groups[: len(groups) - len(short)], turn * math.prod(g.extent for g in short))
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        fn.calls_math = turns < _LEAST_VECTOR
+        emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        with split.tasks(fn, emitter, begin, end, nodes) as inner:
+            nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs), outputs=() if short else outputs)
+    return Phase(fn.name, split.count, turn * turns)
+
+
+def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> list[Group]:
+    """The loops in the order in which short runs are read: few streams of writes do less harm than jumping reads."""
+    loads = [n.offset for n in walk(nodes) if isinstance(n, Load)]
+    if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in (*loads, *offsets)):
+        return groups
+    *outer, second, run = groups
+    if run.extent > _LONG_RUN.value:
+        return groups
+
+    def before(group: Group) -> bool:
+        """Whether all that is read changes less along a group than along the second last one."""
+        own, other = group.variables[-1], second.variables[-1]
+        return all(0 < o.factor_of(own) < o.factor_of(other) for o in loads)
+
+    found = [g for g in outer if before(g) and g.extent <= _MOST_STREAMS.value]
+    if not found:
+        return groups
+    nearest = min(found, key=lambda g: loads[0].factor_of(g.variables[-1]))
+    return [*(g for g in outer if g is not nearest), second, nearest, run]
+
+
+def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
+    """The innermost loop where it is so short that the one around it should be vectorized in its place."""
+    if len(groups) < 2 or groups[-1].extent > SHORT.value or groups[-2].extent <= groups[-1].extent:
+        return []
+    size = sum(_MOST_WRITTEN.value if isinstance(n, Fold) else 1 for n in walk(nodes))
+    return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
+
+
+def _turns(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
+    """One turn of a nest, with all turns of a short loop inside."""
+    if not short:
+        store_all(emitter, outputs)
+        return
+    for number in range(short[0].extent):
+        with emitter.scope():
+            emitter.bind_group(short[0], emitter.fn.i64(number))
+            store_all(emitter, outputs)

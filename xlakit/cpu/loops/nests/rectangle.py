@@ -1,0 +1,141 @@
+"""Loops over a rectangle of a product's results: what follows from its elements, or from its rows.
+
+A result's index has many dimensions, a product's three: batch, row, column. Here the loop variables of the one are
+those of the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import Effort, Value
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Level, Output, hints_for, store_all, write_all_turns
+from xlakit.cpu.loops.emit.lanes import lanes_of
+from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
+from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.space import Group, merged
+from xlakit.cpu.loops.ir.walking import indices_of
+from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
+from xlakit.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Numbers in the index of an element of a local rectangle: its row, from the first on, and the first column."""
+
+    row: Variable
+    first: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a rectangle lies: its batch, and its rows and columns from the first to the one after the last.
+
+    factor: a number that divides how many columns there are.
+    """
+
+    batch: Value
+    rows: tuple[Value, Value]
+    columns: tuple[Value, Value]
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """The variables of an array's dimensions, major to minor, that a product's batch, row and column are made of."""
+
+    batch: tuple[Variable, ...]
+    rows: tuple[Variable, ...]
+    columns: tuple[Variable, ...]
+
+    @property
+    def outer(self) -> frozenset[Variable]:
+        """Those that are the same along a row."""
+        return frozenset((*self.batch, *self.rows))
+
+
+# A direction through an array: (size, stride) for each step, the last running fastest.
+Dims = Sequence[tuple[int, int]]
+
+
+def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[Sequence[Variable]]) -> Directions:
+    """Of the variables of the dimensions of an array, those that steps of batch, row and column go over."""
+    strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    found: list[tuple[Variable, ...]] = []
+    for direction in dims:
+        own: list[Variable] = []
+        for size, stride in direction:
+            inside = [d for d, s in enumerate(strides) if sizes[d] > 1 and stride <= s < stride * size]
+            if math.prod(sizes[d] for d in inside) != size:
+                raise UnsupportedError("a step of a product is not made of dimensions of its result")
+            own += [variable for d in inside for variable in variables[d]]
+        found.append(tuple(own))
+    batch, rows, columns = found
+    return Directions(batch, rows, columns)
+
+
+def write_elements(
+    emitter: Emitter, where: Directions, bounds: Bounds, place: Place, outputs: Sequence[Output]
+) -> None:
+    """Store what follows from each element of a rectangle."""
+    fn = emitter.fn
+    nodes = [n for o in outputs for n in o.nodes]
+    indices = indices_of(nodes, [o.offset for o in outputs])
+    (first_row, last_row), (first_column, last_column) = bounds.rows, bounds.columns
+    groups = merged(where.columns, indices)
+    emitter.lanes = lanes_of(groups[0], nodes, outputs) if len(groups) == 1 else 1
+    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    with emitter.scope():
+        emitter.bind(place.first, first_column)
+        _bind(emitter, where.batch, indices, bounds.batch)
+        emitter.hoist(nodes, frozenset((*where.batch, place.first)))
+        with fn.loop(0, last_row - first_row) as row, emitter.scope():
+            emitter.bind(place.row, row.index)
+            _bind(emitter, where.rows, indices, first_row + row.index)
+            emitter.hoist(nodes, where.outer | {place.row, place.first})
+            if emitter.lanes > 1:
+                level = Level(groups[0], first_column, last_column, factor=bounds.factor)
+                write_all_turns(emitter, level, nodes, outputs)
+            else:
+                hints = hints_for(nodes)
+                with fn.loop(first_column, last_column, independent=True, hints=hints) as column, emitter.scope():
+                    _bind(emitter, where.columns, indices, column.index)
+                    store_all(emitter, outputs)
+
+
+def local_index(place: Place, where: Directions, width: int) -> Affine:
+    """Where an element stands in a local rectangle, whose rows are ``width`` apart."""
+    column = linear([of(v) for v in where.columns], tuple(v.extent for v in where.columns))
+    return of(place.row, width) + column + of(place.first, -1)
+
+
+def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place, plan: Plan) -> None:
+    """Compute and store what follows from each row of a rectangle of whole rows."""
+    fn = emitter.fn
+    stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
+    nodes: list[Node] = [n for stage in plan.stages for n in stage.nodes] + [
+        n for o in plan.row_stores for n in o.nodes
+    ]
+    nodes += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
+    indices = indices_of(nodes, [o.offset for o in stores])
+    inner = merged(plan.inner_variables, indices)
+    emitter.lanes = lanes_of_rows(plan, nodes, inner)
+    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    with emitter.scope():
+        _bind(emitter, where.batch, indices, bounds.batch)
+        with fn.loop(0, bounds.rows[1] - bounds.rows[0]) as row, emitter.scope():
+            emitter.bind(place.row, row.index)
+            _bind(emitter, where.rows, indices, bounds.rows[0] + row.index)
+            write_row(emitter, plan, inner)
+
+
+def _bind(emitter: Emitter, variables: Sequence[Variable], indices: Sequence[Affine], position: Value) -> None:
+    """Say what variables are at a position in their common range."""
+    groups: list[Group] = merged(variables, indices)
+    for number, group in reversed(list(enumerate(groups))):
+        emitter.bind_group(group, position.integer("urem", group.extent) if number else position)
+        if number:
+            position = position.integer("udiv", group.extent)

@@ -1,0 +1,57 @@
+"""Fusions with reductions: what kind of loops they need.
+
+Where the minor dimension is reduced, a row at a time is folded in vector registers, and what depends on the result (the
+rest of a softmax or a layer norm) follows while the row is in the cache: :mod:`rows`. Where it is kept, a strip of
+results is accumulated in the cache while the reduced dimensions pass by: :mod:`columns`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emit.kernel import Emitted
+from xlakit.cpu.loops.ir.tracer import Source
+from xlakit.cpu.loops.nests.arg_min_max import emit_extreme
+from xlakit.cpu.loops.nests.columns import emit_columns
+from xlakit.cpu.loops.nests.reduced import Reduced, Root
+from xlakit.cpu.loops.nests.rows import emit_rows
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.reduction import Reduce
+
+# Reductions of fewer elements are written out inside of the loop over their results.
+_SMALL = 16
+
+
+def emit_reduction(
+    module: Module,
+    name: str,
+    sources: dict[Instruction, Source],
+    computation: Computation,
+    roots: Sequence[Root],
+) -> Emitted | None:
+    """A kernel for a fusion whose reductions all go over the same dimensions; None where there is none."""
+    reduces = [i for i in computation.instructions if isinstance(i.op, Reduce) and _size(i) > _SMALL]
+    if not reduces:
+        return None
+    sizes = reduces[0].operands[0].shape.dimensions
+    over = frozenset(reduces[0].op_as(Reduce).dimensions)
+    for reduce in reduces[1:]:
+        if reduce.operands[0].shape.dimensions != sizes or frozenset(reduce.op_as(Reduce).dimensions) != over:
+            return None
+    if 0 in sizes:
+        return None
+    reduced = Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources))
+    major = max((d for d in range(len(sizes)) if sizes[d] > 1), default=0)
+    if major in over:
+        extreme = emit_extreme(module, name, sources, reduced)
+        if extreme is not None:
+            return extreme
+        return emit_rows(module, name, sources, reduced)
+    return emit_columns(module, name, sources, reduced)
+
+
+def _size(instruction: Instruction) -> int:
+    sizes = instruction.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)

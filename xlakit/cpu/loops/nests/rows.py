@@ -1,0 +1,343 @@
+"""Reductions of rows: the minor dimension is folded, and what follows from the result is computed in the same visit.
+
+For each row the stages come one after the other: each folds the row into registers, the last one stores what has the
+size of a row. What is dear to compute and needed by two stages is kept in a scratch row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
+from xlakit.cpu.loops.emit.kernel import (
+    DOUBLED,
+    Emitted,
+    Level,
+    Output,
+    Phase,
+    Split,
+    hints_for,
+    nest,
+    side_by_side,
+    store_all,
+    task_function,
+)
+from xlakit.cpu.loops.emit.lanes import fold_turns, lanes_of
+from xlakit.cpu.loops.emit.non_temporal import streamed
+from xlakit.cpu.loops.ir.cost import element_cost, is_expensive, reducer_cost
+from xlakit.cpu.loops.ir.index import Affine, Variable, linear
+from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
+from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
+from xlakit.cpu.loops.ir.walking import indices_of, walk
+from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
+from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folded_once, folding, given_source
+from xlakit.cpu.scalars import Scalar
+from xlakit.cpu.scalars.memory import parts
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
+
+# A scratch row of at most so many bytes is on the stack.
+_STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
+# Fewer rows than this, each long, are cut across.
+_FEW_ROWS = knob("rows.few_rows", 8, 0, 1000)
+_LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
+# A turn that costs more nanoseconds than this has enough to do for a processor.
+_LONG_TURN = 0.6
+
+
+@dataclass(slots=True)
+class Stage:
+    """One pass over a row: what it folds and what it stores."""
+
+    foldings: list[Folding] = field(default_factory=list)
+    stores: list[Output] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All that each turn needs."""
+        return [n for f in self.foldings for n in f.inputs] + [n for o in self.stores for n in o.nodes]
+
+    @property
+    def cost(self) -> float:
+        """What a turn costs, in nanoseconds."""
+        return element_cost(self.nodes) + sum(reducer_cost(f.computation) for f in self.foldings)
+
+
+@dataclass(slots=True)
+class Plan:
+    """All stages of a row, and what is stored once for each row."""
+
+    row_variables: list[Variable]
+    inner_variables: list[Variable]
+    stages: list[Stage]
+    row_stores: list[Output]
+    # The element bytes of each scratch row.
+    scratch: list[int]
+
+
+def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+    """A kernel of rows; None where the fusion is none."""
+    try:
+        plan = with_splits(lambda space: plan_rows(space, sources, reduced))
+    except UnsupportedError:
+        return None
+    turn = sum(stage.cost for stage in plan.stages)
+    row = turn * math.prod(v.extent for v in plan.inner_variables)
+    rows = math.prod(v.extent for v in plan.row_variables)
+    if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value and len(plan.stages) == 1 and not plan.stages[0].stores:
+        extent = merged(plan.inner_variables, indices_of(plan.stages[0].nodes))[0].extent
+        parts = count_parts(reduced, plan.stages[0].foldings, row * rows, extent)
+        if parts > 1:
+            first = _write_parts(module, name, reduced, plan, parts, row * rows)
+            return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
+    return (_write(module, name, reduced, plan, row, rows),), {}, 0
+
+
+def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
+    """The stages of a row; raises UnsupportedError where something is needed at another place than it is computed."""
+    axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
+    row_variables = list(space.variables)
+    axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
+    inner_variables = space.variables[len(row_variables) :]
+    full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
+    row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
+    inner = linear([axes[d].index for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
+    plan = Plan(row_variables, inner_variables, [], [], [])
+    levels = reduced.levels()
+    wanted = _dear(reduced, levels)
+    known = dict(sources)
+    first_scratch = reduced.arrays + len(reduced.roots)
+    for members in [*levels, []]:
+        tracer = Tracer(dict(known), space)
+        stage = Stage([folding(tracer, reduce, full) for reduce in members])
+        for reduce in members:
+            known[reduce] = given_source(reduce, row, frozenset(row_variables))
+        if not members:
+            _add_roots(stage, plan, tracer, reduced, full, row)
+        for instruction in wanted.pop(len(plan.stages), []):
+            kind = instruction.shape.element_type
+            array = first_scratch + len(plan.scratch)
+            plan.scratch.append(kind.byte_width)
+            stage.stores.append(Output(kind, array, inner, tracer.element(instruction, full)))
+            known[instruction] = _scratch_source(instruction, array, full, inner)
+        if stage.foldings or stage.stores:
+            plan.stages.append(stage)
+    return plan
+
+
+def _scratch_source(instruction: Instruction, array: int, full: Index, inner: Affine) -> Source:
+    def source(asked: Index, part: int) -> Node:
+        if asked != full:
+            raise UnsupportedError("a scratch row is needed at another place")
+        return Load(instruction.shape.element_type, array, inner)
+
+    return source
+
+
+def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full: Index, row: Index) -> None:
+    for number, (root, part, shape) in enumerate(reduced.roots):
+        array = reduced.arrays + number
+        if shape.num_elements == reduced.results and reduced.results != math.prod(reduced.sizes):
+            index = tracer.reindexed(row, reduced.kept, shape.dimensions)
+            place = linear(index, shape.dimensions)
+            plan.row_stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+        elif shape.num_elements == math.prod(reduced.sizes):
+            index = tracer.reindexed(full, reduced.sizes, shape.dimensions)
+            place = linear(index, shape.dimensions)
+            stage.stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+        else:
+            raise UnsupportedError("a result of the fusion is neither of the size of a row nor of all rows")
+
+
+def _dear(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
+    """By stage, the instructions of full size that it should keep for later stages."""
+    full = [root for root, _, shape in reduced.roots if shape.num_elements == math.prod(reduced.sizes)]
+    needed: dict[Instruction, set[int]] = {}
+    for stage, members in enumerate([*levels, full]):
+        for instruction in _inside(members, reduced, set(reduced.reduces) - set(members)):
+            needed.setdefault(instruction, set()).add(stage)
+    found: dict[int, list[Instruction]] = {}
+    for instruction, stages in needed.items():
+        same_size = not instruction.shape.is_tuple and instruction.shape.dimensions == reduced.sizes
+        if len(stages) > 1 and same_size and is_expensive(instruction.opcode):
+            found.setdefault(min(stages), []).append(instruction)
+    return found
+
+
+def _inside(roots: Sequence[Instruction], reduced: Reduced, stop: set[Instruction]) -> set[Instruction]:
+    seen: set[Instruction] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in stop:
+            continue
+        seen.add(node)
+        stack.extend(node.operands)
+    return seen
+
+
+# -- code ----------------------------------------------------------------------------------------
+
+
+def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, rows: int) -> Phase:
+    every = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
+    every += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
+    offsets = [o.offset for stage in plan.stages for o in stage.stores] + [o.offset for o in plan.row_stores]
+    indices = indices_of(every, offsets)
+    split = Split.of(merged(plan.row_variables, indices), row)
+    inner = merged(plan.inner_variables, indices)
+    length = math.prod(v.extent for v in plan.inner_variables)
+    with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
+        emitter.lanes = lanes_of_rows(plan, every, inner)
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
+        with split.tasks(fn, emitter, begin, end, every) as levels:
+            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), is_apart=False)
+        release()
+    return Phase(fn.name, split.count, row * rows)
+
+
+def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
+    """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
+    if not inner or any(isinstance(n, Fold) for n in walk(nodes)):
+        return 1
+    return min(lanes_of(inner[-1], s.nodes, s.stores, s.foldings) for s in plan.stages)
+
+
+def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
+    """Each task folds a part of the range of every row."""
+    (stage,) = plan.stages
+    nodes = stage.nodes + [n for f in stage.foldings for n in f.initial]
+    outer, *inner = merged(plan.inner_variables, indices_of(nodes))
+    rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
+    strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
+    with task_function(module, name, reduced.arrays + len(reduced.roots) + 1) as (fn, emitter, begin, end):
+        emitter.lanes = lanes_of_rows(plan, nodes, [outer, *inner])
+        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+        even = 0 if outer.extent % parts else outer.extent // parts
+        with fn.loop(begin, end) as task, emitter.scope():
+            low, high = part_range(fn, task.index, parts, outer.extent)
+            levels = [Level(outer, low, high, even), *(Level(g, 0, g.extent) for g in inner)]
+
+            def body() -> None:
+                known = frozenset(plan.row_variables)
+                initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+                emitter.hoist(stage.nodes, known)
+                results = pass_over(emitter, stage, levels, initial, known)
+                row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
+                place = task.index * reduced.results + emitter.index(row)
+                store_parts(emitter, reduced, parts, place, results)
+
+            nest(emitter, rows, nodes, body, is_apart=False)
+    return Phase(fn.name, parts, cost)
+
+
+def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
+    """Make room for the scratch rows; gives what ends their life."""
+    total = sum(-(-size // 64) * 64 for size in sizes)
+    if not total:
+        return lambda: None
+    if total <= _STACK_BYTES.value:
+        base = fn.alloca(I8, total, align=64)
+    else:
+        fn.module.declare("xlakit_scratch_acquire", PTR, [I64])
+        fn.module.declare("xlakit_scratch_release", VOID, [PTR])
+        base = fn.call("xlakit_scratch_acquire", PTR, fn.i64(total))
+    place = 0
+    for size in sizes:
+        emitter.arrays.append(fn.at(base, I8, place))
+        place += -(-size // 64) * 64
+    return lambda: None if total <= _STACK_BYTES.value else _release(fn, base)
+
+
+def _release(fn: Function, scratch: Value) -> None:
+    fn.call("xlakit_scratch_release", VOID, scratch)
+
+
+def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
+    """All stages of the row that the emitter's variables stand at."""
+    known = frozenset(plan.row_variables)
+    for stage in plan.stages:
+        initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+        emitter.hoist(stage.nodes, known)
+        results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
+        place = 0
+        for fold in stage.foldings:
+            for part in range(len(fold.kinds)):
+                emitter.bind((fold.instruction, part), fold.result(emitter.fn, part, results[place]))
+                place += 1
+    store_all(emitter, plan.row_stores)
+
+
+def pass_over(
+    emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
+) -> list[Scalar]:
+    """The loops of one stage; gives what its reductions end with."""
+    if not levels:
+        return _turn(emitter, stage, running)
+    level, *rest = levels
+    extent = level.group.extent
+    turns = turns_between(stage.cost * math.prod(r.group.extent for r in rest))
+    if extent < 2 * turns:
+        return _pass(emitter, stage, levels, running, known)
+    shapes = [len(parts(r)) for r in running]
+
+    def strip(begin: Value, end: Value, before: Sequence[Value]) -> Sequence[Value]:
+        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        with emitter.scope():
+            following = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
+        return [v for r in following for v in parts(r)]
+
+    carried = [v for r in running for v in parts(r)]
+    return regrouped(in_strips(emitter.fn, (level.begin, level.end), turns, carried, strip), shapes)
+
+
+def _pass(
+    emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
+) -> list[Scalar]:
+    level, *rest = levels
+    shapes = [len(parts(r)) for r in running]
+    carried = [v for r in running for v in parts(r)]
+    fn = emitter.fn
+    hints = _interleaving(stage, level) if carried and not rest else ()
+    # What is folded would have to be carried from strip to strip.
+    outputs = stage.stores if not rest and not carried else ()
+    with streamed(emitter, level, outputs) as level:
+        if emitter.lanes > 1 and not rest:
+            return _turns_in_lanes(emitter, stage, level, running)
+        with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:
+            with emitter.scope():
+                emitter.bind_group(level.group, loop.index)
+                known = known | set(level.group.variables)
+                if rest:
+                    emitter.hoist(stage.nodes, known)
+                following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
+                loop.next(*(v for r in following for v in parts(r)))
+    return regrouped(loop.results, shapes)
+
+
+def _turns_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: list[Scalar]) -> list[Scalar]:
+    hints = _interleaving(stage, level) if running else hints_for(stage.nodes)
+    width = emitter.lanes * side_by_side(hints)
+
+    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        return _turn(emitter, stage, list(running))
+
+    return fold_turns(emitter, level, stage.foldings, stage.nodes, stage.stores, running, width, turn)
+
+
+def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
+    """How many steps of a reduction should be under way: long turns fill the processor, and its registers, sooner."""
+    return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_TURN else INTERLEAVED
+
+
+def _turn(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
+    following = folded_once(emitter, stage.foldings, running)
+    store_all(emitter, stage.stores)
+    return following

@@ -1,0 +1,278 @@
+"""Loop nests that read across memory: where the innermost loop of the results jumps through an operand.
+
+Such a nest goes tile by tile. What it reads with jumps is first copied, transposed in registers, into a buffer that
+stays in the first-level cache; the loops of the tile then run along memory, both where they read and where they write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.kernel import Output, Phase, store_all, task_function
+from xlakit.cpu.loops.emit.non_temporal import STREAMED_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
+from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.index import Affine, Variable
+from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.space import Group
+from xlakit.cpu.loops.ir.walking import unconditional, walk
+from xlakit.cpu.loops.nests.transpose import block_transposer
+from xlakit.cpu.scalars import load as load_element
+from xlakit.options import knob
+
+# The buffers of all tiles together.
+_BUFFER_BYTES = knob("tiling.buffer_bytes", 1 << 14, 1024)
+_RUN_BYTES = knob("tiling.run_bytes", 256, 64)
+_MOST_RUN = knob("tiling.most_run", 128, 32)
+# Tiles begin at multiples of this.
+_UNIT = 32
+# Dimensions that are shorter than this are written out in the loop over the other one.
+SHORT = knob("tiling.short", 8, 1, 30)
+_LEAST_ELEMENTS = knob("tiling.least_elements", 512, 1)
+# What copying an element into the buffer costs, in nanoseconds.
+_STAGING = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A nest whose innermost loop ``inner`` jumps, while some operand is contiguous along ``across``."""
+
+    outer: tuple[Group, ...]
+    across: Group
+    inner: Group
+    staged: tuple[Load, ...]
+
+    @staticmethod
+    def of(groups: Sequence[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> Crossing | None:
+        """How a nest reads across memory; None where it does not."""
+        if len(groups) < 2 or math.prod(g.extent for g in groups) < _LEAST_ELEMENTS.value:
+            return None
+        every = list(walk(nodes))
+        inner = groups[-1]
+        if any(isinstance(n, Fold) for n in every) or any(_stride(o, inner) != 1 for o in offsets):
+            return None
+        jumping = [n for n in every if isinstance(n, Load) and abs(_stride(n.offset, inner)) > 1]
+        found: dict[Group, list[Load]] = {}
+        for node in jumping:
+            for group in groups[:-1]:
+                if _stride(node.offset, group) == 1:
+                    found.setdefault(group, []).append(node)
+        if not found:
+            return None
+        across = max(found, key=lambda g: (len(found[g]), g.extent))
+        always = set(_always_computed(nodes))
+        staged = [n for n in found[across] if n in always and _stride(n.offset, inner) > 0 and _is_plain(n.offset)]
+        outer = tuple(g for g in groups[:-1] if g is not across)
+        return Crossing(outer, across, inner, tuple(dict.fromkeys(staged)))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether one of the two dimensions is so short that it is written out."""
+        return min(self.across.extent, self.inner.extent) <= SHORT.value
+
+    def reordered(self) -> list[Group]:
+        """The loops with the short one innermost."""
+        if self.inner.extent <= SHORT.value:
+            return [*self.outer, self.across, self.inner]
+        return [*self.outer, self.inner, self.across]
+
+
+def _stride(offset: Affine, group: Group) -> int:
+    return offset.factor_of(group.variables[-1])
+
+
+def _is_plain(offset: Affine) -> bool:
+    return all(isinstance(atom, Variable) for atom, _ in offset.terms)
+
+
+def _always_computed(nodes: Iterable[Node]) -> Iterator[Node]:
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(unconditional(node))
+
+
+# -- tiles ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How a dimension is cut into blocks of about ``size`` elements, all but the last at whole units."""
+
+    extent: int
+    size: int
+
+    @property
+    def units(self) -> int:
+        """How many whole units there are; what is over belongs to the last."""
+        return max(1, self.extent // _UNIT)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return -(-self.units // max(1, self.size // _UNIT))
+
+    @property
+    def most(self) -> int:
+        """The most elements that a block has."""
+        return min(self.extent, -(-self.units // self.blocks) * _UNIT + _UNIT - 1)
+
+    def bounds(self, fn: Function, number: Value) -> tuple[Value, Value]:
+        """Where a block begins and ends."""
+        if self.blocks == 1:
+            return fn.i64(0), fn.i64(self.extent)
+        begin = (number * self.units).integer("udiv", self.blocks) * _UNIT
+        following = number + 1
+        end = (following * self.units).integer("udiv", self.blocks) * _UNIT
+        return begin, fn.select(following.eq(self.blocks), fn.i64(self.extent), end)
+
+
+def tiled_kernel(
+    module: Module, name: str, arrays: int, crossing: Crossing, nodes: Sequence[Node], outputs: Sequence[Output]
+) -> Phase:
+    """The kernel of a nest that reads across memory: a task is a tile."""
+    kernel = _Tiled(crossing, list(nodes), list(outputs))
+    elements = math.prod(g.extent for g in (*crossing.outer, crossing.across, crossing.inner))
+    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+        fn.effort = Effort.CODE if kernel.copies else Effort.ALL
+        buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
+        with fn.loop(begin, end) as loop, emitter.scope():
+            kernel.write(emitter, loop.index, buffers)
+        emitter.streams = kernel.streams
+    cost = element_cost(nodes) + _STAGING * max(1, len(crossing.staged))
+    return Phase(fn.name, kernel.tasks, cost * elements)
+
+
+class _Tiled:
+    """The tiles of one nest, and their code."""
+
+    def __init__(self, crossing: Crossing, nodes: list[Node], outputs: list[Output]) -> None:
+        self.crossing = crossing
+        self.nodes = nodes
+        self.outputs = outputs
+        width = max((n.kind.byte_width for n in crossing.staged), default=4)
+        run = min(_MOST_RUN.value, _RUN_BYTES.value // width)
+        depth = max(_UNIT, _BUFFER_BYTES.value // (width * run * max(1, len(crossing.staged))) // _UNIT * _UNIT)
+        self.along = _Cut(crossing.inner.extent, run)
+        self.across = _Cut(crossing.across.extent, min(_MOST_RUN.value, depth))
+        self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
+        # A copy of each staged operand, and nothing else: whole vectors go to the results.
+        self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
+        self.streams = self.copies and all(self._may_stream(o) for o in outputs)
+
+    def _may_stream(self, output: Output) -> bool:
+        width = output.kind.byte_width
+        elements = math.prod(g.extent for g in (*self.crossing.outer, self.crossing.across, self.crossing.inner))
+        strides = [c for _, c in output.offset.terms if c != 1]
+        aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
+        fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
+        return has_streams() and aligned and fits and elements * width > STREAMED_BYTES.value
+
+    def buffer_bytes(self, node: Load) -> int:
+        """The bytes of the buffer of an operand."""
+        return self.stride(node) * self.across.most * node.kind.byte_width
+
+    def stride(self, node: Load) -> int:
+        """How far the columns of a buffer are apart, in elements: whole vectors, and no power of two."""
+        vector_length = max(1, VECTOR_BYTES // node.kind.byte_width)
+        return (-(-self.along.most // vector_length) + 1) * vector_length
+
+    def write(self, emitter: Emitter, task: Value, buffers: Sequence[Value]) -> None:
+        """One tile."""
+        fn, crossing = emitter.fn, self.crossing
+        number = task
+        across = self.across.bounds(fn, number.integer("urem", self.across.blocks))
+        number = number.integer("udiv", self.across.blocks)
+        along = self.along.bounds(fn, number.integer("urem", self.along.blocks))
+        number = number.integer("udiv", self.along.blocks)
+        for place, group in enumerate(reversed(crossing.outer)):
+            last = place == len(crossing.outer) - 1
+            emitter.bind_group(group, number if last else number.integer("urem", group.extent))
+            number = number.integer("udiv", group.extent)
+        known = frozenset(v for g in crossing.outer for v in g.variables)
+        emitter.hoist([n for n in self.nodes if n not in crossing.staged], known)
+        sizes = (along[1] - along[0], across[1] - across[0])
+        for node, buffer in zip(crossing.staged, buffers, strict=True):
+            self._stage(emitter, node, buffer, (along[0], across[0]), sizes)
+        if self.copies:
+            for output in self.outputs:
+                self._copy(emitter, output, buffers, (along[0], across[0]), sizes)
+        else:
+            self._compute(emitter, buffers, (along[0], across[0]), sizes, known)
+
+    def _place(self, emitter: Emitter, offset: Affine, start: tuple[Value, Value]) -> Value:
+        """An offset at the beginning of the tile."""
+        with emitter.scope():
+            emitter.bind_group(self.crossing.inner, start[0])
+            emitter.bind_group(self.crossing.across, start[1])
+            return emitter.index(offset)
+
+    def _stage(
+        self, emitter: Emitter, node: Load, buffer: Value, start: tuple[Value, Value], sizes: tuple[Value, Value]
+    ) -> None:
+        fn, width = emitter.fn, node.kind.byte_width
+        begin = self._place(emitter, node.offset, start) * width
+        source = fn.at(emitter.arrays[node.array], I8, begin)
+        stride = fn.i64(_stride(node.offset, self.crossing.inner))
+        transposer = block_transposer(fn.module, width)
+        fn.call(transposer, VOID, source, stride, buffer, fn.i64(self.stride(node)), *sizes)
+
+    def _copy(
+        self,
+        emitter: Emitter,
+        output: Output,
+        buffers: Sequence[Value],
+        start: tuple[Value, Value],
+        sizes: tuple[Value, Value],
+    ) -> None:
+        """Copy a buffer into a result, a run at a time."""
+        fn, width = emitter.fn, output.kind.byte_width
+        number = next(k for k, node in enumerate(self.crossing.staged) if node is output.node)
+        buffer, stride = buffers[number], self.stride(self.crossing.staged[number])
+        begin = self._place(emitter, output.offset, start) * width
+        target = fn.at(emitter.arrays[output.array], I8, begin)
+        step = _stride(output.offset, self.crossing.across) * width
+        bytes_of_run = sizes[0] * width
+
+        def go_round() -> tuple[Value, ...]:
+            with fn.loop(0, sizes[1]) as column:
+                read = fn.at(buffer, I8, column.index * (stride * width))
+                stream(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
+            return ()
+
+        def copy() -> tuple[Value, ...]:
+            with fn.loop(0, sizes[1]) as column:
+                read = fn.at(buffer, I8, column.index * (stride * width))
+                fn.copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
+            return ()
+
+        if self.streams:
+            fn.if_else(is_aligned(fn, target), go_round, copy)
+        else:
+            copy()
+
+    def _compute(
+        self,
+        emitter: Emitter,
+        buffers: Sequence[Value],
+        start: tuple[Value, Value],
+        sizes: tuple[Value, Value],
+        known: frozenset[Variable],
+    ) -> None:
+        fn, crossing = emitter.fn, self.crossing
+        with fn.loop(0, sizes[1]) as column, emitter.scope():
+            emitter.bind_group(crossing.across, start[1] + column.index)
+            emitter.hoist(self.nodes, known | set(crossing.across.variables))
+            with fn.loop(0, sizes[0], independent=True) as run, emitter.scope():
+                emitter.bind_group(crossing.inner, start[0] + run.index)
+                for node, buffer in zip(crossing.staged, buffers, strict=True):
+                    place = column.index * self.stride(node) + run.index
+                    emitter.bind(node, load_element(fn, node.kind, buffer, place))
+                store_all(emitter, self.outputs)

@@ -1,0 +1,148 @@
+"""Channels: values on their way from a send to a recv.
+
+The order is that of the document. A recv makes room for one value; a send starts a transfer, which is over, and its
+send-done with it, when the value has come into the room of a recv; recv-done waits for that as well. So no value is
+left behind by a program that has ended, and a send whose recv never comes is found out.
+
+A channel is for one pair of a send and a recv. So of all programs that run at one time and see it, one may send there,
+and one may receive: with two nobody could tell whose value goes to whom.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlakit.errors import ExecutionError
+from xlakit.ir.operation import Value
+
+if TYPE_CHECKING:
+    from xlakit.execution.device import Device, Run
+
+# A channel, and whether it is the end that sends.
+End = tuple[int | None, bool]
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A value that a device sends; ``receiver`` is None where the sender does not choose one."""
+
+    sender: int
+    receiver: int | None
+    value: Value
+    # The run that it comes from; None where that is in another process.
+    run: Run | None = None
+    has_arrived: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    """Where a recv of a device wants a value, and the message that has come."""
+
+    device: int
+    run: Run
+    message: Message | None = None
+
+
+class Channel:
+    """The messages without room and the rooms without message of one channel, in their order."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.rooms: list[Room] = []
+
+    def send(self, message: Message) -> None:
+        """Bring a message to the first room for it, or let it wait for one."""
+        room = next((r for r in self.rooms if _is_for(message, r)), None)
+        if room is None:
+            self.messages.append(message)
+        else:
+            self.rooms.remove(room)
+            _arrive(message, room)
+
+    def receive(self, room: Room) -> None:
+        """Fill a room with the first message for it, or let it wait for one."""
+        message = next((m for m in self.messages if _is_for(m, room)), None)
+        if message is None:
+            self.rooms.append(room)
+        else:
+            self.messages.remove(message)
+            _arrive(message, room)
+
+    def join_others(self) -> bool:
+        """Bring the first message that was sent to nobody in particular to the first room; False if there is none.
+
+        This is done when nothing else can come any more, which depends on the programs only, not on the speed of the
+        threads.
+        """
+        message = next((m for m in self.messages if m.receiver is None), None)
+        if message is None or not self.rooms:
+            return False
+        self.messages.remove(message)
+        _arrive(message, self.rooms.pop(0))
+        return True
+
+
+class Channels:
+    """The channels of one run, or of programs that share a world or run together, by their number."""
+
+    def __init__(self) -> None:
+        self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
+        # Who is at an end now, of the devices of each number.
+        self._users: dict[tuple[End, int], Device] = {}
+
+    def __getitem__(self, channel_id: int | None) -> Channel:
+        return self._channels[channel_id]
+
+    @contextmanager
+    def using(self, device: Device, ends: Iterable[End]) -> Generator[None]:
+        """Be at these ends meanwhile; raises ExecutionError where the same device of another program is."""
+        condition = device.world.condition
+        places = [(end, device.index) for end in ends]
+        with condition:
+            for place in places:
+                other = self._users.get(place)
+                if other is not None and other.run.failure is None:
+                    raise _taken(place[0], other, device)
+            self._users.update(dict.fromkeys(places, device))
+        try:
+            yield
+        finally:
+            with condition:
+                for place in places:
+                    if self._users.get(place) is device:
+                        del self._users[place]
+
+    def forget(self, run: Run) -> list[Message]:
+        """Take away what a run has left behind, because it failed or is over; gives its messages."""
+        left: list[Message] = []
+        for number, channel in list(self._channels.items()):
+            left.extend(m for m in channel.messages if m.run is run)
+            channel.messages = [m for m in channel.messages if m.run is not run]
+            channel.rooms = [r for r in channel.rooms if r.run is not run]
+            if not channel.messages and not channel.rooms:
+                del self._channels[number]
+        return left
+
+
+def _taken(end: End, one: Device, other: Device) -> ExecutionError:
+    names = " and ".join(f"'{device.program.module.name}'" for device in (one, other))
+    channel_id, sends = end
+    return ExecutionError(
+        f"{names} run at one time, and both {'send' if sends else 'receive'} on channel {channel_id}",
+        hint="give each pair a channel of its own, or run pairs one after the other; run_together keeps them apart",
+    )
+
+
+def _is_for(message: Message, room: Room) -> bool:
+    """Whether a message goes to a room: its sender chose that device, or it is the device of the sender's number."""
+    chosen = message.sender if message.receiver is None else message.receiver
+    return chosen == room.device
+
+
+def _arrive(message: Message, room: Room) -> None:
+    message.has_arrived = True
+    room.message = message

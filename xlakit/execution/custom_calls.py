@@ -1,0 +1,241 @@
+"""The functions behind custom calls: Python's, C's, and those whose meaning everybody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from xlakit.arguments import converting
+from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
+from xlakit.execution.at_sizes import at_sizes
+from xlakit.execution.c_calls import CTarget, is_c_function
+from xlakit.execution.lapack import lapack_calls
+from xlakit.execution.size_checks import SIZE_CHECKS
+from xlakit.execution.values import read_only, to_device
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.operation import Array, Evaluation, Value
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.dynamic import AT_SIZES
+from xlakit.ops.sort import TopK, sort_order
+
+# A function of the evaluation and the operands.
+Target = Callable[..., Any]
+
+_registered: dict[str, Target] = {}
+
+
+@converting
+def register_custom_call(name: str, function: Callable[..., Any], *, with_context: bool = False) -> None:
+    """Let custom calls named ``name`` run a Python function, in all programs that are compiled from now on.
+
+    function: gets the operands (read-only arrays, tuples of them, None for tokens) and returns the result: what
+        converts to the call's declared shape without loss.
+    with_context: give the function an ``Evaluation`` as its first argument, which knows the instruction, its shape and
+        attributes, and the replica.
+
+    Registering a name again replaces its function. Raises ArgumentError.
+    """
+    _registered[name] = _python_target(name, function, with_context=with_context)
+
+
+@converting
+def register_c_custom_call(name: str, pointer: object) -> None:
+    """Let custom calls named ``name`` run a C function ``void name(void* out, void** in)``.
+
+    pointer: a ctypes function (of a shared library, say), an address, or a PyCapsule that holds one. It must stay
+        valid.
+
+    The buffers lie in the layouts of the operands' and the result's shapes (or of operand_layout_constraints), with
+    elements of sub-byte types in a byte each; a tuple is a table of pointers to its elements. Results are zero when the
+    function is called, but where output_to_operand_aliasing puts them in the memory of operands. The function must not
+    write to its operands otherwise, and may be called on several threads at once. Compiled programs call it without
+    Python in between. Raises ArgumentError.
+    """
+    _registered[name] = CTarget(name, pointer)
+
+
+def is_registered(name: str) -> bool:
+    """Whether this process has been told what custom calls of a name do."""
+    return name in _registered
+
+
+class CustomCalls:
+    """The functions that one executable can call: its own, the registered ones, and the built-in ones."""
+
+    def __init__(self, own: Mapping[str, object] | None = None) -> None:
+        self._targets: dict[str, Target] = {**_BUILT_IN, **_registered}
+        for name, function in (own or {}).items():
+            if is_c_function(function):
+                self._targets[name] = CTarget(name, function)
+            else:
+                self._targets[name] = _python_target(name, cast("Target", function), with_context=False)
+
+    def check(self, instruction: Instruction) -> None:
+        """Raise UnsupportedError where nothing is registered under the name of a call, or not what it wants."""
+        target = self._target(instruction.op_as(CustomCall).custom_call_target)
+        if isinstance(target, CTarget):
+            target.check(instruction)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is something to call under a name."""
+        return name in self._targets
+
+    def native(self, name: str) -> int | None:
+        """The address of the C function of a name that machine code can call as it is; None where there is none."""
+        target = self._targets.get(name)
+        return target.address if isinstance(target, CTarget) and not target.needs_gil else None
+
+    def _target(self, name: str) -> Target:
+        found = self._targets.get(name)
+        if found is None:
+            raise UnsupportedError(
+                f"no custom call is registered as '{name}'",
+                hint=f"xlakit.register_custom_call(name, function) adds one; known: {_known(self._targets)}",
+            )
+        return found
+
+    def call(self, context: Evaluation, target: str, operands: Sequence[Value]) -> Value:
+        """The result of a target, checked; what its function raises is the cause of an ExecutionError."""
+        function = self._target(target)
+        try:
+            result = function(context, *operands)
+        except XlakitError:
+            raise
+        except Exception as error:
+            raise ExecutionError(
+                f"custom call '{target}' raised {type(error).__name__}: {error}",
+                hint="the Python traceback above tells where in the function",
+            ) from error
+        try:
+            return to_device(result, context.shape, f"the result of custom call '{target}'")
+        except ArgumentError as error:
+            raise ExecutionError(error.rule, hint=error.hint) from None
+
+
+def _known(names: Iterable[str]) -> str:
+    """What a person may call; the passes' own functions are not among it, and LAPACK's many are one word."""
+    shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_"))]
+    return ", ".join([*shown, "lapack_*_ffi as jaxlib has them"])
+
+
+def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[str, int]:
+    """The addresses of the C functions that a program calls and that machine code can call as they are, by name."""
+    names = {
+        i.op.custom_call_target for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)
+    }
+    if not names:
+        return {}
+    calls = CustomCalls(own)
+    found = {name: calls.native(name) for name in names}
+    return {name: address for name, address in found.items() if address is not None}
+
+
+def _python_target(name: str, function: Callable[..., Any], *, with_context: bool) -> Target:
+    if not callable(function):
+        raise ArgumentError(
+            f"{function!r}, given for custom call '{name}', is not a function",
+            hint="give a Python function, or a ctypes function, an address or a PyCapsule",
+        )
+
+    def target(context: Evaluation, *operands: Value) -> Any:
+        arguments = [read_only(operand) for operand in operands]
+        result = function(context, *arguments) if with_context else function(*arguments)
+        return _copied(result)
+
+    return target
+
+
+def _copied(result: object) -> object:
+    # The function may keep its result and change it later.
+    if isinstance(result, tuple):
+        return tuple(_copied(r) for r in cast("tuple[object, ...]", result))
+    return result.copy() if isinstance(result, np.ndarray) else result
+
+
+# -- built-in --------------------------------------------------------------------------------------
+
+
+def _same(context: Evaluation, *operands: Value) -> Value:
+    """The operands as they are: hints on placement, layout and sharding do not change values."""
+    return operands[0] if len(operands) == 1 else operands
+
+
+def _nothing(context: Evaluation, *operands: Value) -> Value:
+    """The empty tuple: a sharding group says that its operands are to be split alike."""
+    return ()
+
+
+def _same_on_one_partition(context: Evaluation, *operands: Value) -> Value:
+    """The operand, where a whole array and its one shard are the same."""
+    shapes = [o.shape for o in context.instruction.operands]
+    if context.num_partitions > 1 and not context.shape.compatible(shapes[0]):
+        raise UnsupportedError(
+            f"'{context.instruction.op_as(CustomCall).custom_call_target}' turns {shapes[0]} into {context.shape}",
+            hint="partition the program first; the interpreter runs what each partition does",
+        )
+    return _same(context, *operands)
+
+
+def _top_k(context: Evaluation, *operands: Value) -> Value:
+    """The first k elements of each row in the order of the comparator (by default largest first), and their places."""
+    array: Array = operands[0]
+    computations = context.instruction.op_as(CustomCall).computations
+    k = context.shape.tuple_shapes[0].dimensions[-1]
+    if not computations:
+        return TopK(k=k).evaluate(context, array)
+    rows = array.reshape(int(np.prod(array.shape[:-1])), array.shape[-1])
+    places = np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape)
+    columns = [rows, places][: len(computations[0].parameters) // 2]
+    order = sort_order(context, computations[0], columns)[:, :k].reshape(*array.shape[:-1], k)
+    return np.take_along_axis(array, order, axis=-1), order.astype(np.int32)
+
+
+def _pad_to_static(context: Evaluation, *operands: Value) -> Value:
+    """A dynamic array padded with zeros to its bounds, and the sizes of its dimensions."""
+    array: Array = operands[0]
+    bounds = context.shape.tuple_shapes[0].dimensions
+    padded = np.pad(array, [(0, bound - size) for size, bound in zip(array.shape, bounds, strict=True)])
+    return padded, *(np.asarray(size, np.int32) for size in array.shape)
+
+
+def _slice_to_dynamic(context: Evaluation, *operands: Value) -> Value:
+    """The part of a padded array that is there, by the sizes of its dimensions."""
+    array, *sizes = operands
+    return array[tuple(slice(0, int(size)) for size in sizes)]
+
+
+_BUILT_IN: dict[str, Target] = {
+    **SIZE_CHECKS,
+    **lapack_calls(),
+    AT_SIZES: at_sizes,
+    "PadToStatic": _pad_to_static,
+    "SliceToDynamic": _slice_to_dynamic,
+    "TopK": _top_k,
+    "xla.sdy.ShardingGroup": _nothing,
+    **dict.fromkeys(
+        (
+            "AssumeGatherIndicesInBound",
+            "LayoutConstraint",
+            "MoveToDevice",
+            "MoveToHost",
+            "SetBound",
+            "Sharding",
+            "annotate_device_placement",
+            "xla.sdy.FuncResultSharding",
+            "xla.sdy.PropagationBarrier",
+            "xla.sdy.Sharding",
+        ),
+        _same,
+    ),
+    **dict.fromkeys(
+        (
+            "SPMDFullToShardShape",
+            "SPMDShardToFullShape",
+            "xla.sdy.GlobalToLocalShape",
+            "xla.sdy.LocalToGlobalShape",
+        ),
+        _same_on_one_partition,
+    ),
+}

@@ -1,0 +1,156 @@
+"""Device: what a replica and partition of a running program sees; Run: one execution; Program: what does not change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from xlakit.errors import ExecutionError
+from xlakit.execution.channels import Channels, End
+from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.groups import Grid
+from xlakit.execution.random_state import RandomState
+from xlakit.execution.rendezvous import Box, Meetings
+from xlakit.execution.together import enter_group, shared_channels
+from xlakit.execution.transfers import Transfers
+from xlakit.execution.world import World
+from xlakit.interpreter.evaluate import Plan, make_plan
+from xlakit.ir.instruction import Computation, HloModule
+from xlakit.ops.transfer import Recv, Send
+
+if TYPE_CHECKING:
+    from xlakit.execution.network import Session
+
+
+class Program:
+    """What all executions of one program share."""
+
+    def __init__(self, module: HloModule, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+        self.module = module
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self.grid = Grid(num_replicas, num_partitions)
+        self.custom_calls = custom_calls
+        self.channel_ends = _channel_ends(module)
+        self._plans: dict[Computation, Plan] = {}
+
+    def plan(self, computation: Computation) -> Plan:
+        """The plan of a computation, made when it is first needed."""
+        found = self._plans.get(computation)
+        if found is None:
+            found = self._plans[computation] = make_plan(computation)
+        return found
+
+    def name_of(self, device: int) -> str:
+        """What errors call a device."""
+        replica, partition = divmod(device, self.num_partitions)
+        return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
+
+
+def _channel_ends(module: HloModule) -> frozenset[End]:
+    """Where a program talks to other ones."""
+    return frozenset(
+        (instruction.op.channel_id, isinstance(instruction.op, Send))
+        for computation in module.computations
+        for instruction in computation.instructions
+        if isinstance(instruction.op, (Send, Recv)) and not instruction.op.is_host_transfer
+    )
+
+
+class Stopped(ExecutionError):
+    """This device stops because another one failed; who runs the program raises what happened there."""
+
+
+_run_numbers = itertools.count()
+
+
+class Run:
+    """One execution of a program on all its devices.
+
+    number: a later run has a greater one. devices: all of them, as soon as they are there. channels: those of the
+    world, or of the programs that run together in it, where programs share it; else the run's own.
+    """
+
+    def __init__(self, program: Program, world: World, *, shares_world: bool) -> None:
+        self.program = program
+        self.world = world
+        self.shares_world = shares_world
+        self.number = next(_run_numbers)
+        self.devices: list[Device] = []
+        self.channels = shared_channels(world) if shares_world else Channels()
+        # The way to the devices in other processes, where there are any.
+        self.session: Session | None = None
+        self.failure: BaseException | None = None
+        self._stops: list[Callable[[], None]] = []
+        self.boxes: dict[Any, Box] = {}
+        # What machine code keeps for the run.
+        self.native: Any = None
+        enter_group(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all devices; the first error is the one that counts, before those that only say that others failed."""
+        with self.world.changing():
+            if self.failure is None or (isinstance(self.failure, Stopped) and not isinstance(error, Stopped)):
+                self.failure = error
+            # No later run is to receive what this one has sent, or to send into its rooms.
+            self.channels.forget(self)
+            for stop in self._stops:
+                stop()
+
+    def when_failed(self, stop: Callable[[], None]) -> None:
+        """Call ``stop`` as soon as a device has failed, on whichever thread that happens."""
+        with self.world.condition:
+            self._stops.append(stop)
+            if self.failure is not None:
+                stop()
+
+    def check(self) -> None:
+        """Raise Stopped where a device has failed."""
+        if self.failure is not None:
+            raise Stopped("another device failed")
+
+    def check_received(self) -> None:
+        """Raise ExecutionError where the run is over and something was sent to nobody: a send without its send-done.
+
+        In a shared world it may wait for a program to come.
+        """
+        left = [] if self.shares_world else self.channels.forget(self)
+        if left:
+            senders = ", ".join(dict.fromkeys(self.program.name_of(message.sender) for message in left))
+            raise ExecutionError(
+                f"{len(left)} of the values that were sent by {senders} have not been received",
+                hint="every send needs a recv on its channel, and ends with a send-done that waits for it",
+            )
+
+
+class Device:
+    """One replica and partition in one run, on one thread."""
+
+    def __init__(self, run: Run, index: int, random: RandomState, *, place: int | None = None) -> None:
+        self.run = run
+        self.program = run.program
+        self.world = run.world
+        self.index = index
+        # The number of its feeds in the world, where that is not its own.
+        self.place = index if place is None else place
+        self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
+        self.random = random
+        self.meetings = Meetings(self)
+        self.transfers = Transfers(self)
+        run.devices.append(self)
+
+    @contextmanager
+    def taking_part(self) -> Generator[None]:
+        """Run it meanwhile, as soon as those in other processes come; raises where it cannot."""
+        run = self.run
+        with nullcontext() if run.session is None else run.session.taking_part():
+            if not run.shares_world or not self.program.channel_ends:
+                yield
+                return
+            with run.channels.using(self, self.program.channel_ends):
+                yield
+
+    def __str__(self) -> str:
+        return self.program.name_of(self.index)

@@ -1,0 +1,243 @@
+"""Linear algebra through SciPy's LAPACK, under the names that JAX's programs for processors call.
+
+A call is one routine for a batch of matrices. Each function here does it for one matrix: it gets the matrices, and what
+the call's attributes say as keywords, and gives the results in the order of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.errors import ExecutionError
+from xlakit.ir.operation import Array, Evaluation
+
+Routine = Callable[..., tuple[Any, ...]]
+
+_ATTRIBUTE: Final = re.compile(r"(\w+) = (-?\d+|true|false)")
+_WORDS: Final = {"false": 0, "true": 1}
+
+# How JAX's numbers say that vectors are wanted: of eig with a letter, of Schur with another.
+_NO_VECTORS: Final = ord("N")
+
+
+def lapack_calls() -> dict[str, Callable[..., Any]]:
+    """The functions for custom calls by name; each gets the evaluation first."""
+    return {
+        f"lapack_{prefix}{name}_ffi": _batched(routine, prefix)
+        for name, (prefixes, routine) in _ROUTINES.items()
+        for prefix in prefixes
+    }
+
+
+def _batched(routine: Routine, prefix: str) -> Callable[..., Any]:
+    """A routine for one matrix as a custom call for a batch of them."""
+
+    def call(context: Evaluation, *operands: Array) -> Any:
+        config = context.instruction.annotations.backend_config
+        attributes = {name: _number(value) for name, value in _ATTRIBUTE.findall(config)}
+        declared = [leaf for _, leaf in context.shape.leaves()]
+        results = [np.zeros(leaf.dimensions, leaf.element_type.dtype) for leaf in declared]
+        # Vectors come along with matrices: diagonals, pivots, factors of reflections.
+        matrices = max(operands, key=np.ndim)
+        for index in np.ndindex(matrices.shape[:-2]) if matrices.size else ():
+            values = routine(prefix, *(operand[index] for operand in operands), **attributes)
+            for result, value in zip(results, values, strict=True):
+                result[index] = value
+        return tuple(results) if context.shape.is_tuple else results[0]
+
+    return call
+
+
+def _number(text: str) -> int:
+    return _WORDS[text] if text in _WORDS else int(text)
+
+
+def _function(prefix: str, name: str) -> Callable[..., Any]:
+    from scipy.linalg import lapack  # takes a while to load, and few programs need it
+
+    return getattr(lapack, prefix + name)
+
+
+def _is_complex(prefix: str) -> bool:
+    return prefix in "cz"
+
+
+def _work(query: Sequence[Any]) -> int:
+    """The size of the work space that a routine asks for."""
+    return int(np.real(query[0]))
+
+
+def _checked(info: int, name: str) -> None:
+    if info < 0:
+        raise ExecutionError(f"LAPACK's {name} refuses its argument {-info}")
+
+
+# -- solves ----------------------------------------------------------------------------------------
+
+
+def _trsm(prefix: str, a: Array, b: Array, *, side: int, uplo: int, trans_x: int, diag: int) -> tuple[Any, ...]:
+    from scipy.linalg import blas
+
+    return (
+        getattr(blas, f"{prefix}trsm")(
+            1,
+            a,
+            b,
+            side=side == ord("R"),
+            lower=uplo == ord("L"),
+            trans_a="NTC".index(chr(trans_x)),
+            diag=diag == ord("U"),
+        ),
+    )
+
+
+def _gtsv(prefix: str, lower: Array, diagonal: Array, upper: Array, b: Array) -> tuple[Any, ...]:
+    # All diagonals are as long as the middle one: the first of the lower and the last of the upper are not there.
+    if diagonal.size == 1:
+        return lower, diagonal, upper, b / diagonal, 0
+    below, diagonal, above, solution, info = _function(prefix, "gtsv")(lower[1:], diagonal, upper[:-1], b)
+    return np.concatenate((lower[:1], below)), diagonal, np.concatenate((above, upper[-1:])), solution, info
+
+
+# -- factorizations --------------------------------------------------------------------------------
+
+
+def _getrf(prefix: str, a: Array) -> tuple[Any, ...]:
+    lu, pivots, info = _function(prefix, "getrf")(a)
+    # LAPACK counts from one, SciPy from zero.
+    return lu, pivots + 1, info
+
+
+def _potrf(prefix: str, a: Array, *, uplo: int) -> tuple[Any, ...]:
+    return _function(prefix, "potrf")(a, lower=uplo == ord("L"), clean=False)
+
+
+def _geqrf(prefix: str, a: Array) -> tuple[Any, ...]:
+    lwork = _work(_function(prefix, "geqrf_lwork")(*a.shape))
+    qr, tau, _, info = _function(prefix, "geqrf")(a, lwork=lwork)
+    _checked(info, "geqrf")
+    return qr, tau
+
+
+def _geqp3(prefix: str, a: Array, pivots: Array) -> tuple[Any, ...]:
+    if pivots.any():
+        raise ExecutionError("geqp3 with columns that stay in front", hint="SciPy's geqp3 has all columns free")
+    qr, found, tau, _, info = _function(prefix, "geqp3")(a)
+    _checked(info, "geqp3")
+    return qr, found, tau
+
+
+def _orgqr(prefix: str, a: Array, tau: Array) -> tuple[Any, ...]:
+    function = _function(prefix, "ungqr" if _is_complex(prefix) else "orgqr")
+    if not tau.size:
+        return (np.eye(*a.shape, dtype=a.dtype),)
+    q, _, info = function(a, tau, lwork=_work(function(a, tau, lwork=-1)[1]))
+    _checked(info, "orgqr")
+    return (q,)
+
+
+def _ormqr(prefix: str, a: Array, tau: Array, c: Array, *, left: int, transpose: int) -> tuple[Any, ...]:
+    function = _function(prefix, "unmqr" if _is_complex(prefix) else "ormqr")
+    if not tau.size or not c.size:
+        return (c,)
+    turned = "C" if _is_complex(prefix) else "T"
+    sides = "L" if left else "R", turned if transpose else "N"
+    product, _, info = function(*sides, a, tau, c, lwork=_work(function(*sides, a, tau, c, lwork=-1)[1]))
+    _checked(info, "ormqr")
+    return (product,)
+
+
+# -- values and vectors ----------------------------------------------------------------------------
+
+
+def _svd(name: str) -> Routine:
+    def routine(prefix: str, a: Array, *, mode: int) -> tuple[Any, ...]:
+        full, vectors = mode == ord("A"), mode != _NO_VECTORS
+        rows, columns = a.shape
+        lwork = _function(prefix, f"{name}_lwork")(rows, columns, compute_uv=vectors, full_matrices=full)
+        u, s, vt, info = _function(prefix, name)(a, compute_uv=vectors, full_matrices=full, lwork=_work(lwork))
+        if not vectors:
+            u = vt = 0
+        return a, s, u, vt, info
+
+    return routine
+
+
+def _syevd(prefix: str, a: Array, *, mode: int, uplo: int) -> tuple[Any, ...]:
+    function = _function(prefix, "heevd" if _is_complex(prefix) else "syevd")
+    values, vectors, info = function(a, compute_v=mode != _NO_VECTORS, lower=uplo == ord("L"))
+    return vectors, values, info
+
+
+def _geev(prefix: str, a: Array, *, compute_left: int, compute_right: int) -> tuple[Any, ...]:
+    left, right = compute_left != _NO_VECTORS, compute_right != _NO_VECTORS
+    if not np.isfinite(a).all():
+        # LAPACK may not end with these.
+        return (*[np.nan] * (1 if _is_complex(prefix) else 2), np.nan, np.nan, 1)
+    *values, vl, vr, info = _function(prefix, "geev")(a, compute_vl=left, compute_vr=right)
+    if not _is_complex(prefix):
+        pairs = values[1]
+        vl, vr = _unpacked(vl, pairs) if left else 0, _unpacked(vr, pairs) if right else 0
+    return *values, vl if left else 0, vr if right else 0, info
+
+
+def _unpacked(vectors: Array, imaginary: Array) -> Array:
+    """Vectors of conjugate pairs, of which LAPACK gives the real part in one column and the imaginary in the next."""
+    made = vectors.astype(np.result_type(vectors, np.complex64))
+    for first in np.flatnonzero(imaginary > 0):
+        made[:, first] = vectors[:, first] + 1j * vectors[:, first + 1]
+        made[:, first + 1] = made[:, first].conj()
+    return made
+
+
+def _gees(prefix: str, a: Array, *, mode: int, sort: int) -> tuple[Any, ...]:
+    if sort != _NO_VECTORS:
+        raise ExecutionError("a Schur form with sorted eigenvalues", hint="sort them after the factorization")
+
+    def never(*_: Any) -> int:
+        return 0
+
+    vectors = mode != _NO_VECTORS
+    form, selected, *values, vs, _, info = _function(prefix, "gees")(never, a, compute_v=vectors, sort_t=0)
+    return form, vs if vectors else 0, *values, selected, info
+
+
+def _gehrd(prefix: str, a: Array, *, low: int, high: int) -> tuple[Any, ...]:
+    lwork = _work(_function(prefix, "gehrd_lwork")(a.shape[0], lo=low - 1, hi=high - 1))
+    return _function(prefix, "gehrd")(a, lo=low - 1, hi=high - 1, lwork=lwork)
+
+
+def _sytrd(prefix: str, a: Array, *, uplo: int) -> tuple[Any, ...]:
+    name = "hetrd" if _is_complex(prefix) else "sytrd"
+    lower = uplo == ord("L")
+    lwork = _work(_function(prefix, f"{name}_lwork")(a.shape[0], lower=lower))
+    return _function(prefix, name)(a, lower=lower, lwork=lwork)
+
+
+_REAL, _COMPLEX, _ALL = "sd", "cz", "sdcz"
+
+_ROUTINES: Final[dict[str, tuple[str, Routine]]] = {
+    "trsm": (_ALL, _trsm),
+    "gtsv": (_ALL, _gtsv),
+    "getrf": (_ALL, _getrf),
+    "potrf": (_ALL, _potrf),
+    "geqrf": (_ALL, _geqrf),
+    "geqp3": (_ALL, _geqp3),
+    "orgqr": (_REAL, _orgqr),
+    "ungqr": (_COMPLEX, _orgqr),
+    "ormqr": (_REAL, _ormqr),
+    "unmqr": (_COMPLEX, _ormqr),
+    "gesdd": (_ALL, _svd("gesdd")),
+    "gesvd": (_ALL, _svd("gesvd")),
+    "syevd": (_REAL, _syevd),
+    "heevd": (_COMPLEX, _syevd),
+    "geev": (_ALL, _geev),
+    "gees": (_ALL, _gees),
+    "gehrd": (_ALL, _gehrd),
+    "sytrd": (_REAL, _sytrd),
+    "hetrd": (_COMPLEX, _sytrd),
+}

@@ -1,0 +1,99 @@
+"""Network: what a run asks of whoever carries its meetings from process to process.
+
+The devices of a program may be spread over several processes. Each process runs its own of them; a group whose members
+all are here meets in memory. For any other group the last of the members here that arrives goes out for all of them,
+through the :class:`Session` of the run, and comes back with what the members elsewhere have brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from xlakit.execution.channels import Message
+    from xlakit.execution.device import Device, Run
+    from xlakit.ir.instruction import Computation, Instruction
+    from xlakit.ir.operation import Array, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One time that the members of a group come together: at an instruction, for the ``number``-th time."""
+
+    instruction: Instruction
+    members: tuple[int, ...]
+    channel_id: int | None
+    number: int
+
+    @property
+    def key(self) -> Any:
+        """What the members in one process know it by. Collectives of one kind on one channel are the same."""
+        place = self.instruction if self.channel_id is None else (self.instruction.opcode, self.channel_id)
+        return place, self.members, self.number
+
+
+class Session(Protocol):
+    """One run, as the network sees it. Its methods may be called from the threads of several devices at once."""
+
+    def taking_part(self) -> AbstractContextManager[None]:
+        """Run one device meanwhile, once all processes take part; raises Stopped where the run has failed."""
+        ...
+
+    def is_local(self, device: int) -> bool:
+        """Whether a device runs in this process."""
+        ...
+
+    def gather(self, meeting: Meeting, brought: Mapping[int, Value]) -> dict[int, Value]:
+        """What all members have brought, given what those here have."""
+        ...
+
+    def deal(self, meeting: Meeting, brought: Mapping[int, Sequence[Value]], *, alike: bool) -> dict[int, list[Value]]:
+        """What all members have addressed to those here, given what those here address to each member.
+
+        Of a member elsewhere only the entries for members here are filled. ``alike``: whether all members bring
+        parts of the same sizes.
+        """
+        ...
+
+    def broadcast(self, meeting: Meeting, brought: Mapping[int, Value], root: int) -> Value:
+        """What the member number ``root`` has brought."""
+        ...
+
+    def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
+        """Whether the network combines such arrays itself."""
+        ...
+
+    def reduce(self, meeting: Meeting, brought: Mapping[int, Sequence[Array]], computation: Computation) -> list[Array]:
+        """The arrays of all members, combined."""
+        ...
+
+    def send(self, key: tuple[Meeting, int], target: int, value: Value) -> None:
+        """Send a value, known by its key, to a device elsewhere. Does not wait."""
+        ...
+
+    def receive(self, key: tuple[Meeting, int], source: int, device: Device) -> Value:
+        """Wait for a value that a device elsewhere sends."""
+        ...
+
+    def post(self, channel_id: int | None, message: Message) -> None:
+        """Put a message into a channel of the process where its receiver runs."""
+        ...
+
+    def expecting(self) -> AbstractContextManager[object]:
+        """Listen closely meanwhile: a device waits for what comes into a channel."""
+        ...
+
+
+class Network(Protocol):
+    """The processes that run a program together."""
+
+    def local_devices(self, num_devices: int) -> range:
+        """The devices of a program of so many that run in this process; raises ArgumentError where that cannot be."""
+        ...
+
+    def session(self, run: Run) -> Session | None:
+        """Promise to take part in a run; None where it is for this process alone."""
+        ...

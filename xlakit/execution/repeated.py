@@ -1,0 +1,98 @@
+"""Executables made again: what copies of them are, and what pickles hold.
+
+Machine code, threads and addresses belong to a process. So the copy of an executable is what compiles it, with where
+its random numbers stand: the module, as a proto in a pickle, the arguments of its compilation, and the options that
+were in force. Machine code then comes from the compile cache where it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from xlakit.errors import UnsupportedError
+from xlakit.execution.random_state import RandomState
+from xlakit.options import Options, compiling, current
+
+if TYPE_CHECKING:
+    from xlakit.execution.world import World
+    from xlakit.ir.instruction import HloModule
+
+# For each device the words of its RandomState.
+States = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an executable was compiled: a backend's ``compile_module``, the module, the other arguments, the options."""
+
+    compile: Callable[..., Any]
+    module: HloModule
+    arguments: Mapping[str, Any]
+    options: Options
+
+    def make(self, states: States, world: World | None = None) -> Any:
+        """Another executable, with these random states, and feeds and channels of its own where no world is given."""
+        with compiling(self.options):
+            made: Repeatable = self.compile(self.module, **self.arguments, world=world)
+        made.random_states = states
+        return made
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Repeatable:
+    """An executable that can be copied and pickled once its recipe is known."""
+
+    _recipe: Recipe | None = None
+
+    def made_by(self, compile: Callable[..., Any], module: HloModule, **arguments: Any) -> Self:
+        """Remember how it is made; gives itself."""
+        self._recipe = Recipe(compile, module, arguments, current())
+        return self
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is made again; raises UnsupportedError where that is not known, or not for this process to say."""
+        if self._recipe is None:
+            raise UnsupportedError("an executable that no compilation made cannot be copied", hint="compile it again")
+        world = self._shared_world()
+        if world is not None and world.spans_processes:
+            raise UnsupportedError(
+                "an executable on the devices of several processes cannot be copied",
+                hint="let each of the processes compile the module",
+            )
+        return self._recipe
+
+    def _random(self) -> Sequence[RandomState]:
+        raise NotImplementedError
+
+    def _shared_world(self) -> World | None:
+        """The feeds and channels that it was given; None where it has its own."""
+        raise NotImplementedError
+
+    @property
+    def random_states(self) -> States:
+        """Where the random numbers of each device stand."""
+        return tuple(state.words for state in self._random())
+
+    @random_states.setter
+    def random_states(self, states: States) -> None:
+        for state, words in zip(self._random(), states, strict=True):
+            state.words = words
+
+    def __copy__(self) -> Self:
+        """Another executable of the program; it shares feeds and channels where this one was given them."""
+        return self.recipe.make(self.random_states, self._shared_world())
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self.recipe, self.random_states)
+
+
+def _made(recipe: Recipe, states: States) -> Any:
+    return recipe.make(states)

@@ -1,0 +1,77 @@
+"""Together: programs that run at the same time and talk to each other, so that when one fails all of them end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from xlakit.execution.channels import Channels
+
+if TYPE_CHECKING:
+    from xlakit.execution.device import Run
+    from xlakit.execution.world import World
+
+
+class Together:
+    """Runs that end together, and have channels of their own: what others send in the same world is not for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: list[Run] = []
+        self._error: BaseException | None = None
+        self._channels: dict[World, Channels] = {}
+
+    def channels(self, world: World) -> Channels:
+        """The channels of the group in a world."""
+        with self._lock:
+            return self._channels.setdefault(world, Channels())
+
+    def add(self, run: Run) -> None:
+        """Count a run in; it fails at once where another one has failed already."""
+        with self._lock:
+            self._runs.append(run)
+            error = self._error
+        if error is not None:
+            run.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all runs, those to come as well."""
+        with self._lock:
+            self._error = self._error or error
+            runs = list(self._runs)
+        for run in runs:
+            run.fail(error)
+
+
+_current: ContextVar[Together | None] = ContextVar("together", default=None)
+
+
+@contextmanager
+def running_in(group: Together) -> Generator[None]:
+    """Count the runs that this thread begins meanwhile into a group."""
+    token = _current.set(group)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def shared_channels(world: World) -> Channels:
+    """The channels of a world that a run of this thread uses: those of its group, if it has one."""
+    group = _current.get()
+    return world.channels if group is None else group.channels(world)
+
+
+def enter_group(run: Run) -> None:
+    """Count a run into the group of this thread, if it has one."""
+    group = _current.get()
+    if group is not None:
+        group.add(run)
+
+
+def has_group() -> bool:
+    """Whether the runs that this thread begins belong to a group."""
+    return _current.get() is not None

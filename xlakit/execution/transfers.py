@@ -1,0 +1,184 @@
+"""Transfers: what a device sends and receives, to and from the host and other devices, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from xlakit.errors import ExecutionError
+from xlakit.execution.channels import Message, Room
+from xlakit.execution.values import to_device
+from xlakit.execution.world import Wait
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Value
+from xlakit.ops.shared.calling import zero_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xlakit.data.shape import Shape
+    from xlakit.execution.device import Device
+
+
+@dataclass(slots=True)
+class _Send:
+    """A send that has begun: the messages that are on their way."""
+
+    channel_id: int | None
+    messages: Sequence[Message]
+
+
+@dataclass(slots=True)
+class _Recv:
+    """A recv that has begun: where its value will be, None where the host or nobody sends it."""
+
+    channel_id: int | None
+    shape: Shape
+    is_host_transfer: bool
+    room: Room | None = None
+
+
+class Transfers:
+    """The feeds and channels of one device in one run."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._run = device.run
+        self._world = device.world
+        self._sends: dict[int, _Send] = {}
+        self._recvs: dict[int, _Recv] = {}
+        # Requests travel through the program as u32.
+        self._request_count = 0
+
+    # -- feeds -----------------------------------------------------------------------------------
+
+    def infeed(self, instruction: Instruction, shape: Shape) -> Value:
+        """The next value of the infeed."""
+        return self._world.next_infeed(self._device, instruction, shape)
+
+    def outfeed(self, instruction: Instruction, value: Value, shape: Shape) -> None:
+        """Append to the outfeed."""
+        self._world.append_outfeed(self._device, instruction, value, shape)
+
+    # -- sends -----------------------------------------------------------------------------------
+
+    def start_send(
+        self, instruction: Instruction, channel_id: int | None, value: Value, *, is_host_transfer: bool
+    ) -> int:
+        """Put a value into a channel, addressed by the source-target pairs where the instruction has them.
+
+        Gives the number of the request, which goes through the program to its send-done.
+        """
+        messages: list[Message] = []
+        if is_host_transfer:
+            self._world.append_to_host(self._device, instruction, channel_id or 0, value)
+        else:
+            messages = [Message(self._device.index, r, value, self._run) for r in self._receivers(instruction)]
+        session = self._run.session
+        with self._world.changing():
+            self._run.check()
+            for message in messages:
+                if session is not None and message.receiver is not None and not session.is_local(message.receiver):
+                    # What is on its way to another process has left this one.
+                    session.post(channel_id, message)
+                    message.has_arrived = True
+                else:
+                    self._run.channels[channel_id].send(message)
+        number = self._next_request()
+        self._sends[number] = _Send(channel_id, messages)
+        return number
+
+    def _receivers(self, instruction: Instruction) -> list[int | None]:
+        """Whom an instruction sends to: None for whoever receives."""
+        pairs = _source_target_pairs(instruction)
+        if pairs is None:
+            return [None]
+        members, own = self._peers()
+        return [members[target] for source, target in pairs if source == own and target < len(members)]
+
+    def finish_send(self, instruction: Instruction, number: int) -> None:
+        """Wait until the values of a send have come to where recvs want them."""
+        sent = self._sends.pop(number, None)
+        if sent is None:
+            raise _unknown("send")
+        channel_id, messages = sent.channel_id, sent.messages
+        if all(m.has_arrived for m in messages):
+            return
+        receivers = [self._device.program.name_of(m.receiver) for m in messages if m.receiver is not None]
+        of = f" of {', '.join(receivers)}" if receivers else ""
+        what = f"a recv{of} on channel {channel_id}"
+        self._wait(instruction, channel_id, lambda: all(m.has_arrived for m in messages), what)
+
+    # -- recvs -----------------------------------------------------------------------------------
+
+    def start_recv(
+        self, instruction: Instruction, channel_id: int | None, shape: Shape, *, is_host_transfer: bool
+    ) -> int:
+        """Make room for a value; the number of the request goes through the program to its recv-done."""
+        recv = _Recv(channel_id, shape, is_host_transfer)
+        if not is_host_transfer and self._is_sent_to(instruction):
+            recv.room = Room(self._device.index, self._run)
+            with self._world.changing():
+                self._run.check()
+                self._run.channels[channel_id].receive(recv.room)
+        number = self._next_request()
+        self._recvs[number] = recv
+        return number
+
+    def _is_sent_to(self, instruction: Instruction) -> bool:
+        """Whether the source-target pairs, where there are some, send something to this device."""
+        pairs = _source_target_pairs(instruction)
+        return pairs is None or any(target == self._peers()[1] for _, target in pairs)
+
+    def finish_recv(self, instruction: Instruction, number: int) -> Value:
+        """Wait for the value of a request; zeros where the source-target pairs send nothing to this device."""
+        recv = self._recvs.pop(number, None)
+        if recv is None:
+            raise _unknown("recv")
+        channel_id, room = recv.channel_id, recv.room
+        if recv.is_host_transfer:
+            return self._world.next_from_host(self._device, instruction, channel_id or 0, recv.shape)
+        if room is None:
+            return zero_value(recv.shape)
+        if room.message is None:
+            self._wait(instruction, channel_id, lambda: room.message is not None, f"a send on channel {channel_id}")
+        message = cast("Message", room.message)
+        return to_device(message.value, recv.shape, f"the value from channel {channel_id}")
+
+    # -- both ------------------------------------------------------------------------------------
+
+    def _wait(self, instruction: Instruction, channel_id: int | None, ready: Callable[[], bool], what: str) -> None:
+        """Wait until something has come through a channel."""
+        session, shared = self._run.session, self._run.shares_world
+        outside = shared or session is not None
+        second_choice = self._run.channels[channel_id].join_others
+        wait = Wait(self._device, instruction, lambda: what, ready, outside, second_choice, from_programs=shared)
+        with nullcontext() if session is None else session.expecting(), self._world.condition:
+            self._world.wait(wait)
+
+    def _next_request(self) -> int:
+        self._request_count = (self._request_count + 1) % 2**32
+        return self._request_count
+
+    def _peers(self) -> tuple[list[int], int]:
+        program = self._device.program
+        return program.grid.peers(self._device.index, by_partition=program.num_partitions > 1)
+
+
+def _unknown(kind: str) -> ExecutionError:
+    return ExecutionError(
+        f"this {kind}-done does not belong to a {kind} that has begun, or not any more",
+        hint=f"end each {kind} with one {kind}-done",
+    )
+
+
+def _source_target_pairs(instruction: Instruction) -> list[tuple[int, int]] | None:
+    """The pairs ``{{0,1},{1,2}}`` that partitioned programs give their sends and recvs, or None."""
+    attributes: Mapping[str, str] = dict(instruction.annotations.frontend_attributes)
+    text = attributes.get("_xla_send_recv_source_target_pairs")
+    if text is None:
+        return None
+    numbers = [int(part) for part in text.replace("{", " ").replace("}", " ").replace(",", " ").split()]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,0 +1,444 @@
+"""World: what devices and hosts share while programs run: feeds, channels, and waiting for each other.
+
+Everything happens under one lock. A device that must wait says what for and when that has come. As soon as all devices
+of a run wait and nothing outside of the run can bring what they wait for, nothing can change any more, and the run
+fails with a DeadlockError that tells who waits where for what. Where a thread of the host (a feed, a host transfer) or
+another program of a shared world (a channel) may still bring it they wait on: for the host for ``timeout`` seconds, for
+another program as long as that one goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from xlakit.arguments import converting
+from xlakit.errors import ArgumentError, DeadlockError
+from xlakit.execution.channels import Channels
+from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
+from xlakit.execution.values import to_host
+
+if TYPE_CHECKING:
+    from xlakit.data.shape import Shape
+    from xlakit.execution.device import Device, Run
+    from xlakit.execution.network import Network
+    from xlakit.ir.instruction import Instruction
+    from xlakit.ir.operation import Value
+
+# How long a waiting thread sleeps before it looks again at what no notification tells, such as ended threads.
+PAUSE_SECONDS = 0.05
+# What a queue between host and device holds if nobody says it.
+_QUEUE_BYTES = 1 << 30
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Why a device waits: for ``what``, until ``ready``."""
+
+    device: Device
+    instruction: Instruction
+    what: Callable[[], str]
+    ready: Callable[[], bool]
+    # Whether a thread outside of the program could bring it.
+    from_outside: bool = False
+    # Does what is second best, where there is something, when nothing better can come any more.
+    second_choice: Callable[[], bool] | None = None
+    # Whether another program that runs in this world could bring it.
+    from_programs: bool = False
+    # Waits for at most so many seconds without the lock, where something else than the world's changes ends the wait.
+    sleep: Callable[[float], None] | None = None
+    # Whether it is for a device that does something else: it comes when that has ended, well or not.
+    for_turn: bool = False
+    since: float = 0.0
+
+    def __str__(self) -> str:
+        instruction = self.instruction
+        location = self.device.program.module.location_of(instruction)
+        where = f" at {location}" if location else ""
+        program = f" of {self.device.program.module.name}" if self.device.run.shares_world else ""
+        return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
+
+
+class _Queues:
+    """The queues that hosts see, by device, or by device and channel."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.infeed: defaultdict[int, Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+        self.outfeed: defaultdict[int, Feed[Sent]] = defaultdict(lambda: Feed[Sent](bounds))
+        self.to_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+        self.from_host: defaultdict[tuple[int, int], Feed[Any]] = defaultdict(lambda: Feed[Any](bounds))
+
+    def all(self) -> Iterable[Feed[Any]]:
+        """Every queue that there is."""
+        for queues in (self.infeed, self.outfeed, self.to_host, self.from_host):
+            yield from queues.values()
+
+
+class World:
+    """Feeds, channels and waiting, for the programs that share it; all methods may be called from any thread.
+
+    timeout: how many seconds to wait for a host that may still come; the environment variable ``XLAKIT_TIMEOUT`` by
+        default, or 30.
+    queue_items, queue_bytes: how much each queue between host and a device holds, any number of values of together
+        1 GiB by default. Who puts into a queue that is full waits until somebody takes from it.
+    """
+
+    # What runs the devices of programs that are in other processes, where there are any.
+    network: Network | None = None
+
+    @converting
+    def __init__(
+        self, *, timeout: float | None = None, queue_items: int | None = None, queue_bytes: int = _QUEUE_BYTES
+    ) -> None:
+        self.timeout = default_timeout() if timeout is None else timeout
+        self.condition = threading.Condition()
+        self.channels = Channels()
+        self._queues = _Queues(Bounds(queue_items, queue_bytes))
+        # What runs: devices of programs, and whatever else brings something sooner or later.
+        self._active: set[object] = set()
+        self._waits: dict[Device, Wait] = {}
+        # Threads that run a device or wait for one: they bring nothing from outside.
+        self._bound_threads = Counter[int]()
+        # When the threads of the host that wait can go on.
+        self._host_waits: list[Callable[[], bool]] = []
+        self._last_change = time.monotonic()
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether devices of one program may be in other processes too; then collectives go through Python."""
+        return self.network is not None
+
+    # -- for the host ----------------------------------------------------------------------------
+
+    @converting
+    def infeed(self, device: int, value: object, *, timeout: float | None = None) -> None:
+        """Append a value to the infeed of a device: an array, a number, a Literal, a tuple of those.
+
+        Bytes in place of an array are its memory in the layout of the infeed's shape. Where the queue is full this
+        waits while a program runs that may take from it, ``timeout`` seconds at most; raises DeadlockError.
+        """
+        queue = self._queues.infeed[_checked(device)]
+        self._append(queue, value, f"room in the infeed of device {device}", timeout)
+
+    @converting
+    def outfeed(self, device: int = 0, *, timeout: float | None = None, raw: bool = False) -> Any:
+        """The next value of a device's outfeed: an array, or a tuple of arrays.
+
+        raw: give bytes in place of arrays, their memory in the layout of the outfeed's shape.
+        Waits for it while something runs that may bring it, ``timeout`` seconds at most; raises DeadlockError when
+        nothing does.
+        """
+        sent: Sent = self._take(self._queues.outfeed[_checked(device)], f"the outfeed of device {device}", timeout)
+        return sent.raw() if raw else sent.value
+
+    @converting
+    def send_to_device(self, device: int, channel_id: int, value: object, *, timeout: float | None = None) -> None:
+        """Send a value to a device that does recv from the host on a channel; waits as :meth:`infeed` does."""
+        queue = self._queues.from_host[_checked(device), channel_id]
+        self._append(queue, value, f"room in channel {channel_id} to device {device}", timeout)
+
+    @converting
+    def recv_from_device(self, device: int, channel_id: int, *, timeout: float | None = None) -> Any:
+        """The next value that a device sends to the host on a channel; waits as :meth:`outfeed` does."""
+        queue = self._queues.to_host[_checked(device), channel_id]
+        return self._take(queue, f"channel {channel_id} of device {device}", timeout)
+
+    def clear(self) -> None:
+        """Throw away what is in the queues between host and devices, such as feeds that a failed program left."""
+        with self.changing():
+            for queue in self._queues.all():
+                queue.clear()
+
+    def _append(self, queue: Feed[Any], value: object, what: str, timeout: float | None) -> None:
+        item = frozen(value)
+        size = byte_count(item)
+        with self.condition:
+            if not queue.has_room(size):
+
+                def empty(limit: str) -> DeadlockError:
+                    rule = f"there is no {what}{limit}, and no program runs that could take from it"
+                    if limit:
+                        rule = f"there was no {what}{limit}"
+                    return DeadlockError(f"{rule}: it holds {queue}", hint=_FULL_HINT)
+
+                self._host_wait(lambda: queue.has_room(size), empty, timeout)
+            queue.append(item, size)
+            self._changed()
+
+    def _take(self, queue: Feed[Any], what: str, timeout: float | None) -> Any:
+        def empty(limit: str) -> DeadlockError:
+            if limit:
+                return DeadlockError(f"nothing came from {what}{limit}", hint=_TIMEOUT_HINT)
+            return DeadlockError(
+                f"{what} is empty, and no program runs that could fill it",
+                hint="run the program that fills it first, or in another thread",
+            )
+
+        with self.condition:
+            self._host_wait(lambda: len(queue) > 0, empty, timeout)
+            item = queue.popleft()
+            self._changed()
+            return item
+
+    def _host_wait(
+        self, ready: Callable[[], bool], failure: Callable[[str], DeadlockError], timeout: float | None
+    ) -> None:
+        """Wait, with the lock held, until it is ready. ``failure`` makes the error, given how long that took, or ""."""
+        if ready():
+            return
+        begin = since = time.monotonic()
+        self._bind(1)
+        self._host_waits.append(ready)
+        try:
+            while not ready():
+                self._resolve()
+                if not self._active and not self._host_threads():
+                    raise failure("")
+                now = time.monotonic()
+                if self._free_devices():
+                    since = now
+                late = now - max(since, self._last_change) > self.timeout if timeout is None else now - begin > timeout
+                if late:
+                    raise failure(f" for {self.timeout if timeout is None else timeout:g} seconds")
+                self.condition.wait(PAUSE_SECONDS)
+        finally:
+            self._host_waits.remove(ready)
+            self._bind(-1)
+
+    # -- for devices -----------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self) -> Generator[None]:
+        """Hold the lock, then let everybody look whether their time has come."""
+        with self.condition:
+            yield
+            self._changed()
+
+    def _changed(self) -> None:
+        self._last_change = time.monotonic()
+        self.condition.notify_all()
+
+    @contextmanager
+    def bound(self) -> Generator[None]:
+        """Mark this thread as one that cannot bring anything from outside meanwhile."""
+        with self.condition:
+            self._bind(1)
+        try:
+            yield
+        finally:
+            with self.condition:
+                self._bind(-1)
+
+    def _bind(self, times: int) -> None:
+        thread = threading.get_ident()
+        self._bound_threads[thread] += times
+        if not self._bound_threads[thread]:
+            del self._bound_threads[thread]
+
+    def enter(self, devices: Sequence[object]) -> None:
+        """Count devices as running, those as well that were announced."""
+        with self.changing():
+            self._active.update(devices)
+            for device in devices:
+                self._waits.pop(cast("Device", device), None)
+
+    def announce(self, wait: Wait) -> None:
+        """Count a device as running that waits, on no thread as yet, for its turn: until it enters."""
+        with self.changing():
+            wait.since = time.monotonic()
+            self._active.add(wait.device)
+            self._waits[wait.device] = wait
+
+    def leave(self, devices: Sequence[object]) -> None:
+        """Count devices as finished."""
+        with self.changing():
+            self._active.difference_update(devices)
+
+    def wait(self, wait: Wait) -> None:
+        """Wait, with the lock held, until it is ready; raises where the device's run fails meanwhile."""
+        if wait.ready():
+            return
+        wait.since = self._last_change = time.monotonic()
+        self._waits[wait.device] = wait
+        try:
+            while not wait.ready():
+                wait.device.run.check()
+                self._resolve()
+                wait.device.run.check()
+                if not wait.ready():
+                    self._pause(wait)
+        finally:
+            del self._waits[wait.device]
+            self._last_change = time.monotonic()
+
+    def _pause(self, wait: Wait) -> None:
+        if wait.sleep is None:
+            self.condition.wait(PAUSE_SECONDS)
+            return
+        self.condition.release()
+        try:
+            wait.sleep(PAUSE_SECONDS)
+        finally:
+            self.condition.acquire()
+
+    def count_waiting(self, run: Run) -> int:
+        """How many devices of a run wait."""
+        with self.condition:
+            return sum(wait.device.run is run for wait in self._waits.values())
+
+    def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Value:
+        """The next value of a device's infeed; waits for it."""
+        queue = self._queues.infeed[device.place]
+        wait = Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: len(queue) > 0, True)
+        return from_host(self._receive(queue, wait), shape, "infeed")
+
+    def next_from_host(self, device: Device, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
+        """The next value that the host sends on a channel; waits for it."""
+        queue = self._queues.from_host[device.place, channel_id]
+        what = f"the host to send on channel {channel_id}"
+        wait = Wait(device, instruction, lambda: what, lambda: len(queue) > 0, True)
+        return from_host(self._receive(queue, wait), shape, "the value from the host")
+
+    def _receive(self, queue: Feed[Any], wait: Wait) -> Any:
+        with self.condition:
+            self.wait(wait)
+            item = queue.popleft()
+            # Somebody may wait for the room.
+            self._changed()
+            return item
+
+    def append_outfeed(self, device: Device, instruction: Instruction, value: Value, shape: Shape) -> None:
+        """Append to a device's outfeed; waits for room."""
+        queue = self._queues.outfeed[device.place]
+        self._put(queue, device, instruction, Sent(to_host(value), shape), byte_count(value), "its outfeed")
+
+    def append_to_host(self, device: Device, instruction: Instruction, channel_id: int, value: Value) -> None:
+        """Send to the host; waits for room."""
+        queue = self._queues.to_host[device.place, channel_id]
+        what = f"channel {channel_id} to the host"
+        self._put(queue, device, instruction, to_host(value), byte_count(value), what)
+
+    def _put(
+        self, queue: Feed[Any], device: Device, instruction: Instruction, item: object, size: int, what: str
+    ) -> None:
+        def full() -> str:
+            return f"room in {what}, which holds {queue}"
+
+        with self.condition:
+            self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), True))
+            queue.append(item, size)
+            self._changed()
+
+    # -- who is stuck ----------------------------------------------------------------------------
+
+    def _free_devices(self) -> bool:
+        return any(self._is_free(device) for device in self._active)
+
+    def _is_free(self, participant: object) -> bool:
+        wait = self._waits.get(cast("Device", participant))
+        return wait is None or wait.ready()
+
+    def _host_threads(self) -> bool:
+        """Whether a thread of the host runs, or is about to go on, that may bring something."""
+        return any(ready() for ready in self._host_waits) or any(
+            thread.ident not in self._bound_threads for thread in threading.enumerate()
+        )
+
+    def _resolve(self) -> None:
+        """Fail the runs that wait in vain; where everybody does, first see what is second best."""
+        if not self._waits:
+            return
+        stuck = self._stuck_runs()
+        if not stuck:
+            return
+        waits = [wait for run in stuck for wait in stuck[run]]
+        all_stuck = not self._free_devices()
+        if all_stuck and any(w.second_choice is not None and w.second_choice() for w in waits):
+            self._changed()
+            return
+        failed = self._hopeless(stuck, all_stuck=all_stuck)
+        if not failed:
+            return
+        lines = "".join(f"\n  {line}" for run in stuck for line in _told(run, stuck[run], self._active))
+        for run, reached in failed.items():
+            rule = f"all devices wait and none can go on:{lines}"
+            run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if reached else _hint(stuck[run])))
+
+    def _stuck_runs(self) -> dict[Run, list[Wait]]:
+        """The runs all of whose devices wait in vain, with what they wait for."""
+        runs = {wait.device.run for wait in self._waits.values()}
+        found: dict[Run, list[Wait]] = {}
+        for run in sorted(runs, key=lambda run: run.number):
+            running = [device for device in run.devices if device in self._active]
+            waits = [self._waits[device] for device in running if device in self._waits]
+            if run.failure is None and len(waits) == len(running) and not any(wait.ready() for wait in waits):
+                found[run] = waits
+        return found
+
+    def _hopeless(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> dict[Run, bool]:
+        """The runs that nothing can help any more, each with whether that is because its time is over."""
+        now = time.monotonic()
+        nobody = all_stuck and not self._host_threads()
+        failed: dict[Run, bool] = {}
+        for run, waits in stuck.items():
+            if any(w.for_turn for w in waits):
+                continue
+            if nobody or not any(w.from_outside for w in waits):
+                failed[run] = False
+            elif now - max(w.since for w in waits) >= self.timeout and (
+                # Another program goes on: it has no end of its time.
+                all_stuck or not any(w.from_programs for w in waits)
+            ):
+                failed[run] = True
+        if all_stuck and any(failed.values()):
+            # Those that wait for programs wait for each other.
+            failed.update({run: True for run, waits in stuck.items() if any(w.from_programs for w in waits)})
+        return failed
+
+
+_TIMEOUT_HINT = "World(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
+_FULL_HINT = "run the program that takes from it, in another thread, or make World(queue_items=, queue_bytes=) larger"
+
+
+def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
+    """What each device of a run does, in lines."""
+    ended = [str(device) for device in run.devices if device not in active]
+    lines = list(map(str, waits))
+    if ended:
+        program = f" of {run.program.module.name}" if run.shares_world else ""
+        lines.append(f"{', '.join(ended)}{program} {'has' if len(ended) == 1 else 'have'} ended")
+    return lines
+
+
+def _hint(waits: list[Wait]) -> str:
+    opcodes = {wait.instruction.opcode for wait in waits}
+    if "infeed" in opcodes:
+        return "call world.infeed(device, value) before the program runs, or from another thread"
+    if "outfeed" in opcodes:
+        return "call world.outfeed(device) from another thread, or make World(queue_items=, queue_bytes=) larger"
+    if "send-done" in opcodes:
+        return "a send is over when its recv has begun: run the program that receives at the same time (run_together)"
+    return "every device of a group must reach the collective, and every recv needs a send"
+
+
+def _checked(device: int) -> int:
+    if device < 0:
+        raise ArgumentError(f"there is no device {device}", hint="devices count from 0")
+    return device
+
+
+def default_timeout() -> float:
+    """How many seconds to wait for what may still come, where nobody says it."""
+    text = os.environ.get("XLAKIT_TIMEOUT", "30")
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(
+            f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds", hint="set it to a number such as 60, or unset it"
+        ) from None

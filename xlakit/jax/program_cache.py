@@ -1,0 +1,116 @@
+"""Programs in the compile cache, found by the very bytes that JAX hands over.
+
+Machine code is known by its module, and to make that of JAX's bytes takes longer than to load the code. So for each
+program there is another entry beside that of its machine code, known by the bytes: it says which entry that is, and has
+what JAX asks of every program. All else that may be asked is made of the module, when it is asked for.
+
+Only programs of one device are found so, which Python has no part in, and whose custom calls mean here and there what
+the compiler says, since nobody has registered them: their bytes, their device, and what :func:`source_key` knows of the
+compiler, are all that they depend on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from xlakit import options
+from xlakit.cpu import cache
+from xlakit.cpu.cache_key import compiler_has_changed, source_key
+from xlakit.cpu.linked import Linked
+from xlakit.cpu.program import Program as MachineCode
+from xlakit.errors import FormatError
+from xlakit.jax.executable_metadata import Outline
+from xlakit.jax.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from xlakit.ir.instruction import HloModule
+    from xlakit.jax.devices import Devices
+    from xlakit.runtime.executable import LoadedExecutable
+
+_DESCRIPTION = "description"
+
+
+def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
+    """The key of a program that is to run on one device, which ``assignment`` says; None where nothing can be kept.
+
+    Of JAX's options nothing else matters; as bytes, they are others in each process.
+    """
+    import jaxlib.version
+
+    # Who wants to see the passes wants them to run; and what is to be compared is compiled twice.
+    is_watched = options.current().verify or options.current().sanitize
+    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or is_watched:
+        return None
+    return source_key(format, [jaxlib.version.__version__], [code, assignment])
+
+
+def load(
+    key: str, devices: Devices, options: bytes, compile: Callable[[HloModule, int], LoadedExecutable]
+) -> Program | None:
+    """The program of a key; None where there is none.
+
+    compile: gives all of a program, made of the module, for the device of a number.
+    """
+    found = cache.load(key)
+    if found is None:
+        return None
+    try:
+        outline = Outline.from_fields(found.fields["outline"])
+        description = bytes(found.sections[_DESCRIPTION])
+        machine_key: str = found.fields["machine code"]
+        calls: list[str] = found.fields["calls"]
+    except (KeyError, FormatError) as error:
+        cache.discard(key, f"it tells of no program: {error}")
+        return None
+    machine = cache.load(machine_key)
+    if machine is None or max(outline.devices) >= len(devices.places) or _are_registered(calls):
+        return None
+
+    def module() -> HloModule:
+        return _module_of(description)
+
+    try:
+        code = MachineCode.from_entry(machine, module)
+    except FormatError as error:
+        cache.discard(machine_key, error.rule)
+        return None
+    return Program(devices, outline, description, options, lambda: compile(module(), outline.devices[0]), Linked(code))
+
+
+def keep(key: str, outline: Outline, program: Program) -> None:
+    """Have a program found by a key from now on, if it is one of those that can be."""
+    loaded = program.loaded
+    compiled: Any = loaded.compiled
+    machine_key: str | None = getattr(compiled, "cache_key", None)
+    if machine_key is None or loaded.num_devices != 1 or loaded.native_entry is None or compiler_has_changed():
+        return
+    calls = _calls(loaded.module)
+    if not _are_registered(calls):
+        fields = {"machine code": machine_key, "calls": calls, "outline": outline.fields()}
+        cache.save(key, cache.Entry(fields, {_DESCRIPTION: program.description}))
+
+
+def _calls(module: HloModule) -> list[str]:
+    """The names of the custom calls of a module."""
+    from xlakit.ops.custom_call import CustomCall
+
+    ops = (i.op for computation in module.computations for i in computation.instructions)
+    return sorted({op.custom_call_target for op in ops if isinstance(op, CustomCall)})
+
+
+def _are_registered(calls: Iterable[str]) -> bool:
+    """Whether somebody has said in this process what one of these custom calls does."""
+    # Where it is not loaded, nobody has.
+    registry: Any = sys.modules.get("xlakit.execution.custom_calls")
+    return registry is not None and any(map(registry.is_registered, calls))
+
+
+def _module_of(description: bytes) -> HloModule:
+    from xlakit.formats.hlo_proto import read_module
+    from xlakit.jax.sources import described_module
+
+    return read_module(described_module(description))

@@ -1,0 +1,1 @@
+"""What passes find out about programs: costs, roundings, orders of comparators."""

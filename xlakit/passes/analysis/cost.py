@@ -1,0 +1,298 @@
+"""What a program computes and moves, counted over its instructions by the conventions of XLA's cost analysis.
+
+An element-wise operation is one flop for each element of its result, an elementary function one transcendental; a
+product is a multiplication and an addition for each pair of elements that meet. Each instruction reads its operands and
+writes its result; a fusion keeps what is between its instructions in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Conditional, Fusion, Scan, While
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dot import Contraction
+from xlakit.ops.fft import Fft
+from xlakit.ops.linear_algebra import TriangularSolve
+from xlakit.ops.shared.window_geometry import window_output
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+from xlakit.passes.loops.analysis import loop_of, trip_count
+
+_TRANSCENDENTAL = frozenset(
+    {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sine", "cosine", "tan", "tanh", "erf"}
+    | {"power", "sqrt", "rsqrt", "cbrt", "atan2", "rng", "rng-bit-generator"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
+)
+# What only says where values are, or brings them about at no cost.
+_FREE = frozenset(
+    {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "add-dependency", "opt-barrier"}
+    | {"domain", "partition-id", "replica-id", "call", "while", "conditional"}
+)
+# What reads only as much of its first operand as it gives.
+_PARTIAL = frozenset({"slice", "dynamic-slice", "gather"})
+
+
+@dataclass(slots=True)
+class Cost:
+    """What something costs: numbers of operations and bytes."""
+
+    flops: float = 0.0
+    transcendentals: float = 0.0
+    bytes_accessed: float = 0.0
+
+    def add(self, other: Cost, times: float = 1.0) -> None:
+        """Add what something costs that runs so often."""
+        self.flops += times * other.flops
+        self.transcendentals += times * other.transcendentals
+        self.bytes_accessed += times * other.bytes_accessed
+
+    def as_dict(self) -> dict[str, float]:
+        """By the names that XLA's cost analysis has."""
+        return {
+            "flops": self.flops,
+            "transcendentals": self.transcendentals,
+            "bytes accessed": self.bytes_accessed,
+        }
+
+
+def cost_of(module: HloModule) -> Cost:
+    """What one run of a program costs. A loop whose number of turns is not known counts as one turn."""
+    return _Counting().computation(module.entry)
+
+
+def flops_of(computation: Computation) -> float:
+    """The operations of one run of a computation."""
+    return _Counting().computation(computation).flops
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Counts computations, each once."""
+
+    _known: dict[Computation, Cost] = field(default_factory=dict)
+
+    def computation(self, computation: Computation) -> Cost:
+        found = self._known.get(computation)
+        if found is None:
+            found = self._known[computation] = Cost()
+            for instruction in computation.instructions:
+                found.add(self.instruction(instruction))
+        return found
+
+    def instruction(self, instruction: Instruction) -> Cost:
+        op = instruction.op
+        if isinstance(op, Fusion):
+            inside = self.computation(op.calls)
+            return Cost(inside.flops, inside.transcendentals, _fusion_bytes(instruction))
+        cost = Cost(bytes_accessed=_bytes(instruction))
+        counted = _FLOPS.get(instruction.opcode)
+        if counted is not None:
+            cost.flops = float(counted(instruction))
+        elif instruction.opcode in _TRANSCENDENTAL:
+            cost.transcendentals = float(_elements(instruction.shape))
+        elif op.called_computations:
+            self._called(instruction, cost)
+        elif op.is_pointwise and instruction.opcode not in _FREE and instruction.opcode != "copy":
+            cost.flops = float(_elements(instruction.shape))
+        return cost
+
+    def _called(self, instruction: Instruction, cost: Cost) -> None:
+        op = instruction.op
+        costs = [self.computation(c) for c in op.called_computations]
+        if isinstance(op, While):
+            loop = loop_of(instruction)
+            known = None if loop is None else trip_count(loop)
+            turns = 1 if known is None else known
+            body, condition = self.computation(op.body), self.computation(op.condition)
+            cost.add(body, turns)
+            cost.add(condition, turns + 1)
+        elif isinstance(op, Conditional):
+            cost.add(_dearest(costs))
+        elif isinstance(op, Scan):
+            cost.add(costs[0], _applications(instruction))
+        elif instruction.opcode == "call" or instruction.opcode.startswith("async"):
+            for inner in costs:
+                cost.add(inner)
+        else:
+            # What is called for each element works in registers.
+            for inner in costs:
+                cost.add(Cost(inner.flops, inner.transcendentals), _applications(instruction))
+
+
+def _dearest(costs: Sequence[Cost]) -> Cost:
+    """The most that any branch takes, of each kind."""
+    return Cost(
+        max(c.flops for c in costs), max(c.transcendentals for c in costs), max(c.bytes_accessed for c in costs)
+    )
+
+
+# -- how often -------------------------------------------------------------------------------------
+
+
+def _applications(instruction: Instruction) -> float:
+    """How often an operation calls its computation."""
+    op = instruction.op
+    first = instruction.operands[0].shape if instruction.operands else instruction.shape
+    given = _elements(instruction.shape)
+    if instruction.opcode == "reduce":
+        results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
+        return max(0, _elements(first) - given // max(1, results))
+    if isinstance(op, ReduceWindow):
+        results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
+        return given // max(1, results) * _combinations(first, op)
+    if isinstance(op, SelectAndScatter):
+        source = _elements(instruction.operands[1].shape)
+        return source * math.prod(d.size for d in op.window.dimensions)
+    if instruction.opcode == "scatter":
+        return _elements(instruction.operands[-1].shape)
+    return _elements(first)
+
+
+def _combinations(shape: Shape, op: ReduceWindow) -> float:
+    """How many combinations a result of windows takes; a running one goes on from its neighbor, but for the first."""
+    long = [place for place, d in enumerate(op.window.dimensions) if d.size > 1]
+    if len(long) == 1 and _is_running(op.window.dimensions[long[0]], size := shape.dimensions[long[0]]):
+        return (size - 1) / size
+    return math.prod(d.size for d in op.window.dimensions) - 1
+
+
+def _is_running(window: WindowDimension, size: int) -> bool:
+    """Whether the window of each element is all elements up to it, or from it on."""
+    padding = {window.padding_low, window.padding_high}
+    steps = (window.stride, window.base_dilation, window.window_dilation)
+    return window.size == size and padding == {0, size - 1} and steps == (1, 1, 1)
+
+
+def _dot_flops(instruction: Instruction) -> float:
+    op = instruction.op_as(Contraction)
+    lhs = instruction.operands[0].shape
+    contracted = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
+    return 2 * _elements(instruction.shape) * contracted
+
+
+def _convolution_flops(instruction: Instruction) -> float:
+    """The products that do not fall into padding or holes, for each output feature, batch and input feature."""
+    op = instruction.op_as(Convolution)
+    numbers = op.dim_labels
+    lhs, rhs = (o.shape for o in instruction.operands[:2])
+    valid = 1
+    for place, window in zip(numbers.input_spatial_dimensions, op.window.dimensions, strict=True):
+        size = lhs.dimensions[place]
+        given = window_output(size, window)
+        valid *= sum(
+            0 <= at < (size - 1) * window.base_dilation + 1 and at % window.base_dilation == 0
+            for tap in range(window.size)
+            for at in (o * window.stride + tap * window.window_dilation - window.padding_low for o in range(given))
+        )
+    inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
+    outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
+    batch = lhs.dimensions[numbers.input_batch_dimension] // max(1, op.batch_group_count)
+    return 2 * valid * inputs * outputs * batch
+
+
+def _fft_flops(instruction: Instruction) -> float:
+    count = max(_elements(instruction.shape), _elements(instruction.operands[0].shape))
+    length = math.prod(instruction.op_as(Fft).fft_length)
+    return 8 * count * math.log2(max(2, length))
+
+
+def _cholesky_flops(instruction: Instruction) -> float:
+    size = instruction.shape.dimensions[-1]
+    return _elements(instruction.shape) * size / 3
+
+
+def _triangular_solve_flops(instruction: Instruction) -> float:
+    op = instruction.op_as(TriangularSolve)
+    size = instruction.shape.dimensions[-2 if op.left_side else -1]
+    return _elements(instruction.shape) * size
+
+
+def _sort_flops(instruction: Instruction) -> float:
+    """Comparisons, whatever a comparison does."""
+    count = _elements(instruction.operands[0].shape)
+    return count * math.ceil(math.log2(max(2, count)))
+
+
+_FLOPS: dict[str, Callable[[Instruction], float]] = {
+    "dot": _dot_flops,
+    "convolution": _convolution_flops,
+    "fft": _fft_flops,
+    "sort": _sort_flops,
+    "cholesky": _cholesky_flops,
+    "triangular-solve": _triangular_solve_flops,
+}
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def _elements(shape: Shape) -> int:
+    if shape.is_tuple:
+        return sum(_elements(s) for s in shape.tuple_shapes)
+    return math.prod(max(1, size) for size in shape.dimensions) if shape.is_array else 0
+
+
+def size_in_bytes(shape: Shape) -> int:
+    """The bytes of all arrays of a shape; a size that is not known counts as one."""
+    if shape.is_tuple:
+        return sum(size_in_bytes(s) for s in shape.tuple_shapes)
+    return _elements(shape) * shape.element_type.byte_width if shape.is_array else 0
+
+
+def _bytes(instruction: Instruction) -> float:
+    """What an instruction reads and writes of memory, where nothing is kept in registers."""
+    opcode, operands = instruction.opcode, [size_in_bytes(o.shape) for o in instruction.operands]
+    given = size_in_bytes(instruction.shape)
+    if opcode in _FREE:
+        return 0
+    if instruction.op.is_pointwise:
+        # What stands on both sides is read once.
+        return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + given
+    if opcode in _PARTIAL:
+        return 2 * given + sum(operands[1:])
+    if opcode == "dynamic-update-slice":
+        return 2 * operands[1] + sum(operands[2:])
+    if opcode == "scatter":
+        # The operands, the indices, the updates: each update reads and writes an element.
+        count = len(operands) // 2
+        return operands[count] + 3 * sum(operands[count + 1 :])
+    return sum(operands) + given
+
+
+def _fusion_bytes(fusion: Instruction) -> float:
+    """What a fusion reads and writes: of an operand that it only looks at through slices, what those give."""
+    calls = fusion.op_as(Fusion).calls
+    readers: dict[Instruction, list[Instruction]] = {}
+    for inner in calls.instructions:
+        for operand in dict.fromkeys(inner.operands):
+            readers.setdefault(operand, []).append(inner)
+    total = 0.0
+    for parameter in calls.parameters:
+        size = size_in_bytes(parameter.shape)
+        read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
+        total += min(size, read) if parameter is not calls.root else size
+    roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+    return total + sum(_written(root) for root in roots)
+
+
+def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:
+    """How many bytes of an operand of this size an instruction reads."""
+    if reader.operands[0] is operand and operand not in reader.operands[1:]:
+        if reader.opcode in _PARTIAL:
+            return size_in_bytes(reader.shape)
+        if reader.opcode == "dynamic-update-slice":
+            # It stays where it is.
+            return 0
+    return size
+
+
+def _written(root: Instruction) -> float:
+    """How many bytes a fusion writes for one of its results."""
+    if root.opcode == "dynamic-update-slice" and root.operands[0].opcode == "parameter":
+        return size_in_bytes(root.operands[1].shape)
+    return size_in_bytes(root.shape)

@@ -1,0 +1,122 @@
+"""Roundings: which results of a program may differ by them from one way of compiling it to another.
+
+Machine code rounds where HLO does, so most results are the same to the bit however they are computed. What differs is
+the order in which floats are summed, in reductions, products, convolutions, transforms, scatters; and where rewrites
+fold constants, NumPy computes elementary functions of them. A result is inexact if it is such a number or made from
+one, in loops and branches too, and where one decides how often a loop runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.data import GetTupleElement, Parameter
+from xlakit.passes.fusion.cluster import ELEMENTARY
+
+# The places of arrays in a value.
+_Places = frozenset[tuple[int, ...]]
+
+_NONE: _Places = frozenset()
+# Sums by what they are; floats in them are added in an order that the compiler chooses.
+_SUMS = frozenset(
+    {"batch-norm-grad", "batch-norm-inference", "batch-norm-training", "cholesky", "convolution", "custom-call", "dot"}
+    | {"fft", "ragged-dot", "scaled-dot", "triangular-solve"}
+)
+# Functions of floats that give one of them: in any order the same.
+_CHOICES = frozenset({"constant", "copy", "get-tuple-element", "maximum", "minimum", "parameter", "select", "tuple"})
+
+
+def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
+    """For each array of the result, in order, whether it may differ by roundings.
+
+    folds: whether elementary functions count, which one of two ways of compiling may compute of constants.
+    """
+    entry = module.entry
+    places = _Analysis(folds).inexact(entry, [_NONE] * len(entry.parameters))
+    return [tuple(path) in places for path, shape in entry.root.shape.leaves() if shape.is_array]
+
+
+def largest_epsilon(module: HloModule) -> float:
+    """The epsilon of the narrowest floating point type that the program computes in; 0 where there is none."""
+    kinds = {
+        shape.element_type.real_part
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode not in ("parameter", "constant")
+        for _, shape in instruction.shape.leaves()
+        if shape.is_array and (shape.element_type.is_floating or shape.element_type.is_complex)
+    }
+    return max([float(ml_dtypes.finfo(kind.dtype).eps) for kind in kinds], default=0.0)
+
+
+class _Analysis:
+    """Follows values through computations."""
+
+    def __init__(self, folds: bool) -> None:
+        self._folds = folds
+
+    def inexact(self, computation: Computation, given: Sequence[_Places]) -> _Places:
+        """Which arrays of a computation's result are inexact, where these of its arguments are."""
+        found: dict[Instruction, _Places] = {}
+        for instruction in computation.instructions:
+            found[instruction] = self._of(instruction, [found[o] for o in instruction.operands], given)
+        return found[computation.root]
+
+    def _of(self, instruction: Instruction, operands: Sequence[_Places], given: Sequence[_Places]) -> _Places:
+        op = instruction.op
+        if isinstance(op, Parameter):
+            return given[op.number]
+        if isinstance(op, GetTupleElement):
+            return frozenset(path[1:] for path in operands[0] if path[0] == op.index)
+        if op.opcode == "tuple":
+            return frozenset((number, *path) for number, own in enumerate(operands) for path in own)
+        if op.opcode in ("opt-barrier", "add-dependency"):
+            return operands[0]
+        if isinstance(op, (Call, Fusion)):
+            return self.inexact(op.called_computations[0], operands)
+        if isinstance(op, While):
+            return self._of_loop(op, instruction, operands[0])
+        if isinstance(op, Conditional):
+            if operands[0]:
+                return _everything(instruction)
+            branches = zip(op.branch_computations, operands[1:], strict=True)
+            return _NONE.union(*(self.inexact(branch, [own]) for branch, own in branches))
+        rounds = _sums_floats(instruction) or (self._folds and _is_elementary(instruction))
+        return _everything(instruction) if rounds or any(operands) else _NONE
+
+    def _of_loop(self, op: While, instruction: Instruction, state: _Places) -> _Places:
+        while True:
+            if self.inexact(op.condition, [state]):
+                return _everything(instruction)
+            after = state | self.inexact(op.body, [state])
+            if after == state:
+                return state
+            state = after
+
+
+def _everything(instruction: Instruction) -> _Places:
+    return frozenset(tuple(path) for path, shape in instruction.shape.leaves() if shape.is_array)
+
+
+def _is_elementary(instruction: Instruction) -> bool:
+    op = instruction.op
+    called = any(i.opcode in ELEMENTARY for c in op.called_computations for i in c.instructions)
+    return (op.opcode in ELEMENTARY or called) and any(map(_is_float, (instruction, *instruction.operands)))
+
+
+def _sums_floats(instruction: Instruction) -> bool:
+    op = instruction.op
+    if op.opcode in _SUMS:
+        return any(map(_is_float, (instruction, *instruction.operands)))
+    return op.opcode not in ("map", "sort") and any(
+        i.opcode not in _CHOICES and _is_float(i) for called in op.called_computations for i in called.instructions
+    )
+
+
+def _is_float(instruction: Instruction) -> bool:
+    kinds = [shape.element_type for _, shape in instruction.shape.leaves() if shape.is_array]
+    return any(kind.is_floating or kind.is_complex for kind in kinds)

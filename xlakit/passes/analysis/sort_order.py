@@ -1,0 +1,339 @@
+"""Recognizes comparators of sort that order by keys, so that the keys' bits can be sorted instead of comparing.
+
+A comparator is taken apart into comparisons of the same function of both its elements. Such a function may only do
+what keeps an order: take a part of a complex number, negate or widen a number, put a constant in place of NaN or
+zero. What it does to NaN and zero is found by following these four values through it as symbols, so that it does
+not matter how the program writes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
+from xlakit.ir.instruction import Computation, Instruction, post_order
+from xlakit.ops.compare import Compare
+from xlakit.ops.data import Constant, Iota, Parameter
+from xlakit.ops.movement import Broadcast
+
+
+class NanPlace(enum.Enum):
+    """Where NaN goes in the ascending order of a key."""
+
+    BITS = "bits"  # by sign and payload: negative ones before -Inf, positive ones after Inf
+    LOW = "low"  # all are equal and before everything
+    HIGH = "high"  # all are equal and after everything
+
+
+class Part(enum.Enum):
+    """What a key is of an element."""
+
+    WHOLE = "whole"
+    REAL = "real"
+    IMAG = "imag"
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One key of an order: the elements of an operand, or a part of them, ascending or descending.
+
+    ``kind`` is the type of the key, for a part of complex elements that of the part. ``nan`` says where NaN goes
+    before ``descending`` turns the order around. Where ``zeros_equal``, -0 and +0 are one.
+    """
+
+    operand: int
+    kind: PrimitiveType
+    part: Part = Part.WHOLE
+    descending: bool = False
+    nan: NanPlace = NanPlace.BITS
+    zeros_equal: bool = False
+
+    @property
+    def merges(self) -> bool:
+        """Whether different bits can be equal."""
+        return self.zeros_equal or self.nan is not NanPlace.BITS
+
+
+# A later key decides where all before it are equal.
+KeyOrder = tuple[SortKey, ...]
+
+
+def recognize_order(comparator: Computation) -> KeyOrder | None:
+    """The keys that a comparator orders by; None where only calling it can tell.
+
+    Parameters 2k and 2k + 1 of the comparator are elements of operand k; its result says whether the first goes
+    before the second. Where it puts no order on NaN (a plain comparison of floats), NaN goes last.
+    """
+    keys: list[SortKey] = []
+    rest: Instruction | None = comparator.root
+    while rest is not None:
+        found = _split(rest)
+        if found is None:
+            return None
+        key, rest = found
+        before = next((k for k in keys if (k.operand, k.part) == (key.operand, key.part)), None)
+        if before is None:
+            keys.append(key)
+        elif before.merges and replace(before, descending=key.descending) != key:
+            return None
+    return tuple(keys)
+
+
+def counts_along(operand: Instruction, dimension: int) -> bool:
+    """Whether an operand is known to hold each element's index in a dimension."""
+    op = operand.op
+    if isinstance(op, Broadcast):
+        dimensions = list(op.dimensions)
+        return dimension in dimensions and counts_along(operand.operands[0], dimensions.index(dimension))
+    return isinstance(op, Iota) and op.iota_dimension == dimension
+
+
+def _split(root: Instruction) -> tuple[SortKey, Instruction | None] | None:
+    """The first key of a comparator, and the comparator of what it holds equal (None: there is no more)."""
+    whole = _comparison(root)
+    if whole is not None:
+        return None if whole.key is None else (whole.key, None)
+    for before, different, rest in _lexicographic_forms(root):
+        first, second = _comparison(before), _comparison(different.condition)
+        if first is None or second is None or first.key is None or not first.strict:
+            continue
+        if first.subject == second.subject and second.direction is different.direction:
+            return first.key, rest
+    return None
+
+
+class _Test(NamedTuple):
+    """A comparison that must have a direction."""
+
+    condition: Instruction
+    direction: ComparisonDirection
+
+
+def _lexicographic_forms(root: Instruction) -> Iterator[tuple[Instruction, _Test, Instruction]]:
+    """The ways to read an instruction as "before, or equal and the rest": (before, equal, rest)."""
+    equal, different = ComparisonDirection.EQ, ComparisonDirection.NE
+    if root.opcode == "select":
+        condition, yes, no = root.operands
+        yield no, _Test(condition, equal), yes
+        yield yes, _Test(condition, different), no
+    if root.opcode == "or":
+        for before, both in (root.operands, root.operands[::-1]):
+            if both.opcode == "and":
+                a, b = both.operands
+                yield before, _Test(a, equal), b
+                yield before, _Test(b, equal), a
+
+
+class _Comparison(NamedTuple):
+    """``compare(f(a), f(b))``: which f, and what the order of its values is if the direction is one."""
+
+    subject: tuple[int, _Form, bool]
+    direction: ComparisonDirection
+    strict: bool
+    key: SortKey | None
+
+
+_DESCENDING: Final = (ComparisonDirection.GT, ComparisonDirection.GE)
+_STRICT: Final = (ComparisonDirection.LT, ComparisonDirection.GT)
+_EQUALITIES: Final = (ComparisonDirection.EQ, ComparisonDirection.NE)
+
+
+def _comparison(root: Instruction) -> _Comparison | None:
+    compare = root.op
+    if not isinstance(compare, Compare):
+        return None
+    sides = [_parameter_function(side) for side in root.operands]
+    if sides[0] is None or sides[1] is None or sides[0].form != sides[1].form:
+        return None
+    if sides[0].parameter ^ 1 != sides[1].parameter:
+        return None
+    form, total = sides[0].form, compare.type is ComparisonType.TOTALORDER
+    operand, exchanged = divmod(sides[0].parameter, 2)
+    key = None
+    if compare.direction not in _EQUALITIES:
+        key = _key(form, operand, total, (compare.direction in _DESCENDING) is not bool(exchanged))
+    return _Comparison((operand, form, total), compare.direction, compare.direction in _STRICT, key)
+
+
+def _key(form: _Form, operand: int, total: bool, descending: bool) -> SortKey:
+    """The key of comparing a function's values: what that says of the elements themselves."""
+    zeros_equal, nan = form.zeros_equal, form.nan
+    if not total and form.kind.is_floating:
+        zeros_equal, nan = True, NanPlace.LOW if descending else NanPlace.HIGH
+    if form.negated:
+        descending = not descending
+        nan = {NanPlace.LOW: NanPlace.HIGH, NanPlace.HIGH: NanPlace.LOW}.get(nan, nan)
+    return SortKey(operand, form.kind, form.part, descending, nan, zeros_equal)
+
+
+# -- functions of one element ------------------------------------------------------------------------
+
+
+class _Form(NamedTuple):
+    """What a function does to an element: which part it takes, whether it negates, where it puts NaN and zeros."""
+
+    kind: PrimitiveType
+    part: Part
+    negated: bool
+    nan: NanPlace
+    zeros_equal: bool
+
+
+class _ParameterFunction(NamedTuple):
+    parameter: int
+    form: _Form
+
+
+class _Symbol(NamedTuple):
+    """A number by what is known of it: ``nan``, ``zero`` or any ``other``; its sign, if the element's own is kept.
+
+    ``own`` is whether it is the element (or its negative) and not a constant.
+    """
+
+    sort: str
+    negative: bool
+    own: bool
+
+
+_Known: TypeAlias = _Symbol | bool | None
+
+_ELEMENT: Final = _Symbol("other", False, True)
+_NANS: Final = (_Symbol("nan", True, True), _Symbol("nan", False, True))
+_ZEROS: Final = (_Symbol("zero", True, True), _Symbol("zero", False, True))
+
+
+def _parameter_function(root: Instruction) -> _ParameterFunction | None:
+    """The function of one parameter that an instruction computes, if it keeps the order or turns it around."""
+    nodes = list(post_order([root]))
+    parameters = [n for n in nodes if isinstance(n.op, Parameter)]
+    parts = {n.opcode for n in nodes} & {"real", "imag"}
+    if len(parameters) != 1 or len(parts) > 1:
+        return None
+    element = parameters[0].shape.element_type
+    if element.is_complex is not bool(parts):
+        return None
+    element_after = _follow(nodes, _ELEMENT)
+    if not isinstance(element_after, _Symbol) or not element_after.own:
+        return None
+    negated = element_after.negative
+    nan, zeros_equal = NanPlace.BITS, False
+    kind = element.real_part
+    if kind.is_floating:
+        one_nan = _has_one_nan(kind)
+        place = _nan_place([_follow(nodes, symbol) for symbol in _NANS], negated, one_nan)
+        zeros = [_follow(nodes, symbol) for symbol in _ZEROS]
+        if place is None or not all(isinstance(z, _Symbol) and z.sort == "zero" for z in zeros):
+            return None
+        signs = [z.negative is not negated for z in zeros if isinstance(z, _Symbol)]
+        if signs == [False, True] or (negated and kind is PrimitiveType.F8E8M0FNU):
+            return None
+        nan, zeros_equal = place, signs[0] is signs[1]
+    part = Part(parts.pop()) if parts else Part.WHOLE
+    number = parameters[0].op_as(Parameter).number
+    return _ParameterFunction(number, _Form(kind, part, negated, nan, zeros_equal))
+
+
+def _has_one_nan(kind: PrimitiveType) -> bool:
+    """Whether there is one NaN only: it has the bits that are -0 elsewhere, so it is negative and stays so."""
+    return kind.name.endswith("FNUZ")
+
+
+def _nan_place(results: list[_Known], negated: bool, one_nan: bool) -> NanPlace | None:
+    """Where a function puts the two NaN that give ``results``."""
+    first, second = results
+    if not isinstance(first, _Symbol) or not isinstance(second, _Symbol) or not first.sort == second.sort == "nan":
+        return None
+    if one_nan:
+        return NanPlace.LOW
+    if first.own and second.own:
+        return NanPlace.BITS if (first.negative, second.negative) == (not negated, negated) else None
+    if first.own or second.own or first.negative is not second.negative:
+        return None
+    return NanPlace.LOW if first.negative else NanPlace.HIGH
+
+
+def _follow(nodes: list[Instruction], element: _Symbol) -> _Known:
+    """The last of the nodes' values, the parameter being ``element``; None where that is not known."""
+    values: dict[Instruction, _Known] = {}
+    for node in nodes:
+        values[node] = _step(node, element, [values[o] for o in node.operands])
+    return values[nodes[-1]]
+
+
+def _step(node: Instruction, element: _Symbol, operands: list[_Known]) -> _Known:
+    op = node.op
+    if isinstance(op, Parameter):
+        return element
+    if isinstance(op, Constant):
+        return _constant(op, node.shape.element_type)
+    if isinstance(op, Compare):
+        return _compare(op, operands[0], operands[1])
+    if node.opcode == "select":
+        condition = operands[0]
+        return operands[1 if condition else 2] if isinstance(condition, bool) else None
+    first = operands[0] if operands else None
+    if node.opcode in ("real", "imag", "copy"):
+        return first
+    kind = node.operands[0].shape.element_type if operands else node.shape.element_type
+    if node.opcode == "convert":
+        return first if _widens(kind, node.shape.element_type) else None
+    turns_around = node.opcode == ("negate" if kind.is_floating else "not")
+    if isinstance(first, _Symbol) and turns_around:
+        return first._replace(negative=not first.negative)
+    return _logic(node.opcode, operands)
+
+
+def _logic(opcode: str, operands: list[_Known]) -> _Known:
+    known = [o for o in operands if isinstance(o, bool)]
+    if opcode == "not" and known:
+        return not known[0]
+    if opcode not in ("and", "or"):
+        return None
+    decisive = opcode == "or"
+    if decisive in known:
+        return decisive
+    return (not decisive) if len(known) == len(operands) else None
+
+
+def _constant(op: Constant, kind: PrimitiveType) -> _Known:
+    if op.literal.shape.rank != 0 or not (kind is PrimitiveType.PRED or kind.is_floating):
+        return None
+    if kind is PrimitiveType.PRED:
+        return bool(op.literal.array)
+    number = float(op.literal.array)
+    if np.isnan(number):
+        negative = _has_one_nan(kind) or bool(np.signbit(op.literal.array.astype(np.float64)))
+        return _Symbol("nan", negative, False)
+    return _Symbol("zero", bool(np.signbit(number)), False) if number == 0 else None
+
+
+def _compare(op: Compare, a: _Known, b: _Known) -> bool | None:
+    """A plain comparison of symbols; any other number than the element itself may be anything but NaN and zero."""
+    if not isinstance(a, _Symbol) or not isinstance(b, _Symbol) or op.type is ComparisonType.TOTALORDER:
+        return None
+    direction = op.direction
+    if "nan" in (a.sort, b.sort):
+        return direction is ComparisonDirection.NE
+    if a.sort == b.sort == "zero" or (a == b and a.own):
+        return direction in (ComparisonDirection.EQ, ComparisonDirection.LE, ComparisonDirection.GE)
+    if a.sort != b.sort and direction in _EQUALITIES:
+        return direction is ComparisonDirection.NE
+    return None
+
+
+def _widens(source: PrimitiveType, target: PrimitiveType) -> bool:
+    """Whether a conversion keeps every value, and NaN with its sign."""
+    if source is target:
+        return True
+    if source.is_floating and target.is_floating:
+        plain = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32)
+        return source in plain and target in (PrimitiveType.F32, PrimitiveType.F64)
+    if source.is_integral and target.is_integral and source.bit_width < target.bit_width:
+        return source.is_signed is target.is_signed or source.is_unsigned
+    return False

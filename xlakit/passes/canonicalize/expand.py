@@ -1,0 +1,340 @@
+"""Expansion: operations that are others in disguise become those: scans, halves of operations, hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.compare import Compare
+from xlakit.ops.control import Call, Scan, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Copy, Tuple
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
+from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.sort import TopK
+from xlakit.passes.canonicalize.expand_algebra import (
+    batch_norm,
+    scaled_dot,
+    widened,
+)
+from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
+from xlakit.passes.canonicalize.expand_dots import long_dot
+from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.framework import ComputationPass, PassContext
+from xlakit.passes.core.rewriter import same_layouts
+
+# Makes what stands in the place of an instruction on the new operands, or None where it has to stay.
+_Expansion = Callable[[Instruction, Sequence[Instruction], Remaking, PassContext], Instruction | None]
+
+# Custom calls that say something about their operand, and give it as it is.
+_HINTS = frozenset(
+    {"LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "annotate_device_placement", "xla.sdy.Sharding"}
+)
+
+
+class Expand(ComputationPass):
+    """Write scans as loops and halves of operations as whole ones, and leave out hints that change nothing."""
+
+    name = "expand"
+    left_out_by = ""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Each expansion has a name."""
+        return _parts()
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation; what nobody calls any more is left out."""
+        if not any(_may_expand(i) for c in module.computations for i in c.instructions):
+            return module
+        context.computation_names = {c.name for c in module.computations}
+        changed = super().run(module, context)
+        return changed if changed is module else changed.replace(computations=())
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Expand the operations of one computation."""
+        if not any(map(_may_expand, computation.instructions)):
+            return computation
+        ordered = {p for i in computation.instructions for p in i.control_predecessors}
+        halves = _halves(computation, ordered, context)
+        first_halves = {half for chain in halves.values() for half in chain}
+        remaking = Remaking(computation, context)
+        changed = bool(halves)
+        for old in computation.instructions:
+            if old in first_halves:
+                continue
+            if old in halves:
+                remaking.stands_for(old, _whole(old, halves[old][-1], remaking, context))
+                continue
+            expansion = _EXPANSIONS.get(old.op.opcode)
+            made = None
+            held = old.control_predecessors or old in ordered
+            if expansion and not held and (old.op.opcode in _STRUCTURAL or not _is_dynamic(old)):
+                made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
+            if made is None:
+                remaking.keep(old)
+            else:
+                remaking.stands_for(old, made)
+                changed = True
+        return remaking.finished() if changed else computation
+
+
+def _may_expand(instruction: Instruction) -> bool:
+    """Whether it is worth a look; most products are not."""
+    opcode = instruction.op.opcode
+    if opcode == "dot":
+        return instruction.shape.num_elements == 1
+    return opcode in _EXPANDED and (opcode != "convolution" or len(instruction.operands) > 2)
+
+
+def _is_dynamic(instruction: Instruction) -> bool:
+    return any(x.shape.is_dynamic for x in (instruction, *instruction.operands))
+
+
+# -- halves ----------------------------------------------------------------------------------------
+
+
+def _halves(
+    computation: Computation, ordered: set[Instruction], context: PassContext
+) -> dict[Instruction, list[Instruction]]:
+    """For each second half that can be made whole what belongs to it, back to its first half.
+
+    Only the second half may need the first one, and what is done may have no effects.
+    """
+    uses = Counter(o for i in computation.instructions for o in i.operands)
+    uses.update(ordered)
+    uses[computation.root] += 1
+    found: dict[Instruction, list[Instruction]] = {}
+    for done in computation.instructions:
+        if done.op.opcode not in ("async-done", "copy-done") or done in ordered:
+            continue
+        chain = [done.operands[0]]
+        while chain[-1].op.opcode == "async-update" and len(chain[-1].operands) == 1:
+            chain.append(chain[-1].operands[0])
+        start = chain[-1]
+        if any(uses[half] > 1 for half in chain) or any(half.control_predecessors for half in (done, *chain)):
+            continue
+        complete = start.op.opcode == "copy-start" or (
+            isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
+        )
+        if complete and not start.op.has_side_effect and context.spend(done.op.opcode):
+            found[done] = chain
+    return found
+
+
+def _whole(done: Instruction, start: Instruction, remaking: Remaking, context: PassContext) -> Instruction:
+    """async-done(async-start(x, f)) -> call(x, f), copy-done(copy-start(x)) -> copy(x)."""
+    operands = [remaking.made[o] for o in start.operands]
+    if not isinstance(start.op, AsyncStart):
+        return remaking.add(Copy(), *operands, like=done)
+    callee = start.op.calls
+    if callee.execution_thread != "main":
+        name = context.computation_name(callee.name)
+        callee = dataclasses.replace(callee, name=name, execution_thread="main")
+    return remaking.add(Call(to_apply=callee), *operands, like=done)
+
+
+# -- hints and known functions ---------------------------------------------------------------------
+
+
+def _domain(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """domain(x) -> x: it says where one part of a program ends and another begins."""
+    return operands[0] if context.spend("domain") else None
+
+
+def _custom_call(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    op = old.op_as(CustomCall)
+    if op.custom_call_target == "xla.sdy.ShardingGroup" and old.shape.is_tuple and not old.shape.tuple_shapes:
+        return _group(old, operands, remaking, context)
+    if len(operands) != 1 or op.has_side_effect or op.computations:
+        return None
+    if op.custom_call_target in _HINTS:
+        return _hint(old, operands, remaking, context)
+    return _top_k(old, operands, remaking, context) if op.custom_call_target == "TopK" else None
+
+
+def _hint(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """hint(x) -> x: a custom call that says where or how its operand is to be."""
+    (operand,) = operands
+    same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
+    return operand if same and context.spend("hint") else None
+
+
+def _group(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """sharding-group(x) -> (): its effect is on how the program is split, which has been done."""
+    return remaking.add(Tuple(), like=old) if context.spend("group") else None
+
+
+def _top_k(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """TopK(x) -> topk(x): the custom call of that name."""
+    (operand,) = operands
+    if not old.shape.is_tuple or not old.shape.tuple_shapes[0].rank:
+        return None
+    top_k = TopK(k=old.shape.tuple_shapes[0].dimensions[-1])
+    plain = old.shape.without_layout()
+    if top_k.result_shape([operand.shape], None) != plain or not same_layouts(old.shape, plain):
+        return None
+    return remaking.add(top_k, operand, like=old) if context.spend("top-k") else None
+
+
+# -- scans -----------------------------------------------------------------------------------------
+
+
+def _scan(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """scan(x, c, f) -> while, which counts the steps, reads a slice of each input and writes one of each output.
+
+    Its state is the count, the number of steps, the inputs, the carries and the outputs. Along a dynamic dimension
+    there are as many steps as elements.
+    """
+    op = old.op_as(Scan)
+    shapes = old.shape.tuple_shapes if old.shape.is_tuple else (old.shape,)
+    outputs = shapes[: len(shapes) - op.num_carries]
+    inputs = operands[: len(operands) - op.num_carries]
+    carries = operands[len(inputs) :]
+    steps = (inputs[0].shape if inputs else outputs[0]).dimensions[op.dimension]
+    if steps >= 1 << 31 or not context.spend("scan"):
+        return None
+    zeros = [_zeros(shape, old, remaking) for shape in outputs]
+    if not steps:
+        results = [*zeros, *carries]
+    else:
+        end = None
+        if inputs and inputs[0].shape.dynamic_dimensions[op.dimension]:
+            end = remaking.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
+        counts = [remaking.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
+        start = remaking.add(Tuple(), *counts, *inputs, *carries, *zeros, like=old)
+        steps_said = steps if end is None else None
+        loop = While(
+            condition=_condition(old.name, steps_said, start.shape, context),
+            body=_body(op, old.name, steps_said, start.shape, len(inputs), context),
+        )
+        made = remaking.add(loop, start, like=old)
+        first = len(counts) + len(inputs)
+        places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
+        results = [remaking.element(made, place, old) for place in places]
+        if end is not None:
+            for number in range(len(outputs)):
+                set_size = SetDimensionSize(dimension=op.dimension)
+                results[number] = remaking.add(set_size, results[number], end, like=old)
+    return remaking.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
+
+
+def _zeros(shape: Shape, like: Instruction, making: Making) -> Instruction:
+    zero = making.scalar(0, shape.element_type)
+    return making.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
+
+
+def _condition(name: str, steps: int | None, state: Shape, context: PassContext) -> Computation:
+    making = Making(context)
+    parameter = making.parameter(0, state)
+    count = making.element(parameter, 0)
+    end = making.element(parameter, 1) if steps is None else making.scalar(steps, PrimitiveType.S32)
+    test = making.add(Compare(direction=ComparisonDirection.LT), count, end)
+    return making.computation(context.computation_name(f"{name}_condition"), test)
+
+
+def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
+    making = Making(context)
+    parameter = making.parameter(0, state)
+    elements = [making.element(parameter, i) for i in range(len(state.tuple_shapes))]
+    count = step = elements[0]
+    # What stays as it is: the number of steps, where it is not known, and the inputs.
+    first = 1 if steps is not None else 2
+    carry = first + inputs
+    if op.is_reverse:
+        if steps is None:
+            last = making.add(OPERATIONS["subtract"](), elements[1], making.scalar(1, PrimitiveType.S32))
+        else:
+            last = making.scalar(steps - 1, PrimitiveType.S32)
+        step = making.add(OPERATIONS["subtract"](), last, count)
+    zero = making.scalar(0, PrimitiveType.S32)
+    slices = [_slice(array, op.dimension, step, zero, making) for array in elements[first:carry]]
+    carried = elements[carry : carry + op.num_carries]
+    result = making.add(Call(to_apply=op.to_apply), *slices, *carried)
+    parts = [result]
+    if result.shape.is_tuple:
+        parts = [making.element(result, i) for i in range(len(result.shape.tuple_shapes))]
+    rows = parts[: len(parts) - op.num_carries]
+    arrays = [
+        _write(array, row, op.dimension, step, zero, making)
+        for array, row in zip(elements[carry + op.num_carries :], rows, strict=True)
+    ]
+    following = making.add(OPERATIONS["add"](), count, making.scalar(1, PrimitiveType.S32))
+    root = making.add(Tuple(), following, *elements[1:carry], *parts[len(rows) :], *arrays)
+    return making.computation(context.computation_name(f"{name}_body"), root)
+
+
+def _slice(array: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making) -> Instruction:
+    """The elements at ``step`` along a dimension."""
+    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
+    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    part = making.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
+    kept = [d for d in range(len(sizes)) if d != dimension]
+    shape = part.shape.with_dimensions([sizes[d] for d in kept], [part.shape.dynamic_dimensions[d] for d in kept])
+    return making.add(Reshape(), part, shape=shape)
+
+
+def _write(
+    array: Instruction, row: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making
+) -> Instruction:
+    """The array with a row in the place of the elements at ``step`` along a dimension."""
+    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
+    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    marks = row.shape.dynamic_dimensions
+    shape = row.shape.without_layout().with_dimensions(sizes, (*marks[:dimension], False, *marks[dimension:]))
+    part = making.add(Reshape(), row, shape=shape)
+    return making.add(DynamicUpdateSlice(), array, part, *starts)
+
+
+_EXPANSIONS: dict[str, _Expansion] = {
+    "batch-norm-grad": batch_norm,
+    "batch-norm-inference": batch_norm,
+    "batch-norm-training": batch_norm,
+    "cholesky": widened,
+    "convolution": sparse_convolution,
+    "custom-call": _custom_call,
+    "domain": _domain,
+    "dot": long_dot,
+    "scaled-dot": scaled_dot,
+    "scan": _scan,
+    "shuffle": shuffle,
+    "triangular-solve": widened,
+}
+# What does not ask how many elements there are.
+_STRUCTURAL = frozenset({"custom-call", "domain", "scan"})
+_EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})
+
+
+def _parts() -> dict[str, str]:
+    """What each expansion says, by the name under which it is counted."""
+    found: dict[str, Callable[..., object]] = {
+        "async-done": _whole,
+        "copy-done": _whole,
+        "group": _group,
+        "hint": _hint,
+        "top-k": _top_k,
+    }
+    for expansion in _EXPANSIONS.values():
+        if expansion is not _custom_call:
+            found[expansion.__name__.strip("_").replace("_", "-")] = expansion
+    return {name: (inspect.getdoc(found[name]) or "").split("\n", 1)[0] for name in sorted(found)}

@@ -1,0 +1,224 @@
+"""Expansions of algorithms on whole arrays: batch norms, scaled products, linear algebra in narrow types.
+
+What is narrower than F32 is computed in F32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.dot_variants import ScaledDot
+from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.registry import OPERATIONS
+from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.framework import PassContext
+
+
+def _wide(*kinds: PrimitiveType) -> PrimitiveType:
+    return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
+
+
+class _Arithmetic:
+    """Makes element-wise operations in the place of an instruction."""
+
+    def __init__(self, old: Instruction, remaking: Making) -> None:
+        self._old = old
+        self._remaking = remaking
+
+    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
+        """An operation without attributes."""
+        return self._remaking.add(OPERATIONS[opcode](), *operands, like=self._old)
+
+    def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
+        """The operand in another type; itself where it has that."""
+        if operand.shape.element_type is kind:
+            return operand
+        shape = operand.shape.without_layout().with_element_type(kind)
+        return self._remaking.add(Convert(), operand, like=self._old, shape=shape)
+
+    def spread(self, operand: Instruction, dimensions: Sequence[int], sizes: Sequence[int]) -> Instruction:
+        """The operand repeated into ``sizes``; itself where it has them."""
+        if operand.shape.dimensions == tuple(sizes):
+            return operand
+        shape = Shape(operand.shape.element_type, tuple(sizes))
+        return self._remaking.add(Broadcast(dimensions=tuple(dimensions)), operand, like=self._old, shape=shape)
+
+    def full(self, number: float, like: Instruction) -> Instruction:
+        """An array of one number, of the shape of another one."""
+        kind = like.shape.element_type
+        scalar = self._remaking.scalar(kind.dtype.type(number), kind)
+        return self.spread(scalar, (), like.shape.dimensions)
+
+    def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+        """The operand under other dimensions."""
+        shape = Shape(operand.shape.element_type, tuple(sizes))
+        return self._remaking.add(Reshape(), operand, like=self._old, shape=shape)
+
+
+class Features(_Arithmetic):
+    """Makes the parts of a batch norm: arrays of one number for each feature, and of all."""
+
+    def __init__(self, old: Instruction, x: Shape, remaking: Making, context: PassContext) -> None:
+        super().__init__(old, remaking)
+        self._context = context
+        self._sizes = x.dimensions
+        op: Any = old.op
+        self.feature: int = op.feature_index
+        self.kind = _wide(x.element_type)
+        self._others = tuple(d for d in range(len(self._sizes)) if d != self.feature)
+        self._sum: Computation | None = None
+
+    def wide(self, operand: Instruction) -> Instruction:
+        """In the type that is computed in."""
+        return self.convert(operand, self.kind)
+
+    def all(self, feature: Instruction) -> Instruction:
+        """The number of its feature for each element."""
+        return self.spread(feature, (self.feature,), self._sizes)
+
+    def sum(self, x: Instruction) -> Instruction:
+        """The sum over all but the features."""
+        if not self._others:
+            return x
+        if self._sum is None:
+            making, scalar = Making(self._context), Shape(self.kind, ())
+            total = making.add(OPERATIONS["add"](), making.parameter(0, scalar), making.parameter(1, scalar))
+            self._sum = making.computation(self._context.computation_name("sum"), total)
+        zero = self._remaking.scalar(0, self.kind)
+        return self._remaking.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero, like=self._old)
+
+    def mean(self, x: Instruction) -> Instruction:
+        """The sum over all but the features, divided by the count."""
+        total = self.sum(x)
+        return self.apply("divide", total, self.counts(total))
+
+    def counts(self, like: Instruction) -> Instruction:
+        """How many elements each feature has, in an array of the shape of another one."""
+        return self.full(math.prod(self._sizes[d] for d in self._others), like)
+
+    def bundle(self, parts: Sequence[Instruction]) -> Instruction:
+        """A tuple."""
+        return self._remaking.add(Tuple(), *parts, like=self._old)
+
+    def padded(self, variance: Instruction, epsilon: float) -> Instruction:
+        """The variance plus epsilon, of which HLO holds a single-precision number."""
+        return self.apply("add", variance, self.full(float(np.float32(epsilon)), variance))
+
+    def normalized(
+        self, centerd: Instruction, scale: Instruction, offset: Instruction, variance: Instruction, epsilon: float
+    ) -> Instruction:
+        """``centerd * (scale / sqrt(variance + epsilon)) + offset``."""
+        root = self.apply("sqrt", self.padded(variance, epsilon))
+        factor = self.apply("divide", self.wide(scale), root)
+        return self.apply("add", self.apply("multiply", centerd, self.all(factor)), self.all(self.wide(offset)))
+
+
+def _training(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+    """The mean, then the variance of what is left, then the rest."""
+    op, (x, scale, offset) = old.op_as(BatchNormTraining), operands
+    wide = make.wide(x)
+    mean = make.mean(wide)
+    centerd = make.apply("subtract", wide, make.all(mean))
+    variance = make.mean(make.apply("multiply", centerd, centerd))
+    result = make.normalized(centerd, scale, offset, variance, op.epsilon)
+    parts = [make.convert(part, x.shape.element_type) for part in (result, mean, variance)]
+    return make.bundle(parts)
+
+
+def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+    """The same with a given mean and variance."""
+    op, (x, scale, offset, mean, variance) = old.op_as(BatchNormInference), operands
+    centerd = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
+    result = make.normalized(centerd, scale, offset, make.wide(variance), op.epsilon)
+    return make.convert(result, x.shape.element_type)
+
+
+def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+    """The gradients by the chain rule."""
+    op, (x, scale, mean, variance, gradient) = old.op_as(BatchNormGrad), operands
+    gradient = make.wide(gradient)
+    centerd = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
+    padded = make.padded(make.wide(variance), op.epsilon)
+    root = make.apply("sqrt", padded)
+    offset, products = make.sum(gradient), make.sum(make.apply("multiply", gradient, centerd))
+    count = make.counts(products)
+    slope = make.apply("divide", make.apply("divide", products, padded), count)
+    rest = make.apply("subtract", gradient, make.all(make.apply("divide", offset, count)))
+    rest = make.apply("subtract", rest, make.apply("multiply", make.all(slope), centerd))
+    result = make.apply("multiply", make.all(make.apply("divide", make.wide(scale), root)), rest)
+    results = (result, make.apply("divide", products, root), offset)
+    return make.bundle([make.convert(part, x.shape.element_type) for part in results])
+
+
+_BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features], Instruction]] = {
+    "batch-norm-training": _training,
+    "batch-norm-inference": _inference,
+    "batch-norm-grad": _grad,
+}
+
+
+def batch_norm(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """batch-norm(x, ..) -> means, variances and all that is made of them, written out."""
+    if not context.spend("batch-norm"):
+        return None
+    return batch_norm_of(old, operands, Features(old, operands[0].shape, remaking, context))
+
+
+def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+    """A batch norm on these operands, of the parts that ``make`` makes."""
+    return _BATCH_NORMS[old.op.opcode](old, operands, make)
+
+
+def scaled_dot(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """scaled-dot(x, y, s, t) -> dot(x * s, y * t), each scale repeated over its block."""
+    op, kind = old.op_as(ScaledDot), old.shape.element_type
+    kinds = [o.shape.element_type for o in operands]
+    pairs = list(zip(operands[:2], operands[2:], strict=True))
+    ranks = all(scale.shape.rank in (0, x.shape.rank) for x, scale in pairs)
+    if not (kind.is_floating and all(k.is_floating for k in kinds) and ranks) or not context.spend("scaled-dot"):
+        return None
+    make, wide = _Arithmetic(old, remaking), _wide(kind, *kinds)
+    products: list[Instruction] = []
+    for x, scale in pairs:
+        sizes, blocks = x.shape.dimensions, scale.shape.dimensions
+        split = [n for size, count in zip(sizes, blocks, strict=False) for n in (count, size // count)]
+        factor = make.convert(scale, wide)
+        if blocks:
+            factor = make.reshape(make.spread(factor, range(0, len(split), 2), split), sizes)
+        products.append(make.apply("multiply", make.convert(x, wide), make.spread(factor, (), sizes)))
+    dot = Dot(
+        lhs_batch_dims=op.lhs_batch_dims,
+        lhs_contracting_dims=op.lhs_contracting_dims,
+        rhs_batch_dims=op.rhs_batch_dims,
+        rhs_contracting_dims=op.rhs_contracting_dims,
+    )
+    shape = old.shape.without_layout().with_element_type(wide)
+    return make.convert(remaking.add(dot, *products, like=old, shape=shape), kind)
+
+
+def widened(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """f(x) -> convert(f(convert(x))), where x is narrower than F32."""
+    kind = old.shape.element_type
+    if not kind.is_floating or kind.bit_width >= 32 or not context.spend("widened"):
+        return None
+    make = _Arithmetic(old, remaking)
+    wide = [make.convert(x, PrimitiveType.F32) for x in operands]
+    return make.convert(remaking.add(old.op, *wide, like=old), kind)

@@ -1,0 +1,125 @@
+"""Expansions of operations that reorder or thin out arrays: shuffles, and the kernels of sparse convolutions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import SliceDimension, SparsitySide
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.compare import Compare
+from xlakit.ops.convert import Convert
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Constant, Iota
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Concatenate, Reshape, Slice
+from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.shuffle import Shuffle, ShuffleMode
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext
+
+
+def shuffle(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """Slices put together in another order for each dimension that is turned; otherwise gather(x, indices)."""
+    if not context.spend("shuffle"):
+        return None
+    op, (array,) = old.op_as(Shuffle), operands
+    if op.mode is ShuffleMode.PERMUTE and op.indices is not None:
+        return _permuted(old, op, op.indices, array, remaking)
+    for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
+        size = array.shape.dimensions[dimension]
+        if size and shift % size:
+            parts = [_part(old, array, dimension, a, b, remaking) for a, b in ((shift % size, size), (0, shift % size))]
+            array = remaking.add(Concatenate(dimension=dimension), *parts, like=old)
+    return array
+
+
+def _part(
+    old: Instruction, array: Instruction, dimension: int, start: int, limit: int, remaking: Remaking
+) -> Instruction:
+    ranges = [SliceDimension(0, size) for size in array.shape.dimensions]
+    ranges[dimension] = SliceDimension(start, limit)
+    return remaking.add(Slice(slice=tuple(ranges)), array, like=old)
+
+
+def _permuted(old: Instruction, op: Shuffle, indices: Literal, array: Instruction, remaking: Remaking) -> Instruction:
+    """Dimensions along which the indices do not change are moved as whole slices."""
+    sizes, numbers = array.shape.dimensions, np.asarray(indices.array)
+    if numbers.ndim == len(sizes):
+        numbers = numbers[..., None]
+    told = [d for d in range(len(sizes)) if d in op.dimensions or numbers.shape[d] > 1]
+    batching = tuple(d for d in told if d not in op.dimensions)
+    own = [d for d in told if numbers.shape[d] == sizes[d]]
+    numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
+    places = remaking.add(Constant(literal=Literal.from_value(numbers, PrimitiveType.S64)), like=old)
+    wide = Shape(PrimitiveType.S64, (*(sizes[d] for d in told), len(op.dimensions)))
+    if places.shape.dimensions != wide.dimensions:
+        spread = Broadcast(dimensions=(*(told.index(d) for d in own), len(told)))
+        places = remaking.add(spread, places, like=old, shape=wide)
+    gather = Gather(
+        offset_dims=tuple(d for d in range(len(sizes)) if d not in told),
+        collapsed_slice_dims=tuple(sorted(op.dimensions)),
+        start_index_map=op.dimensions,
+        operand_batching_dims=batching,
+        start_indices_batching_dims=tuple(told.index(d) for d in batching),
+        index_vector_dim=len(told),
+        slice_sizes=tuple(min(1, n) if d in told else n for d, n in enumerate(sizes)),
+    )
+    return remaking.add(gather, array, places, like=old, shape=old.shape.without_layout())
+
+
+def sparse_convolution(
+    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+) -> Instruction | None:
+    """A convolution with the zeros put into its sparse kernel."""
+    op = old.op_as(Convolution)
+    config = op.sparsity_config
+    if config is None or (config.lhs is not None and not _is_dense(config.lhs)):
+        return None
+    kernel, side = operands[1], config.rhs
+    if side is not None and not _is_dense(side):
+        places = operands[side.idx]
+        known = side.num_non_zero == 1 and side.stride == 1 and side.block_size >= 1
+        features = side.dimension == op.dim_labels.kernel_input_feature_dimension
+        if not (known and features) or places.shape.dimensions != kernel.shape.dimensions:
+            return None
+        if not context.spend("sparse-convolution"):
+            return None
+        kernel = _with_zeros(old, kernel, places, side, remaking)
+    elif not context.spend("sparse-convolution"):
+        return None
+    dense = dataclasses.replace(op, sparsity_config=None)
+    return remaking.add(dense, operands[0], kernel, like=old, shape=old.shape.without_layout())
+
+
+def _is_dense(side: SparsitySide) -> bool:
+    return side.block_size == 1 and side.num_non_zero == 1 and side.stride == 1
+
+
+def _with_zeros(
+    old: Instruction, values: Instruction, places: Instruction, side: SparsitySide, remaking: Remaking
+) -> Instruction:
+    """Each element in its block: select(iota == places, values, 0), with blocks made one dimension."""
+    sizes, block = values.shape.dimensions, side.block_size
+    split = (*sizes[: side.dimension + 1], block, *sizes[side.dimension + 1 :])
+    merged = tuple(n * block if d == side.dimension else n for d, n in enumerate(sizes))
+    across = tuple(d + (d > side.dimension) for d in range(len(sizes)))
+
+    def spread(array: Instruction, dimensions: Sequence[int]) -> Instruction:
+        shape = Shape(array.shape.element_type, split)
+        return remaking.add(Broadcast(dimensions=tuple(dimensions)), array, like=old, shape=shape)
+
+    where = remaking.add(Convert(), places, like=old, shape=Shape(PrimitiveType.S64, sizes))
+    number = remaking.add(Iota(iota_dimension=side.dimension + 1), like=old, shape=Shape(PrimitiveType.S64, split))
+    own = remaking.add(Compare(direction=ComparisonDirection.EQ), number, spread(where, across), like=old)
+    zero = spread(remaking.scalar(0, values.shape.element_type), ())
+    dense = remaking.add(OPERATIONS["select"](), own, spread(values, across), zero, like=old)
+    return remaking.add(Reshape(), dense, like=old, shape=Shape(values.shape.element_type, merged))

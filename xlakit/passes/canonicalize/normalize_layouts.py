@@ -1,0 +1,234 @@
+"""Layouts: every array inside the program is laid out major to minor, which is what no layout says.
+
+A layout has no part in what an instruction computes, except that a bitcast reads memory in the operand's layout and
+understands it in its own, and that a custom call and an infeed are given memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import UnsupportedError
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.operation import Op
+from xlakit.ops.convert import BitcastConvert
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, Parameter
+from xlakit.ops.dynamic import AT_SIZES
+from xlakit.ops.movement import Reshape, Slice, Transpose
+from xlakit.passes.core.framework import Names, Pass, PassContext, change_computations, inherited
+from xlakit.passes.core.matching import permutation_inverse
+
+# What reads memory of others, in the layouts of its shape.
+_GIVEN_MEMORY = frozenset({"custom-call", "infeed"})
+
+
+class NormalizeLayouts(Pass):
+    """Drop all layouts but the entry's, and make of bitcasts what they do to arrays that lie major to minor.
+
+    Bitcasts of padded or tiled arrays, and others whose memory is not one element after the other, become calls of
+    ``xlakit.AtSizes``, in whose computation layouts stay: Python does them. Raises UnsupportedError for dynamic arrays.
+    """
+
+    name = "normalize-layouts"
+    left_out_by = ""
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """All computations at once: layouts go together or not at all."""
+        stale = sum(1 for c in module.computations for i in c.instructions if _has_layout(i))
+        if not stale or not context.spend("layout", stale):
+            return module
+        program = module.entry.program_shape
+        layout = module.entry_computation_layout
+        if layout is None and not all(map(_is_default, (*program.parameters, program.result))):
+            layout = program
+        shapes: dict[Shape, Shape] = {}
+
+        def change(computation: Computation) -> Computation:
+            return _Normalized(computation, context, shapes).result()
+
+        return change_computations(module, change).replace(entry_computation_layout=layout)
+
+
+def _said(shape: Shape) -> Shape:
+    """The shape with the layouts that it means where it says none."""
+    if shape.tuple_shapes:
+        return dataclasses.replace(shape, tuple_shapes=tuple(map(_said, shape.tuple_shapes)))
+    return shape.with_layout(shape.layout_or_default) if shape.is_array else shape
+
+
+def _is_default(shape: Shape) -> bool:
+    return _said(shape) == shape.with_default_layout()
+
+
+def _has_layout(instruction: Instruction) -> bool:
+    opcode = instruction.op.opcode
+    if opcode == "bitcast":
+        return True
+    return opcode not in _GIVEN_MEMORY and _says_layout(instruction.shape)
+
+
+def _says_layout(shape: Shape) -> bool:
+    return shape.layout is not None or any(map(_says_layout, shape.tuple_shapes))
+
+
+class _Normalized:
+    """One computation with its layouts dropped."""
+
+    def __init__(self, computation: Computation, context: PassContext, shapes: dict[Shape, Shape]) -> None:
+        self._computation = computation
+        self._context = context
+        self._names = Names(computation, context)
+        # Most shapes of a program are few.
+        self._shapes = shapes
+        self._made: dict[Instruction, Instruction] = {}
+        self._order: list[Instruction] = []
+
+    def result(self) -> Computation:
+        """The new computation; the old one where it has no layouts."""
+        old = self._computation
+        if not any(map(_has_layout, old.instructions)):
+            return old
+        for instruction in old.instructions:
+            made = self._bitcast(instruction) if instruction.op.opcode == "bitcast" else self._plain(instruction)
+            self._made[instruction] = made
+        return Computation(old.name, tuple(self._order), self._made[old.root], old.execution_thread)
+
+    def _plain(self, old: Instruction) -> Instruction:
+        op: Op = old.op
+        shape = self._without(old.shape)
+        if isinstance(op, Constant) and shape is not old.shape:
+            op = Constant(literal=_literal_without_layout(op.literal))
+        elif isinstance(op, CustomCall):
+            # Who is called reads and writes memory in the layouts that stand here.
+            shape = old.shape
+            layouts = tuple(o.shape for o in old.operands)
+            if not op.operand_layout_constraints and not all(map(_is_default, layouts)):
+                op = dataclasses.replace(op, operand_layout_constraints=layouts)
+        elif op.opcode in _GIVEN_MEMORY:
+            shape = old.shape
+        operands = tuple(self._made[o] for o in old.operands)
+        predecessors = tuple(self._made[p] for p in old.control_predecessors)
+        if (
+            op is old.op
+            and shape is old.shape
+            and operands == old.operands
+            and predecessors == old.control_predecessors
+        ):
+            return self._add(old)
+        return self._add(old.replace(op=op, operands=operands, shape=shape, control_predecessors=predecessors))
+
+    def _without(self, shape: Shape) -> Shape:
+        if not _says_layout(shape):
+            return shape
+        found = self._shapes.get(shape)
+        if found is None:
+            found = self._shapes[shape] = shape.without_layout()
+        return found
+
+    def _add(self, instruction: Instruction) -> Instruction:
+        self._order.append(instruction)
+        return instruction
+
+    # -- bitcasts --------------------------------------------------------------------------------
+
+    def _bitcast(self, old: Instruction) -> Instruction:
+        """The array as it lies in memory, its bits as the new type, and the array that is meant by them.
+
+        bitcast(x) -> transpose(reshape(bitcast-convert(transpose(x)))), as many of them as are needed.
+        """
+        source, result = old.operands[0].shape, old.shape
+        operand = self._made[old.operands[0]]
+        if source.without_layout() == result.without_layout() and _said(source) == _said(result):
+            return operand
+        if not _is_plain(source, result):
+            return self._by_python(old, operand)
+        from_memory = source.layout_or_default.minor_to_major[::-1]
+        to_memory = result.layout_or_default.minor_to_major[::-1]
+        sizes = tuple(result.dimensions[d] for d in to_memory)
+        value = self._step(old, Transpose(dimensions=from_memory), operand)
+        value = self._beginning(old, value, _bits(result) // source.element_type.bit_width)
+        value = self._as_type(old, value, result.element_type)
+        value = self._reshape(old, value, sizes)
+        value = self._step(old, Transpose(dimensions=permutation_inverse(to_memory)), value)
+        if value.name == operand.name or self._order[-1] is not value:
+            return value
+        named = value.replace(name=old.name, annotations=inherited(old.annotations))
+        self._order[-1] = named
+        return named
+
+    def _by_python(self, old: Instruction, operand: Instruction) -> Instruction:
+        """A call of a computation that is the bitcast alone, on an array that is said to lie as it did."""
+        parameter = Instruction(Parameter(number=0), (), old.operands[0].shape, "p0")
+        root = old.replace(operands=(parameter,), control_predecessors=())
+        call = CustomCall(custom_call_target=AT_SIZES, computations=(Computation(old.name, (parameter, root), root),))
+        predecessors = tuple(self._made[p] for p in old.control_predecessors)
+        shape = old.shape.without_layout()
+        return self._add(old.replace(op=call, operands=(operand,), shape=shape, control_predecessors=predecessors))
+
+    def _beginning(self, old: Instruction, value: Instruction, count: int) -> Instruction:
+        """The first elements in memory: a bitcast may leave some out."""
+        total = value.shape.num_elements
+        if count == total:
+            return value
+        flat = self._reshape(old, value, (total,))
+        return self._step(old, Slice(slice=(SliceDimension(0, count),)), flat)
+
+    def _as_type(self, old: Instruction, value: Instruction, kind: PrimitiveType) -> Instruction:
+        source = value.shape.element_type
+        if source is kind:
+            return value
+        ratio = kind.bit_width // source.bit_width
+        if ratio > 1:
+            # Neighbors in memory make one wider element.
+            value = self._reshape(old, value, (math.prod(value.shape.dimensions) // ratio, ratio))
+        return self._step(old, BitcastConvert(), value, value.shape.with_element_type(kind))
+
+    def _reshape(self, old: Instruction, value: Instruction, sizes: tuple[int, ...]) -> Instruction:
+        if value.shape.dimensions == sizes:
+            return value
+        return self._step(old, Reshape(), value, value.shape.with_dimensions(sizes))
+
+    def _step(self, old: Instruction, op: Op, operand: Instruction, shape: Shape | None = None) -> Instruction:
+        if isinstance(op, Transpose) and list(op.dimensions) == sorted(op.dimensions):
+            return operand
+        inferred = infer_shape(op, [operand.shape], shape)
+        annotations = inherited(old.annotations, place_only=True)
+        return self._add(Instruction(op, (operand,), inferred, self._names.new(op.opcode), annotations=annotations))
+
+
+def _is_plain(source: Shape, result: Shape) -> bool:
+    """Whether the memory of both is one element after the other, so that reshapes say what a bitcast does.
+
+    Raises UnsupportedError for dynamic arrays, which have no fixed layout.
+    """
+    for shape in (source, result):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"a bitcast of the dynamic array {shape}", operation="bitcast")
+        layout = shape.layout_or_default
+        if layout.padded_dimensions or layout.tiles:
+            return False
+    a, b = source.element_type, result.element_type
+    if _bits(result) > _bits(source) or _bits(result) % a.bit_width:
+        return False
+    return a is b or (
+        a.is_complex == b.is_complex and (a.bit_width == b.bit_width or min(a.bit_width, b.bit_width) > 7)
+    )
+
+
+def _bits(shape: Shape) -> int:
+    return shape.num_elements * shape.element_type.bit_width
+
+
+def _literal_without_layout(literal: Literal) -> Literal:
+    if literal.shape.is_array:
+        return Literal(literal.shape.without_layout(), literal.array)
+    if literal.shape.is_tuple:
+        elements = [_literal_without_layout(e) for e in literal.elements]
+        return Literal(literal.shape.without_layout(), None, elements)
+    return literal

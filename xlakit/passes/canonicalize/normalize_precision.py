@@ -1,0 +1,133 @@
+"""Precision: every operation takes floats of one type, and gives what its rule says.
+
+A program may declare a result in another floating point precision than the rule gives, and let floats of different
+precisions meet. It means a conversion there. Code for arrays is made by their types, so the conversions are written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import reduce
+
+from xlakit.data.primitive import PrimitiveType, higher_precision
+from xlakit.data.shape import Shape, floating_types
+from xlakit.ir.instruction import Computation, Instruction, infer_shape
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Tuple
+from xlakit.ops.reduction import Map, Reduce
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import ComputationPass, PassContext, calls_computations
+
+# What takes any types, and gives what its operands, its computations or its attributes say.
+_ANY_TYPES = frozenset(
+    {"parameter", "constant", "convert", "bitcast-convert", "stochastic-convert", "dot", "convolution", "ragged-dot"}
+    | {"scaled-dot", "tuple", "get-tuple-element", "call", "while", "conditional", "custom-call", "infeed", "outfeed"}
+    | {"send", "recv", "send-done", "recv-done", "async-start", "async-update", "async-done", "opt-barrier"}
+    | {"copy-start", "copy-done", "domain", "scan"}
+)
+
+
+class NormalizePrecision(ComputationPass):
+    """Write the conversions that programs mean in which floats of different precisions meet."""
+
+    name = "normalize-precision"
+    left_out_by = ""
+    is_needed = True
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Convert operands and results of the operations of one computation."""
+        mixed = {i for i in computation.instructions if i.op.opcode not in _ANY_TYPES and _is_mixed(i)}
+        if not mixed:
+            return computation
+        remaking = Remaking(computation, context)
+        changed = 0
+        for old in computation.instructions:
+            if old in mixed and _write_conversions(old, remaking):
+                changed += 1
+            else:
+                remaking.keep(old)
+        if not changed or not context.spend("conversion", changed):
+            return computation
+        return remaking.finished()
+
+
+def _is_mixed(instruction: Instruction) -> bool:
+    """Whether floats of several types are among the operands, the results and what its computations take."""
+    shapes = [instruction.shape, *[o.shape for o in instruction.operands]]
+    if calls_computations(instruction.op):
+        shapes += [p.shape for computation in instruction.op.called_computations for p in computation.parameters]
+    # Nearly all operations have one type.
+    return len({shape.element_type for shape in shapes}) > 1 and len(floating_types(shapes)) > 1
+
+
+def _write_conversions(old: Instruction, remaking: Remaking) -> bool:
+    """Put an operation on floats of one type in the place of ``old``; False where it is one already."""
+    operands = [remaking.made[o] for o in old.operands]
+    taken = [_converted(o, kind, old, remaking) for o, kind in zip(operands, _taken_types(old), strict=True)]
+    shape = _with_types(old.shape, infer_shape(old.op, [o.shape for o in taken], old.shape))
+    if shape == old.shape and all(new is given for new, given in zip(taken, operands, strict=True)):
+        return False
+    new = old.replace(
+        operands=taken, shape=shape, control_predecessors=[remaking.made[p] for p in old.control_predecessors]
+    )
+    remaking.stands_for(old, _declared(remaking.append(new), old, remaking))
+    return True
+
+
+def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
+    """The element types in which an operation is to have its operands."""
+    op = instruction.op
+    kinds = [o.shape.element_type for o in instruction.operands]
+    half = len(kinds) // 2
+    if isinstance(op, Map):
+        return _parameter_types(op.to_apply)
+    if isinstance(op, (Reduce, ReduceWindow)):
+        types = _parameter_types(op.to_apply)
+        return [*types[half:], *types[:half]]
+    if isinstance(op, Scatter):
+        types = _parameter_types(op.to_apply)
+        return [*types[:half], kinds[half], *types[half:]]
+    if isinstance(op, SelectAndScatter):
+        running, element = _parameter_types(op.scatter)
+        return [running, element, running]
+    if calls_computations(op):
+        # Whatever its computation does, an argument has the type of the parameter that it is for.
+        return kinds
+    if op.opcode == "dynamic-update-slice":
+        return [kinds[0], kinds[0], *kinds[2:]]
+    if op.is_pointwise or op.opcode in ("concatenate", "pad"):
+        floats = [kind for kind in kinds if kind.is_floating]
+        return [reduce(higher_precision, floats) if kind.is_floating else kind for kind in kinds]
+    return kinds
+
+
+def _parameter_types(computation: Computation) -> list[PrimitiveType]:
+    return [parameter.shape.element_type for parameter in computation.parameters]
+
+
+def _with_types(shape: Shape, other: Shape) -> Shape:
+    """The shape with the element types of another one."""
+    if shape.is_tuple:
+        parts = zip(shape.tuple_shapes, other.tuple_shapes, strict=True)
+        return dataclasses.replace(shape, tuple_shapes=tuple(_with_types(s, o) for s, o in parts))
+    return shape if shape.element_type is other.element_type else shape.with_element_type(other.element_type)
+
+
+def _declared(new: Instruction, old: Instruction, remaking: Remaking) -> Instruction:
+    """What ``new`` gives, in the types that ``old`` is declared in."""
+    if not old.shape.is_tuple:
+        return _converted(new, old.shape.element_type, old, remaking)
+    if new.shape == old.shape:
+        return new
+    shapes = enumerate(old.shape.tuple_shapes)
+    parts = [_converted(remaking.element(new, n, old), s.element_type, old, remaking) for n, s in shapes]
+    return remaking.add(Tuple(), *parts, like=old)
+
+
+def _converted(operand: Instruction, kind: PrimitiveType, old: Instruction, remaking: Remaking) -> Instruction:
+    if operand.shape.element_type is kind:
+        return operand
+    return remaking.add(Convert(), operand, like=old, shape=operand.shape.with_element_type(kind))

@@ -1,0 +1,1 @@
+"""What all passes rest on: the framework, rules, and the builders of computations."""

@@ -1,0 +1,270 @@
+"""Rewriter: applies rules to a computation from the operands up to a fixed point, and makes the new instructions.
+
+Every instruction, old or made by a rule, is settled once: first its operands, then itself, until no rule has
+anything to say about it. What it settles to stands in its place from then on. The work is proportional to the number
+of instructions, and nothing recurses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import Computation, Instruction, infer_shape
+from xlakit.ir.operation import OPERATIONS, Array, Op
+from xlakit.ir.verifier import matches
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Constant
+from xlakit.ops.movement import Broadcast, Reshape, Transpose
+from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live
+
+# In a rule's opcodes: every opcode.
+ANY = "*"
+
+RuleIndex = Mapping[str, tuple[tuple[str, "Callable[[Instruction, Rewriter], Instruction | None]"], ...]]
+
+# Rules that undo each other would go on for ever; no program comes near this many rewrites for an instruction.
+_REWRITES_PER_INSTRUCTION = 100
+_REWRITES_AT_LEAST = 1_000
+
+
+class Rewriter:
+    """One computation being rewritten; rules use it to make instructions and to ask about the old ones.
+
+    Rules are shown no instruction with an effect or with control predecessors, and none with dynamic dimensions in
+    its shape, its operands' shapes or those of their operands.
+    """
+
+    def __init__(self, computation: Computation, index: RuleIndex, context: PassContext) -> None:
+        self.context = context
+        self.computation = computation
+        self._index = index
+        self._rules_for_all = index.get(ANY, ())
+        self._names = Names(computation, context)
+        # What an instruction has settled to; what has settled to itself stands for itself.
+        self._settled: dict[Instruction, Instruction] = {}
+        # What a rule has put in the place of an instruction that is still being settled.
+        self._replaced: dict[Instruction, Instruction] = {}
+        self._order: list[Instruction] = []
+        self._current = computation.root
+        self._uses: Counter[Instruction] | None = None
+        self._has_dynamic = any(_is_dynamic(i.shape) for i in computation.instructions)
+        self._rest = _REWRITES_AT_LEAST + _REWRITES_PER_INSTRUCTION * len(computation.instructions)
+        self._changed = False
+
+    def result(self) -> Computation:
+        """The computation after all rewrites; the old one where there were none."""
+        old = self.computation
+        settled = self._settled
+        for instruction in old.instructions:
+            if instruction not in settled:
+                self._settle(instruction)
+        if not self._changed:
+            return old
+        root = settled[old.root]
+        live = mark_live(self._order, root)
+        return Computation(old.name, tuple(i for i in self._order if i in live), root, old.execution_thread)
+
+    # -- settling --------------------------------------------------------------------------------
+
+    def _settle(self, first: Instruction) -> None:
+        settled, replaced = self._settled, self._replaced
+        stack = [first]
+        while stack:
+            node = stack[-1]
+            if node in settled:
+                stack.pop()
+                continue
+            successor = replaced.get(node)
+            if successor is not None:
+                if successor in settled:
+                    self._stands_for(node, settled[successor])
+                    stack.pop()
+                else:
+                    stack.append(successor)
+                continue
+            waiting = [o for o in (*node.operands, *node.control_predecessors) if o not in settled]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            current = self._with_settled_operands(node)
+            better = self._improve(current)
+            if better is not None:
+                self._changed = True
+                replaced[node] = better
+                stack.append(better)
+                continue
+            self._order.append(current)
+            settled[current] = current
+            self._stands_for(node, current)
+            stack.pop()
+
+    def _stands_for(self, node: Instruction, final: Instruction) -> None:
+        self._settled[node] = final
+        if self._uses is not None and node is not final:
+            self._uses[final] += self._uses[node]
+
+    def _with_settled_operands(self, node: Instruction) -> Instruction:
+        settled = self._settled
+        operands = tuple([settled[o] for o in node.operands])
+        predecessors = node.control_predecessors
+        if predecessors:
+            predecessors = tuple(dict.fromkeys(settled[p] for p in predecessors))
+        if operands == node.operands and predecessors == node.control_predecessors:
+            return node
+        return node.replace(operands=operands, control_predecessors=predecessors)
+
+    def _improve(self, instruction: Instruction) -> Instruction | None:
+        """What the first rule that applies gives, in the place of the instruction."""
+        rules = self._index.get(instruction.op.opcode, self._rules_for_all)
+        if not rules or is_fixed(instruction) or (self._has_dynamic and _touches_dynamic(instruction)):
+            return None
+        self._current = instruction
+        for name, rewrite in rules:
+            found = rewrite(instruction, self)
+            if found is None or found is instruction:
+                continue
+            placed = self._placed(instruction, found, name)
+            if placed is None:
+                continue
+            if not self._may_go_on(name):
+                return None
+            return placed
+        return None
+
+    def _may_go_on(self, rule: str) -> bool:
+        if self._rest <= 0:
+            if self.context.check:
+                raise InternalError(
+                    f"rewriting {self.computation.name} does not come to an end; the last rule was {rule}"
+                )
+            return False
+        self._rest -= 1
+        return self.context.spend(rule)
+
+    def _placed(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:
+        """``new`` fit to stand in the place of ``old``, or None where its shape does not allow it.
+
+        A program may declare results in another floating point precision, or otherwise dynamic, than operands have;
+        and a layout matters where a bitcast looks at it. So what was there already must have the same shape.
+        """
+        same = new.shape == old.shape
+        if not same:
+            if not matches(new.shape, old.shape):
+                raise InternalError(f"rule {rule} puts {new.shape} in the place of {old.shape}")
+            if new.shape.without_layout() != old.shape.without_layout():
+                return None
+            if new in self._settled and not same_layouts(new.shape, old.shape):
+                return None
+        if new in self._settled:
+            return new
+        return Instruction(new.op, new.operands, old.shape, old.name, annotations=inherited(old.annotations))
+
+    # -- what rules ask --------------------------------------------------------------------------
+
+    def uses(self, instruction: Instruction) -> int:
+        """How often the computation uses an instruction, at least; the root counts as used once more."""
+        if self._uses is None:
+            uses = Counter(o for i in self.computation.instructions for o in i.operands)
+            uses[self.computation.root] += 1
+            for old, final in self._settled.items():
+                if old is not final:
+                    uses[final] += uses[old]
+            self._uses = uses
+        return self._uses[instruction]
+
+    # -- what rules make -------------------------------------------------------------------------
+
+    def make(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
+        inferred = infer_shape(op, [o.shape for o in operands], shape)
+        name = self._names.new(op.opcode)
+        annotations = inherited(self._current.annotations, place_only=True)
+        return Instruction(op, operands, inferred, name, annotations=annotations)
+
+    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
+        """An operation without attributes on these operands."""
+        return self.make(OPERATIONS[opcode](), *operands)
+
+    def on(self, old: Instruction, *operands: Instruction) -> Instruction:
+        """The operation of ``old`` on other operands, giving elements of the type that ``old`` gives.
+
+        That may be another floating point precision than the operands' own, since programs may declare it so.
+        """
+        made = self.make(old.op, *operands, shape=old.shape.without_layout())
+        kind = old.shape.element_type
+        if made.shape.is_array and made.shape.element_type is not kind:
+            return made.replace(shape=made.shape.with_element_type(kind))
+        return made
+
+    def constant(self, array: Array, kind: PrimitiveType) -> Instruction:
+        """A constant of a NumPy array of the type's dtype."""
+        shape = Shape(kind, array.shape)
+        return self.make(Constant(literal=Literal(shape, np.asarray(array))))
+
+    def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
+        """A constant of one number, which the type must hold."""
+        return self.constant(scalar_of(value, kind), kind)
+
+    def full(self, value: object, shape: Shape) -> Instruction:
+        """An array of one number: a constant where it is a scalar, else the broadcast of one."""
+        return self.spread(self.scalar(value, shape.element_type), shape)
+
+    def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
+        """A scalar broadcast to the dimensions of ``shape``; itself where they are none."""
+        return self.broadcast(scalar, (), shape.dimensions) if shape.dimensions else scalar
+
+    def broadcast(self, operand: Instruction, dimensions: Sequence[int], sizes: Sequence[int]) -> Instruction:
+        """``operand`` repeated into ``sizes``, its dimension i being dimension ``dimensions[i]`` there."""
+        shape = operand.shape.with_dimensions(tuple(sizes))
+        return self.make(Broadcast(dimensions=tuple(dimensions)), operand, shape=shape)
+
+    def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+        """``operand`` under other dimensions; itself where they are its own."""
+        if tuple(sizes) == operand.shape.dimensions:
+            return operand
+        return self.make(Reshape(), operand, shape=operand.shape.with_dimensions(tuple(sizes)))
+
+    def transpose(self, operand: Instruction, permutation: Sequence[int]) -> Instruction:
+        """``operand`` with permuted dimensions; itself where the permutation changes nothing."""
+        if list(permutation) == list(range(len(permutation))):
+            return operand
+        return self.make(Transpose(dimensions=tuple(permutation)), operand)
+
+    def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
+        """``operand`` in another element type; itself where it has that type."""
+        if operand.shape.element_type is kind:
+            return operand
+        return self.make(Convert(), operand, shape=operand.shape.without_layout().with_element_type(kind))
+
+
+def scalar_of(value: object, kind: PrimitiveType) -> Array:
+    """A number as a scalar of a type's dtype."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype == kind.dtype:
+        return np.asarray(value)
+    return Literal.from_value(value, kind).array
+
+
+def same_layouts(a: Shape, b: Shape) -> bool:
+    """Whether shapes of the same arrays lay them out in the same way."""
+    if a.tuple_shapes:
+        return all(same_layouts(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
+    return not a.is_array or a.layout == b.layout or a.layout_or_default == b.layout_or_default
+
+
+def _is_dynamic(shape: Shape) -> bool:
+    return True in shape.dynamic_dimensions or (bool(shape.tuple_shapes) and shape.is_dynamic)
+
+
+def _touches_dynamic(instruction: Instruction) -> bool:
+    if _is_dynamic(instruction.shape):
+        return True
+    return any(
+        _is_dynamic(o.shape) or any(_is_dynamic(inner.shape) for inner in o.operands) for o in instruction.operands
+    )

@@ -1,0 +1,1 @@
+"""Bounded dynamic dimensions: padded arrays with their sizes beside them."""

@@ -1,0 +1,101 @@
+"""Padded values in products, norms and matrices: zeros, or ones on the diagonal, where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dot import Dot
+from xlakit.ops.fft import Fft
+from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, PaddedRules, Padder, array
+
+ALGEBRA = PaddedRules()
+_rule = ALGEBRA.rule
+
+
+@_rule("dot")
+def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there along contracting dimensions, of either operand, is zero in both."""
+    op, (x, y) = old.op_as(Dot), operands
+    pairs = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
+    values = [_contracted(x, y, pairs, make), _contracted(y, x, [(b, a) for a, b in pairs], make)]
+    rest_x = [d for d in range(x.shape.rank) if d not in (*op.lhs_batch_dims, *op.lhs_contracting_dims)]
+    rest_y = [d for d in range(y.shape.rank) if d not in (*op.rhs_batch_dims, *op.rhs_contracting_dims)]
+    batch = zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)
+    sizes = [_in_both(x.dims.get(a), y.dims.get(b), make) for a, b in batch]
+    sizes += [x.dims.get(d) for d in rest_x] + [y.dims.get(d) for d in rest_y]
+    return array(make.again(values), {d: size for d, size in enumerate(sizes) if size is not None})
+
+
+def _in_both(a: Instruction | None, b: Instruction | None, make: Padder) -> Instruction | None:
+    """The smaller size, or the one that there is."""
+    return a or b if a is None or b is None else make.instruction(make.least(a, b))
+
+
+def _contracted(x: Padded, other: Padded, pairs: Sequence[tuple[int, int]], make: Padder) -> Instruction:
+    """The array with zeros where it, or what it is multiplied with, is not there along contracting dimensions."""
+    own, others = {a: x.dims.get(a) for a, _ in pairs}, {a: other.dims.get(b) for a, b in pairs}
+    value = make.zeroed(array(x.value, {d: size for d, size in own.items() if size is not None}))
+    rest = {d: size for d, size in others.items() if size is not None and size is not own[d]}
+    return make.zeroed(array(value, rest))
+
+
+@_rule("convolution")
+def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there is zero, as padding is; there are as many placements of the window as the sizes allow."""
+    op, (x, kernel) = old.op_as(Convolution), operands[:2]
+    numbers = op.dim_labels
+    batch, features = numbers.input_batch_dimension, numbers.input_feature_dimension
+    kernel_features = numbers.kernel_input_feature_dimension
+    grouped = (op.feature_group_count > 1 and features in x.dims) or (op.batch_group_count > 1 and batch in x.dims)
+    if grouped or len(operands) > 2 or kernel.dims.keys() - {kernel_features}:
+        raise NoRuleError("a convolution with a group or a kernel of dynamic size")
+    spatial = {d: n for d, n in x.dims.items() if d in numbers.input_spatial_dimensions}
+    values = [
+        make.zeroed(array(_contracted(x, kernel, [(features, kernel_features)], make), spatial)),
+        _contracted(kernel, x, [(kernel_features, features)], make),
+    ]
+    dims = {numbers.output_batch_dimension: x.dims[batch]} if batch in x.dims else {}
+    places = zip(numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
+    for (own, result), window in zip(places, op.window.dimensions, strict=True):
+        if own in spatial:
+            dims[result] = make.instruction(make.placements(spatial[own], window))
+    return array(make.again(values), dict(sorted(dims.items())))
+
+
+@_rule("cholesky")
+def cholesky(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """A matrix goes on as the unit matrix, which is a factor of itself."""
+    (x,) = operands
+    return array(make.again([_with_unit(x, make)]), x.dims)
+
+
+@_rule("triangular-solve")
+def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """A matrix goes on as the unit matrix, and the right-hand sides as zeros."""
+    matrix, sides = operands
+    return array(make.again([_with_unit(matrix, make), make.zeroed(sides)]), sides.dims)
+
+
+def _with_unit(x: Padded, make: Padder) -> Instruction:
+    """Matrices with ones on the diagonal and zeros elsewhere in place of what is not there."""
+    rank, sizes = x.shape.rank, x.shape.dimensions
+    there = make.there(sizes, {d: n for d, n in x.dims.items() if d >= rank - 2})
+    if there is None:
+        return x.value
+    kind = x.shape.element_type
+    diagonal = make.compare(make.positions(sizes, rank - 2), make.positions(sizes, rank - 1), "EQ")
+    one = make.spread(make.scalar(1, kind), sizes)
+    unit = make.apply("select", diagonal, one, make.spread(make.zero(kind), sizes))
+    return make.chosen(there, x.value, unit)
+
+
+@_rule("fft")
+def fft(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Each transform by itself: along the other dimensions it does not matter what is there."""
+    (x,) = operands
+    first = x.shape.rank - len(old.op_as(Fft).fft_length)
+    if any(d >= first for d in x.dims):
+        raise NoRuleError("a Fourier transform along a dynamic dimension")
+    return array(make.again([x.value]), x.dims)

@@ -1,0 +1,82 @@
+"""Operations that no rule makes something of on padded arrays: Python does them, on the arrays that are there.
+
+They become calls of ``xlakit.AtSizes``, see ``execution/at_sizes.py``, with a computation that is the operation
+alone, on arrays of dynamic dimensions as it was before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Tuple
+from xlakit.ops.dynamic import AT_SIZES
+from xlakit.passes.dynamic.padded_values import Padded, Padder, Place, dynamic_places, static_shape
+
+_SIZE = Shape(PrimitiveType.S32)
+
+
+def with_sizes(shape: Shape, count: int) -> Shape:
+    """The shape of a value together with ``count`` sizes: a tuple has them at its end."""
+    static = static_shape(shape)
+    if not count:
+        return static
+    parts = static.tuple_shapes if static.is_tuple else (static,)
+    return make_tuple_shape([*parts, *[_SIZE] * count])
+
+
+def joined(value: Padded, places: Sequence[Place], make: Padder) -> Instruction:
+    """A value together with its sizes at these places, as :func:`with_sizes` says."""
+    if not places:
+        return value.value
+    parts = [value.value]
+    if value.shape.is_tuple:
+        parts = [make.element(value.value, i) for i in range(len(value.shape.tuple_shapes))]
+    sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in places]
+    return make.add(Tuple(), *parts, *sizes)
+
+
+def parted(joined: Instruction, shape: Shape, places: Sequence[Place], make: Padder) -> Padded:
+    """The value of a shape that was joined with its sizes at these places."""
+    if not places:
+        return Padded(joined)
+    parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
+    own, sizes = parts[: -len(places)], parts[-len(places) :]
+    value = make.add(Tuple(), *own) if shape.is_tuple else own[0]
+    return Padded(value, dict(zip(places, sizes, strict=True)))
+
+
+def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """x, sizes of x -> the operation on what is there of x, padded, and the sizes of that."""
+    inner = make.apart()
+    shapes = [_marked(o.shape, x.sizes) for o, x in zip(old.operands, operands, strict=True)]
+    given = [inner.making.parameter(number, shape) for number, shape in enumerate(shapes)]
+    root = inner.making.append(old.replace(operands=given, control_predecessors=()))
+    computation = inner.computation(f"{old.name}_at_sizes", root)
+    sizes = [x.sizes[place] for x in operands for place in sorted(x.sizes)]
+    places = dynamic_places(old.shape)
+    call = old.replace(
+        op=CustomCall(custom_call_target=AT_SIZES, computations=(computation,)),
+        operands=[*(x.value for x in operands), *sizes],
+        shape=with_sizes(old.shape.without_layout(), len(places)),
+    )
+    return parted(make.placed(call), old.shape, places, make)
+
+
+def _marked(shape: Shape, sizes: Collection[Place]) -> Shape:
+    """The shape, dynamic where there are sizes and nowhere else."""
+
+    def marked(part: Shape, path: tuple[int, ...]) -> Shape:
+        if part.is_tuple:
+            inner = tuple(marked(s, (*path, i)) for i, s in enumerate(part.tuple_shapes))
+            return dataclasses.replace(part, tuple_shapes=inner)
+        if not part.is_array:
+            return part
+        marks = tuple((path, d) in sizes for d in range(part.rank))
+        return dataclasses.replace(static_shape(part), dynamic_dimensions=marks if any(marks) else ())
+
+    return marked(shape, ())

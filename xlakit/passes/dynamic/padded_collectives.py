@@ -1,0 +1,177 @@
+"""Padded values between devices: what comes from others comes with its size."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.collective_moves import AllToAll
+from xlakit.ops.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.data import Tuple
+from xlakit.ops.dynamic import CHECK_GROUP, DynamicUpdateSlice
+from xlakit.ops.movement import Pad, Slice
+from xlakit.ops.shared.collective import Collective
+from xlakit.passes.dynamic.padded_values import (
+    NoRuleError,
+    Padded,
+    PaddedRules,
+    Padder,
+    Size,
+    array,
+    bundle,
+    static_shape,
+)
+
+COLLECTIVES = PaddedRules()
+_rule = COLLECTIVES.rule
+
+# Channels from here on are those of collectives that compare sizes: no program has so many.
+_CHANNELS = 1 << 40
+
+
+def _same_sizes(old: Instruction, operands: Sequence[Padded], make: Padder, cut: int | None = None) -> Padded:
+    """What comes from devices whose arrays must be as large as this one's; the dimension ``cut`` must be full."""
+    if cut is not None and any(cut in x.dims for x in operands):
+        raise NoRuleError(f"{old.op.opcode} along a dynamic dimension")
+    return bundle(make.again([x.value for x in operands]), _agreed(old, [x.dims for x in operands], make))
+
+
+def _agreed(
+    old: Instruction, sizes: Sequence[Mapping[int, Instruction]], make: Padder
+) -> Sequence[Mapping[int, Instruction]]:
+    """The sizes of some arrays, once the devices that meet are known to have the same ones."""
+    op = old.op_as(Collective)
+    own = [size for dims in sizes for size in dims.values()]
+    if not own:
+        return sizes
+    if op.global_ids is None and op.channel_id is not None:
+        raise NoRuleError(f"{op.opcode} between partitions, where no all-reduce meets")
+    apart = make.apart()
+    least = apart.apply("minimum", *(apart.making.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
+    reduction = AllReduce(
+        replica_groups=op.replica_groups,
+        channel_id=None if op.channel_id is None else _CHANNELS + make.context.number(),
+        use_global_device_ids=bool(op.global_ids),
+        to_apply=apart.computation("least", least),
+    )
+    count = len(own)
+    found = make.add(reduction, make.row([*own, *(make.minus(0, size) for size in own)]))
+    low, high = (make.add(Slice(slice=(SliceDimension(n, n + count),)), found) for n in (0, count))
+    greatest = make.apply("negate", high)
+    parts = [
+        [make.reshaped(make.add(Slice(slice=(SliceDimension(n, n + 1),)), ends), ()) for ends in (low, greatest)]
+        for n in range(count)
+    ]
+    tests = [make.compare(a, b, "EQ") for a, b in parts]
+    holds = functools.reduce(lambda a, b: make.apply("and", a, b), tests)
+    checked = iter([make.checked(holds, own[0], CHECK_GROUP, low, greatest), *own[1:]])
+    return [{d: next(checked) for d in dims} for dims in sizes]
+
+
+@_rule("all-reduce")
+def all_reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """All devices bring arrays of the same sizes, so the result has them."""
+    return _same_sizes(old, operands, make)
+
+
+@_rule("reduce-scatter")
+def reduce_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The same, as long as the dimension that is dealt out is full."""
+    return _same_sizes(old, operands, make, old.op_as(ReduceScatter).scatter_dimension)
+
+
+@_rule("all-to-all")
+def all_to_all(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The same, as long as the dimension that is cut up is full."""
+    along = old.op_as(AllToAll).split_dimension
+    if along is None:
+        raise NoRuleError("all-to-all of a tuple, whose elements may have different sizes")
+    return _same_sizes(old, operands, make, along)
+
+
+@_rule("collective-permute", "collective-broadcast")
+def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The sizes go along, as more operands. Where nobody sends there are zeros, and those fill the bounds."""
+    if getattr(old.op, "slice_sizes", ()) or getattr(old.op, "has_dynamic_root", False):
+        raise NoRuleError(f"{old.op.opcode} with operands that are not sent")
+    # One more than the sizes, so that 0 says that nobody has sent it.
+    sizes = [make.instruction(make.plus(x.dims[d], 1)) for x in operands for d in sorted(x.dims)]
+    came = make.add(old.op, *(x.value for x in operands), *sizes)
+    count = len(operands)
+    arrays = [make.element(came, i) for i in range(count)]
+    following = iter(range(count, count + len(sizes)))
+    dims: list[dict[int, Instruction]] = []
+    for x in operands:
+        own: dict[int, Instruction] = {}
+        for d in sorted(x.dims):
+            size = make.element(came, next(following))
+            nobody = make.compare(size, make.number(0), "EQ")
+            full = make.number(x.shape.dimensions[d])
+            own[d] = make.apply("select", nobody, full, make.instruction(make.minus(size, 1)))
+        dims.append(own)
+    return bundle(arrays[0] if count == 1 else make.add(Tuple(), *arrays), dims)
+
+
+@_rule("all-gather")
+def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Along a dynamic dimension the sizes are gathered too, and each block moves to where those before it end."""
+    along = old.op_as(AllGather).all_gather_dimension
+    if not any(along in x.dims for x in operands):
+        return _same_sizes(old, operands, make)
+    others = _agreed(old, [{d: n for d, n in x.dims.items() if d != along} for x in operands], make)
+    ragged = [x for x in operands if along in x.dims]
+    # A size lies along the same dimension as the blocks that it is of.
+    sizes = [make.reshaped(x.dims[along], (1,) * x.shape.rank) for x in ragged]
+    shapes = list(static_shape(old.shape).tuple_shapes or (static_shape(old.shape),))
+    count = _members(operands, shapes, along)
+    lines = [Shape(PrimitiveType.S32, tuple(count if d == along else 1 for d in range(x.shape.rank))) for x in ragged]
+    came = make.placed(
+        old.replace(operands=[*(x.value for x in operands), *sizes], shape=make_tuple_shape([*shapes, *lines]))
+    )
+    arrays: list[Padded] = []
+    for number, (x, dims) in enumerate(zip(operands, others, strict=True)):
+        whole = make.element(came, number)
+        if along in x.dims:
+            line = make.element(came, len(operands) + ragged.index(x))
+            whole, end = _moved_together(whole, line, along, x.shape.dimensions[along], make)
+            arrays.append(array(whole, dict(sorted({**dims, along: end}.items()))))
+        else:
+            arrays.append(array(whole, dims))
+    values = [x.value for x in arrays]
+    return bundle(values[0] if len(values) == 1 else make.add(Tuple(), *values), [x.dims for x in arrays])
+
+
+def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) -> int:
+    """How many devices gather."""
+    for x, shape in zip(operands, shapes, strict=True):
+        if x.shape.dimensions[along]:
+            return shape.dimensions[along] // x.shape.dimensions[along]
+    raise NoRuleError("an all-gather of empty arrays")
+
+
+def _moved_together(
+    value: Instruction, sizes: Instruction, along: int, block: int, make: Padder
+) -> tuple[Instruction, Instruction]:
+    """Blocks of which only ``sizes`` are there, one after the other; and the size of all."""
+    bounds, count = value.shape.dimensions, sizes.shape.num_elements
+    sizes = make.reshaped(sizes, (count,))
+    room = [PaddingDimension()] * len(bounds)
+    room[along] = PaddingDimension(0, bounds[along] - block)
+    end: Size = 0
+    result = value
+    for number in range(count):
+        parts = [SliceDimension(0, n) for n in bounds]
+        parts[along] = SliceDimension(number * block, (number + 1) * block)
+        part = make.add(Slice(slice=tuple(parts)), value)
+        if not number:
+            result = make.add(Pad(padding=tuple(room)), part, make.zero(value.shape.element_type))
+        else:
+            starts = [make.instruction(end if d == along else 0) for d in range(len(bounds))]
+            result = make.add(DynamicUpdateSlice(), result, part, *starts)
+        size = make.add(Slice(slice=(SliceDimension(number, number + 1),)), sizes)
+        end = make.plus(end, make.reshaped(size, ()))
+    return result, make.instruction(end)

@@ -1,0 +1,99 @@
+"""Padded values element by element: operands that are not full are cut to what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Conditional
+from xlakit.ops.data import Tuple
+from xlakit.ops.movement import Slice
+from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, array
+
+ELEMENTS = PaddedRules()
+
+_ENDLESS = 2**31 - 1
+
+
+def element_wise(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """f(x, y): of each dimension what all operands have is there; one element goes with any number of them."""
+    rank = old.shape.rank
+    values = [x.value for x in operands]
+    dims: dict[int, Instruction] = {}
+    for d in range(rank):
+        # What has one size is the same instruction nearly always.
+        sizes = list(dict.fromkeys(x.dims[d] for x in operands if x.shape.rank == rank and d in x.dims))
+        if len(sizes) == 1:
+            dims[d] = sizes[0]
+        elif sizes:
+            dims[d] = _common(sizes, make)
+            for i, x in enumerate(operands):
+                if d in x.dims and x.shape.dimensions[d] > 1:
+                    values[i] = _stretched(values[i], d, x.dims[d], make)
+    return array(make.again(values), dims)
+
+
+def _common(sizes: Sequence[Instruction], make: Padder) -> Instruction:
+    """The least size but 1; 1 where there is no other."""
+    one, endless = make.number(1), make.number(_ENDLESS)
+    least = endless
+    for size in sizes:
+        others = make.apply("select", make.compare(size, one, "EQ"), endless, size)
+        least = make.apply("minimum", least, others)
+    return make.apply("select", make.compare(least, endless, "EQ"), one, least)
+
+
+def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padder) -> Instruction:
+    """The first element everywhere along a dimension, if that is all there is."""
+    bounds = value.shape.dimensions
+    parts = tuple(SliceDimension(0, 1 if d == dimension else n) for d, n in enumerate(bounds))
+    first = make.add(Slice(slice=parts), value)
+    kept = [d for d in range(len(bounds)) if d != dimension]
+    spread = make.spread(make.reshaped(first, [bounds[d] for d in kept]), bounds, kept)
+    alone = make.spread(make.compare(size, make.number(1), "EQ"), bounds)
+    return make.apply("select", alone, spread, value)
+
+
+@ELEMENTS.rule("map")
+def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """map(x, f): where f may run for long, or for ever, it is called for elements that are there alone.
+
+    The first element stands in for those that are not. Where there is not even that one, nothing is called.
+    """
+    bounds = old.shape.dimensions
+    if old.is_pointwise:
+        return element_wise(old, operands, make)
+    if 0 in bounds:
+        return Padded(make.again([x.value for x in operands]))
+    dims = {d: size for x in reversed(operands) for d, size in x.dims.items()}
+    missing = [make.compare(size, make.number(0), "LE") for size in dims.values()]
+    empty = missing[0]
+    for other in missing[1:]:
+        empty = make.apply("or", empty, other)
+    there = make.there(bounds, dims)
+    values: list[Instruction] = []
+    for x in operands:
+        value = x.value
+        if x.shape.dimensions == bounds:
+            corner = make.add(Slice(slice=(SliceDimension(0, 1),) * len(bounds)), value)
+            value = make.chosen(there, value, make.reshaped(corner, ()))
+        values.append(value)
+    given = make.add(Tuple(), *values)
+    branches = (_nothing(given, make), _elements(given, make))
+    value = make.add(Conditional(branch_computations=branches), empty, given, given)
+    return array(value, dict(sorted(dims.items())))
+
+
+def _nothing(given: Instruction, make: Padder) -> Computation:
+    inner = make.apart()
+    inner.making.parameter(0, given.shape)
+    shape = make.old.shape
+    return inner.computation(f"{make.old.name}_nothing", inner.spread(inner.zero(shape.element_type), shape.dimensions))
+
+
+def _elements(given: Instruction, make: Padder) -> Computation:
+    inner = make.apart()
+    parameter = inner.making.parameter(0, given.shape)
+    elements = [inner.element(parameter, i) for i in range(len(given.operands))]
+    return inner.computation(f"{make.old.name}_elements", inner.again(elements))

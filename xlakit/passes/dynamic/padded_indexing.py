@@ -1,0 +1,201 @@
+"""Padded values read and written at places that indices name: gathers stay inside of what is there, as do scatters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Tuple
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Concatenate, Slice, Transpose
+from xlakit.ops.scatter import Scatter
+from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, Size, array, bundle
+
+INDEXING = PaddedRules()
+_rule = INDEXING.rule
+
+
+def _vectors(indices: Padded, vector_dim: int, make: Padder) -> Padded:
+    """The indices in S32, with a dimension for the index vectors behind all others."""
+    value = make.saturated(indices.value)
+    rank = value.shape.rank
+    if vector_dim == rank:
+        return array(make.reshaped(value, (*value.shape.dimensions, 1)), indices.dims)
+    order = (*(d for d in range(rank) if d != vector_dim), vector_dim)
+    dims = {i: indices.dims[d] for i, d in enumerate(order) if d in indices.dims and d != vector_dim}
+    if order != tuple(range(rank)):
+        value = make.add(Transpose(dimensions=order), value)
+    return array(value, dims)
+
+
+# -- gather --------------------------------------------------------------------------------------------
+
+
+@_rule("gather")
+def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Slices start where they lie inside of what is there; where they are longer than that, the rest is zero."""
+    op, (x, indices) = old.op_as(Gather), operands
+    bounds, rank = x.shape.dimensions, x.shape.rank
+    vectors = _vectors(indices, op.index_vector_dim, make)
+    batch = vectors.shape.rank - 1
+    batching = _without(op.start_indices_batching_dims, op.index_vector_dim)
+    limits = {d: make.most(0, make.minus(size, op.slice_sizes[d])) for d, size in x.dims.items()}
+    starts = vectors.value
+    if any(d in limits for d in op.start_index_map):
+        known = [limits.get(d, bounds[d] - op.slice_sizes[d]) for d in op.start_index_map]
+        starts = _clamped(starts, known, make)
+    new = dataclasses.replace(op, index_vector_dim=batch, start_indices_batching_dims=batching)
+    value = make.again([x.value, starts], new)
+    kept = [d for d in range(rank) if d not in op.collapsed_slice_dims and d not in op.operand_batching_dims]
+    sizes: dict[int, Size] = {}
+    rest: dict[int, Size] = {}
+    for place, d in zip(op.offset_dims, kept, strict=True):
+        if d in x.dims:
+            (sizes if op.slice_sizes[d] == bounds[d] else rest)[place] = x.dims[d]
+    places = [i for i in range(value.shape.rank) if i not in op.offset_dims]
+    for place, d in zip(places, range(batch), strict=True):
+        if d in vectors.dims:
+            sizes[place] = vectors.dims[d]
+    there = make.there(value.shape.dimensions, rest)
+    for d in op.collapsed_slice_dims:
+        if d in x.dims:
+            some = make.spread(make.compare(x.dims[d], make.number(0), "GT"), value.shape.dimensions)
+            there = some if there is None else make.apply("and", there, some)
+    if there is not None:
+        value = make.chosen(there, value, make.zero(value.shape.element_type))
+    return array(value, {d: make.instruction(size) for d, size in sorted(sizes.items())})
+
+
+def _without(dimensions: Sequence[int], removed: int) -> tuple[int, ...]:
+    """Dimension numbers as they are when one of them has gone to the end."""
+    return tuple(d - (d > removed) for d in dimensions)
+
+
+def _clamped(vectors: Instruction, limits: Sequence[Size], make: Padder) -> Instruction:
+    """Index vectors moved to where each component is from 0 to its limit."""
+    sizes = vectors.shape.dimensions
+    row = make.spread(make.row(limits), sizes, (len(sizes) - 1,))
+    return make.apply("maximum", make.apply("minimum", vectors, row), make.spread(make.number(0), sizes))
+
+
+# -- scatter -------------------------------------------------------------------------------------------
+
+
+@_rule("scatter")
+def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Index vectors get one more component, for a new dimension of one element, where windows that are not there, or
+    reach beyond what is there, name another one; so they are left out.
+
+    Where windows are not full, each of their elements becomes a window of its own.
+    """
+    op, count = old.op_as(Scatter), len(operands) // 2
+    arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    window, rank = op.update_window_dims, arrays[0].shape.rank
+    batch = [d for d in range(updates[0].shape.rank) if d not in window]
+    order = (*batch, *window)
+    moved = [x.value for x in updates]
+    if order != tuple(range(len(order))):
+        moved = [make.add(Transpose(dimensions=order), x) for x in moved]
+    update_sizes = {order.index(d): size for x in reversed(updates) for d, size in x.dims.items()}
+    taken = (*op.inserted_window_dims, *op.input_batching_dims)
+    spanned = [d for d in range(rank) if d not in taken]
+    split = moved[0].shape.dimensions
+    extents: dict[int, Size] = dict.fromkeys(range(rank), 1)
+    extents |= {d: update_sizes.get(p, split[p]) for p, d in enumerate(spanned, len(batch))}
+    vectors = _vectors(indices, op.index_vector_dim, make)
+    starts = _all_starts(op, vectors.value, rank, make)
+    counts = {**vectors.dims, **{d: size for d, size in update_sizes.items() if d < len(batch)}}
+    is_split = any(d >= len(batch) for d in update_sizes)
+    outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
+    if is_split:
+        starts, outside = _split(starts, outside, split, spanned, make)
+        missing = make.there(split, {d: size for d, size in update_sizes.items() if d >= len(batch)})
+        if missing is not None:
+            outside = make.apply("or", outside, make.apply("not", missing))
+        spanned = []
+    places = outside.shape.dimensions
+    first = make.reshaped(make.converted(outside, PrimitiveType.S32), (*places, 1))
+    new = Scatter(
+        update_window_dims=tuple(range(len(places), len(places) + len(spanned))),
+        inserted_window_dims=(0, *(d + 1 for d in range(rank) if d not in spanned)),
+        scatter_dims_to_operand_dims=tuple(range(rank + 1)),
+        index_vector_dim=len(places),
+        to_apply=op.to_apply,
+    )
+    targets = [make.reshaped(x.value, (1, *x.shape.dimensions)) for x in arrays]
+    value = make.add(new, *targets, make.add(Concatenate(dimension=len(places)), first, starts), *moved)
+    parts = [value] if count == 1 else [make.element(value, i) for i in range(count)]
+    results = [make.reshaped(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
+    return bundle(results[0] if count == 1 else make.add(Tuple(), *results), [x.dims for x in arrays])
+
+
+def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> Instruction:
+    """Index vectors with a component for each dimension of the operands, in their order."""
+    places = (*vectors.shape.dimensions[:-1], 1)
+    batching = _without(op.scatter_indices_batching_dims, op.index_vector_dim)
+    along = dict(zip(op.input_batching_dims, batching, strict=True))
+    parts: list[Instruction] = []
+    for d in range(rank):
+        if d in op.scatter_dims_to_operand_dims:
+            parts.append(_component(vectors, op.scatter_dims_to_operand_dims.index(d), make))
+        elif d in along:
+            parts.append(make.positions(places, along[d]))
+        else:
+            parts.append(make.spread(make.number(0), places))
+    if not parts:
+        return make.spread(make.number(0), (*places[:-1], 0))
+    return parts[0] if rank == 1 else make.add(Concatenate(dimension=len(places) - 1), *parts)
+
+
+def _component(vectors: Instruction, number: int, make: Padder) -> Instruction:
+    sizes = vectors.shape.dimensions
+    parts = [SliceDimension(0, n) for n in sizes[:-1]]
+    return make.add(Slice(slice=(*parts, SliceDimension(number, number + 1))), vectors)
+
+
+def _outside(
+    starts: Instruction,
+    counts: Mapping[int, Size],
+    arrays: Sequence[Padded],
+    extents: Mapping[int, Size],
+    make: Padder,
+    *,
+    all_dimensions: bool,
+) -> Instruction:
+    """For each index vector whether its window is not there, or not inside of what is there of the operands.
+
+    all_dimensions: look at those too that are full, which a scatter of whole windows does itself.
+    """
+    places = starts.shape.dimensions[:-1]
+    sizes = {d: size for x in reversed(arrays) for d, size in x.dims.items()}
+    total = make.spread(make.scalar(False, PrimitiveType.PRED), places)
+    there = make.there(places, counts)
+    if there is not None:
+        total = make.apply("not", there)
+    bounds = arrays[0].shape.dimensions
+    for d, extent in extents.items():
+        if all_dimensions or d in sizes or not isinstance(extent, int):
+            start = make.reshaped(_component(starts, d, make), places)
+            room = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
+            beyond = make.compare(start, make.spread(room, places), "GT")
+            before = make.compare(start, make.spread(make.number(0), places), "LT")
+            total = make.apply("or", total, make.apply("or", beyond, before))
+    return total
+
+
+def _split(
+    starts: Instruction, outside: Instruction, sizes: Sequence[int], spanned: Sequence[int], make: Padder
+) -> tuple[Instruction, Instruction]:
+    """Where each element of each window goes, and whether its window is outside; ``sizes`` are those of the updates."""
+    batch, rank = len(outside.shape.dimensions), starts.shape.dimensions[-1]
+    whole = (*sizes, rank)
+    total = make.spread(starts, whole, (*range(batch), len(sizes)))
+    component = make.positions(whole, len(sizes))
+    for place, d in enumerate(spanned, batch):
+        own = make.compare(component, make.spread(make.number(d), whole), "EQ")
+        offset = make.apply("select", own, make.positions(whole, place), make.spread(make.number(0), whole))
+        total = make.apply("add", total, offset)
+    return total, make.spread(outside, sizes, range(batch))

@@ -1,0 +1,264 @@
+"""Padded values that move: what broadcast, slice, pad, concatenate and the like make of sizes and of padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, Tuple
+from xlakit.ops.dynamic import CHECK_SIZE, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from xlakit.passes.core.matching import as_integer, uniform
+from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, PaddedRules, Padder, Size, array, static_shape
+
+MOVEMENT = PaddedRules()
+_rule = MOVEMENT.rule
+
+# Custom calls that give their one operand as it is.
+_SAME = ("AssumeGatherIndicesInBound", "SetBound")
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+@_rule("get-dimension-size")
+def get_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The size that goes along with the array."""
+    return Padded(make.instruction(make.size(operands[0], old.op_as(GetDimensionSize).dimension)))
+
+
+@_rule("set-dimension-size")
+def set_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Another size goes along; what was not there before is zero."""
+    x, size = operands
+    dimension = old.op_as(SetDimensionSize).dimension
+    value = make.zeroed(x, [dimension])
+    dims = {d: n for d, n in x.dims.items() if d != dimension}
+    inside = _within(size.value, dimension, x.shape.dimensions[dimension], make)
+    if old.shape.dynamic_dimensions[dimension]:
+        dims[dimension] = inside
+    return array(value, dict(sorted(dims.items())))
+
+
+def _within(size: Instruction, dimension: int, bound: int, make: Padder) -> Instruction:
+    """A size that the program gives, once it is known to be within its bound."""
+    known = as_integer(uniform(size))
+    if known is not None and 0 <= known <= bound:
+        return size
+    least, most = make.number(0), make.number(bound)
+    holds = make.apply("and", make.compare(size, least, "GE"), make.compare(size, most, "LE"))
+    return make.checked(holds, size, CHECK_SIZE, size, make.number(dimension), most)
+
+
+@_rule("constant")
+def constant(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """A literal that holds fewer elements than its bounds: with zeros behind them."""
+    literal = old.op_as(Constant).literal
+    if not literal.shape.is_array:
+        raise NoRuleError("a constant tuple")
+    bounds = literal.shape.dimensions
+    full = np.zeros(bounds, literal.array.dtype)
+    full[tuple(slice(0, n) for n in literal.array.shape)] = literal.array
+    marks = zip(literal.array.shape, bounds, old.shape.dynamic_dimensions, strict=True)
+    dims = {d: make.number(n) for d, (n, bound, mark) in enumerate(marks) if mark and n != bound}
+    whole = Constant(literal=Literal(static_shape(literal.shape), full))
+    return array(make.again([], whole), dims)
+
+
+@_rule("custom-call")
+def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """PadToStatic and SliceToDynamic turn arrays into their padded form and back; SetBound and the like say nothing."""
+    target = old.op_as(CustomCall).custom_call_target
+    x = operands[0] if operands else None
+    if x is None or not x.shape.is_array or target not in (*_SAME, "PadToStatic", "SliceToDynamic"):
+        raise NoRuleError(f"a custom call of '{target}'")
+    if target == "PadToStatic":
+        sizes = [make.instruction(make.size(x, d)) for d in range(x.shape.rank)]
+        return Padded(make.add(Tuple(), make.zeroed(x), *sizes))
+    if target == "SliceToDynamic":
+        bounds = x.shape.dimensions
+        inside = [make.most(0, make.least(n.value, bound)) for n, bound in zip(operands[1:], bounds, strict=True)]
+        dynamic = zip(inside, old.shape.dynamic_dimensions, strict=True)
+        return array(x.value, {d: make.instruction(n) for d, (n, mark) in enumerate(dynamic) if mark})
+    return x
+
+
+# -- without moving anything -----------------------------------------------------------------------
+
+
+@_rule("copy", "bitcast-convert", "opt-barrier", "add-dependency")
+def same_places(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Elements stay where they are, and so do the sizes of the first operand."""
+    return Padded(make.again([o.value for o in operands]), operands[0].sizes)
+
+
+@_rule("broadcast")
+def broadcast(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Sizes go where their dimensions go."""
+    (x,) = operands
+    places = old.op_as(Broadcast).dimensions
+    return array(make.again([x.value]), {places[d]: size for d, size in x.dims.items()})
+
+
+@_rule("transpose")
+def transpose(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Sizes go where their dimensions go."""
+    (x,) = operands
+    order = old.op_as(Transpose).dimensions
+    return array(make.again([x.value]), {i: x.dims[d] for i, d in enumerate(order) if d in x.dims})
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _parts(old: Instruction, sizes: dict[int, Size], value: Instruction, make: Padder) -> Padded:
+    """An array of which only ``sizes`` are there: they go along where declared dynamic, else zeros fill the rest."""
+    marks = old.shape.dynamic_dimensions
+    rest = make.there(value.shape.dimensions, {d: n for d, n in sizes.items() if not marks[d]})
+    value = make.chosen(rest, value, make.zero(value.shape.element_type)) if rest is not None else value
+    return array(value, {d: make.instruction(n) for d, n in sizes.items() if marks[d]})
+
+
+@_rule("slice")
+def slice_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What there is from the start to the limit, or to the size where that comes first."""
+    (x,) = operands
+    sizes: dict[int, Size] = {}
+    for d, size in x.dims.items():
+        part = old.op_as(Slice).slice[d]
+        end = size if part.limit >= x.shape.dimensions[d] else make.least(size, part.limit)
+        # As many steps as begin before the end.
+        room = make.plus(make.minus(end, part.start), part.stride - 1)
+        sizes[d] = make.over(room if part.start == 0 else make.most(0, room), part.stride)
+    return _parts(old, sizes, make.again([x.value]), make)
+
+
+def _starts(indices: Sequence[Padded], rank: int, make: Padder) -> list[Instruction]:
+    """The start indices of a dynamic slice or update as S32 scalars."""
+    if len(indices) == 1 and indices[0].shape.rank == 1:
+        vector = make.saturated(indices[0].value)
+        shape = Shape(PrimitiveType.S32, (1,))
+        parts = [
+            make.add(DynamicSlice(dynamic_slice_sizes=(1,)), vector, make.number(d), shape=shape) for d in range(rank)
+        ]
+        return [make.reshaped(part, ()) for part in parts]
+    return [make.saturated(index.value) for index in indices]
+
+
+def _inside(start: Instruction, have: Size, size: Size, make: Padder) -> Instruction:
+    """A start moved so that ``size`` elements from there on are among ``have``, as far as that can be."""
+    return make.instruction(make.most(0, make.least(start, make.minus(have, size))))
+
+
+@_rule("dynamic-slice")
+def dynamic_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """It starts so that it lies inside of what is there; where it is longer than that, the rest is zero."""
+    x, *indices = operands
+    sizes = old.op_as(DynamicSlice).dynamic_slice_sizes
+    starts = _starts(indices, len(sizes), make)
+    for d, size in x.dims.items():
+        starts[d] = _inside(starts[d], size, sizes[d], make)
+    value = make.add(DynamicSlice(dynamic_slice_sizes=sizes), x.value, *starts)
+    return _parts(old, dict(x.dims), value, make)
+
+
+@_rule("dynamic-update-slice")
+def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Of a dynamic update only what is there is written.
+
+    The update is put into an array that has room for all of it behind the last place where it may start; from there
+    what is not there is taken back. An update that may cover a whole dimension also says the result's size there.
+    """
+    x, update, *indices = operands
+    bounds = x.shape.dimensions
+    starts = _starts(indices, len(bounds), make)
+    dims: dict[int, Size] = {**x.dims}
+    value = x.value
+    for d in update.dims:
+        if update.shape.dimensions[d] == bounds[d]:
+            value = make.zeroed(array(value, x.dims), [d])
+            dims[d] = update.dims[d]
+    for d in range(len(bounds)):
+        if d in dims or d in update.dims:
+            starts[d] = _inside(starts[d], dims.get(d, bounds[d]), make.size(update, d), make)
+    room = tuple(PaddingDimension(0, update.shape.dimensions[d] if d in update.dims else 0) for d in range(len(bounds)))
+    target = value
+    if update.dims:
+        target = make.add(Pad(padding=room), value, make.zero(value.shape.element_type))
+    written = make.add(DynamicUpdateSlice(), target, make.converted(update.value, x.shape.element_type), *starts)
+    if update.dims:
+        written = beginning(written, bounds, make)
+        ends: dict[int, Size] = {d: make.plus(starts[d], size) for d, size in update.dims.items()}
+        written = make.chosen(make.there(bounds, ends), written, value)
+    return array(written, {d: make.instruction(size) for d, size in sorted(dims.items())})
+
+
+def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction:
+    """The first elements along every dimension; the array itself where those are all."""
+    if x.shape.dimensions == tuple(sizes):
+        return x
+    return make.add(Slice(slice=tuple(SliceDimension(0, n) for n in sizes)), x)
+
+
+# -- more and other places ---------------------------------------------------------------------------
+
+
+@_rule("pad")
+def pad(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there becomes the padding value first: then it does not matter where the padding begins."""
+    x, value = operands
+    kind = old.shape.element_type
+    padding = old.op_as(Pad).padding
+    padded = [d for d in x.dims if padding[d] != PaddingDimension()]
+    filler = make.converted(value.value, kind)
+    filled = make.filled(array(make.converted(x.value, kind), x.dims), filler, padded)
+    dims = dict(x.dims)
+    for d in padded:
+        p, size = padding[d], x.dims[d]
+        between = make.times(make.most(0, make.minus(size, 1)), p.interior_padding) if p.interior_padding else 0
+        total = make.plus(make.plus(size, between), p.edge_padding_low + p.edge_padding_high)
+        dims[d] = make.instruction(make.most(0, total))
+    return array(make.again([filled, filler]), dims)
+
+
+@_rule("concatenate")
+def concatenate(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Each array is written where those before it end, over what they have beyond their sizes."""
+    along = old.op_as(Concatenate).dimension
+    kind, bounds = old.shape.element_type, old.shape.dimensions
+    parts = [array(make.converted(x.value, kind), x.dims) for x in operands]
+    # Where one is not full in another dimension, all have its size there.
+    dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d != along}
+    if not any(along in x.dims for x in operands):
+        return array(make.add(Concatenate(dimension=along), *(p.value for p in parts)), dims)
+    zero = make.zero(kind)
+    room = [PaddingDimension()] * len(bounds)
+    room[along] = PaddingDimension(0, bounds[along] - parts[0].shape.dimensions[along])
+    value = make.add(Pad(padding=tuple(room)), parts[0].value, zero)
+    end = make.size(parts[0], along)
+    for part in parts[1:]:
+        starts = [make.instruction(end if d == along else 0) for d in range(len(bounds))]
+        value = make.add(DynamicUpdateSlice(), value, part.value, *starts)
+        end = make.plus(end, make.size(part, along))
+    return array(value, dict(sorted({**dims, along: make.instruction(end)}.items())))
+
+
+@_rule("reverse")
+def reverse(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """Turned around as a whole the array ends with what is there: that moves to the beginning."""
+    (x,) = operands
+    bounds = x.shape.dimensions
+    turned = [d for d in old.op_as(Reverse).dimensions if d in x.dims]
+    value = make.again([x.value])
+    if turned:
+        room = tuple(PaddingDimension(0, bounds[d] if d in turned else 0) for d in range(len(bounds)))
+        value = make.add(Pad(padding=room), value, make.zero(value.shape.element_type))
+        starts = [make.instruction(make.minus(bounds[d], x.dims[d]) if d in turned else 0) for d in range(len(bounds))]
+        value = make.add(DynamicSlice(dynamic_slice_sizes=bounds), value, *starts)
+    return array(value, x.dims)

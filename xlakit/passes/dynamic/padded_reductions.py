@@ -1,0 +1,340 @@
+"""Padded values combined: reductions and windows that ignore what is not there, sorts that put it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Array
+from xlakit.ops.compare import Compare
+from xlakit.ops.control import Call, Conditional
+from xlakit.ops.data import Tuple
+from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.sort import Sort, TopK
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+from xlakit.passes.core.matching import highest, lowest
+from xlakit.passes.dynamic.padded_movement import beginning
+from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, array, bundle
+
+REDUCTIONS = PaddedRules()
+_rule = REDUCTIONS.rule
+
+_NO_WINDOW = WindowDimension(1)
+
+
+# -- what changes nothing ----------------------------------------------------------------------------
+
+
+def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
+    """The number that a known reducer of one type combines with any other to that other one."""
+    opcode = binary_opcode(computation)
+    if opcode is None or computation.root.shape.element_type is not kind:
+        return None
+    if opcode == "maximum":
+        return lowest(kind)
+    if opcode == "minimum":
+        return highest(kind)
+    if kind.is_complex and opcode == "multiply":
+        return None  # an infinity times 1 has a NaN in its other part
+    number = {"multiply": 1, "and": 1 if kind is PrimitiveType.PRED else -1}.get(opcode, 0)
+    if opcode == "and" and kind.is_unsigned:
+        return highest(kind)
+    if opcode == "add" and not kind.is_integral:
+        number = complex(-0.0, -0.0) if kind.is_complex else -0.0
+    found = np.asarray(number).astype(kind.dtype)
+    # Some formats have no zero, and some none below zero, where it is the only one.
+    return found if found == number else None
+
+
+def _unpadded(
+    arrays: Sequence[Padded],
+    inits: Sequence[Padded],
+    computation: Computation,
+    dimensions: Sequence[int],
+    make: Padder,
+) -> tuple[list[Instruction], Computation, bool]:
+    """Operands and reducer of a reduction along ``dimensions`` that ignores what is not there.
+
+    A known reducer is given its identity in those places. To others each element comes with a PRED that says whether
+    it is there, and what both are gives one more result: then the last value is true.
+    """
+    dims = {d: size for d, size in make.common_dims(arrays).items() if d in dimensions}
+    plain = [*(x.value for x in arrays), *(x.value for x in inits)]
+    there = make.there(arrays[0].shape.dimensions, dims)
+    if there is None:
+        return plain, computation, False
+    if len(arrays) == 1 and not computation.root.shape.is_tuple:
+        identity = identity_of(computation, arrays[0].shape.element_type)
+        if identity is not None:
+            filled = make.chosen(there, arrays[0].value, make.constant(identity))
+            return [filled, inits[0].value], computation, False
+    count = len(arrays)
+    true = make.scalar(True, PrimitiveType.PRED)
+    return [*plain[:count], there, *plain[count:], true], _selective(computation, make), True
+
+
+def _selective(computation: Computation, make: Padder) -> Computation:
+    """f -> g, where g(x, xs, y, ys) is f(x, y) if both are there, else the one that is."""
+    old = [p.shape for p in computation.parameters]
+    count = len(old) // 2
+    flag = Shape(PrimitiveType.PRED)
+    inner = make.apart()
+    shapes = [*old[:count], flag, *old[count:], flag]
+    given = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    left, left_there, right, right_there = given[:count], given[count], given[count + 1 : -1], given[-1]
+    kinds = [s.element_type for s in (computation.root.shape.tuple_shapes or (computation.root.shape,))]
+    alone = [
+        inner.apply("select", left_there, inner.converted(a, kind), inner.converted(b, kind))
+        for a, b, kind in zip(left, right, kinds, strict=True)
+    ]
+    both = inner.apply("and", left_there, right_there)
+    if computation.is_pointwise:
+        combined = _parts(inner.add(Call(to_apply=computation), *left, *right), inner)
+        results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
+    else:
+        # It may run for ever on what is not there.
+        results = _called_where(both, computation, [*left, *right], alone, inner)
+    anything = inner.apply("or", left_there, right_there)
+    return inner.computation(f"{computation.name}_there", inner.add(Tuple(), *results, anything))
+
+
+def _parts(value: Instruction, make: Padder) -> list[Instruction]:
+    if not value.shape.is_tuple:
+        return [value]
+    return [make.element(value, i) for i in range(len(value.shape.tuple_shapes))]
+
+
+def _called_where(
+    test: Instruction,
+    computation: Computation,
+    operands: Sequence[Instruction],
+    otherwise: Sequence[Instruction],
+    make: Padder,
+) -> list[Instruction]:
+    """The results of a computation where a test holds; it is not run where it does not."""
+
+    def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
+        inner = make.apart()
+        parameter = inner.making.parameter(0, given.shape)
+        elements = [inner.element(parameter, i) for i in range(len(given.operands))]
+        return inner.computation(f"{computation.name}_{name}", inner.add(Tuple(), *result(inner, elements)))
+
+    count = len(operands)
+    given = make.add(Tuple(), *operands, *otherwise)
+    run = branch(lambda inner, xs: _parts(inner.add(Call(to_apply=computation), *xs[:count]), inner), "run")
+    skip = branch(lambda inner, xs: xs[count:], "skip")
+    return _parts(make.add(Conditional(branch_computations=(run, skip)), test, given, given), make)
+
+
+def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padder) -> Instruction:
+    """The results without the one that says whether they are there."""
+    if not flagged:
+        return value
+    parts = _parts(value, make)[:-1]
+    return make.add(Tuple(), *parts) if is_tuple else parts[0]
+
+
+# -- reductions ----------------------------------------------------------------------------------------
+
+
+@_rule("reduce")
+def reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there along the reduced dimensions becomes what changes nothing."""
+    op, count = old.op_as(Reduce), len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    given, computation, flagged = _unpadded(arrays, inits, op.to_apply, op.dimensions, make)
+    if flagged:
+        value = make.add(Reduce(dimensions=op.dimensions, to_apply=computation), *given)
+        value = _without_flag(value, flagged, old.shape.is_tuple, make)
+        value = _as_declared(value, old.shape, make)
+    else:
+        value = make.again(given)
+    kept = [d for d in range(arrays[0].shape.rank) if d not in op.dimensions]
+    known = make.common_dims(arrays)
+    dims = {i: known[d] for i, d in enumerate(kept) if d in known}
+    return bundle(value, [dims] * count)
+
+
+def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
+    """Results in the element types that the program declares."""
+    if not shape.is_tuple:
+        return make.converted(value, shape.element_type)
+    pairs = zip(_parts(value, make), shape.tuple_shapes, strict=True)
+    return make.add(Tuple(), *(make.converted(part, s.element_type) for part, s in pairs))
+
+
+@_rule("reduce-window")
+def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The same under each placement of a window; there are as many placements as the sizes allow."""
+    op, count = old.op_as(ReduceWindow), len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    windows = op.window.dimensions
+    spanned = [d for d, w in enumerate(windows) if w != _NO_WINDOW]
+    given, computation, flagged = _unpadded(arrays, inits, op.to_apply, spanned, make)
+    if flagged:
+        value = make.add(ReduceWindow(window=op.window, to_apply=computation), *given)
+        value = _as_declared(_without_flag(value, flagged, old.shape.is_tuple, make), old.shape, make)
+    else:
+        value = make.again(given)
+    dims = make.common_dims(arrays)
+    for d in dims.keys() & set(spanned):
+        dims[d] = make.instruction(make.placements(dims[d], windows[d]))
+    return bundle(value, [dims] * count)
+
+
+@_rule("select-and-scatter")
+def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """The place of the element that each placement selects among those that are there, then a scatter to it."""
+    op, (x, source, init) = old.op_as(SelectAndScatter), operands
+    bounds, placements = x.shape.dimensions, source.shape.dimensions
+    place = _selected(x, op, make)
+    dims = {**source.dims, **{d: make.placements(n, op.window.dimensions[d]) for d, n in x.dims.items()}}
+    there = make.there(placements, dims)
+    place = make.chosen(there, place, make.number(-1))
+    scatter = Scatter(
+        update_window_dims=(),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=len(placements),
+        to_apply=op.scatter,
+    )
+    kind = old.shape.element_type
+    start = make.spread(make.converted(init.value, kind), (x.shape.num_elements,))
+    value = make.add(scatter, start, place, make.converted(source.value, kind))
+    return array(make.reshaped(value, bounds), x.dims)
+
+
+def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
+    """For each placement the number of its selected element in row-major order; -1 where it has none."""
+    bounds = x.shape.dimensions
+    numbers = make.reshaped(make.positions((x.shape.num_elements,), 0), bounds)
+    there = make.there(bounds, x.dims) or make.spread(make.scalar(True, PrimitiveType.PRED), bounds)
+    kind = op.select.parameters[0].shape.element_type
+    values = make.converted(x.value, kind)
+    inner = make.apart()
+    scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
+    given = [inner.making.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
+    (a, _, a_there), (b, _, b_there) = given[:3], given[3:]
+    wins = inner.add(Call(to_apply=op.select), a, b)
+    keeps = inner.apply("and", a_there, inner.apply("or", inner.apply("not", b_there), wins))
+    root = inner.add(Tuple(), *(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
+    selection = inner.computation(f"{op.select.name}_there", root)
+    starts = [make.zero(kind), make.number(-1), make.scalar(False, PrimitiveType.PRED)]
+    window = ReduceWindow(window=op.window, to_apply=selection)
+    return make.element(make.add(window, values, numbers, there, *starts), 1)
+
+
+# -- sorts ---------------------------------------------------------------------------------------------
+
+
+@_rule("sort")
+def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there goes last: as the greatest key where the comparator orders by one, else by its own word."""
+    op = old.op_as(Sort)
+    bounds = operands[0].shape.dimensions
+    sizes = [x.dims for x in operands]
+    dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d == op.dimension}
+    there = make.there(bounds, dims)
+    values = [x.value for x in operands]
+    if there is None:
+        return bundle(make.again(values), sizes)
+    last = _last_key(op.to_apply, operands)
+    if last is not None:
+        key, number = last
+        values[key] = make.chosen(there, values[key], make.constant(number))
+        # Keys that are there may be as great: they come first as they stand first.
+        stable = Sort(dimension=op.dimension, is_stable=True, to_apply=op.to_apply)
+        return bundle(make.again(values, stable), sizes)
+    order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_there_first(op.to_apply, make))
+    parts = _parts(make.add(order, *values, make.apply("not", there)), make)[:-1]
+    return bundle(make.add(Tuple(), *parts) if old.shape.is_tuple else parts[0], sizes)
+
+
+def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int, Array] | None:
+    """Which operand a comparator orders by and the greatest key, if it just compares two elements in a total order."""
+    root = comparator.root
+    if not isinstance(root.op, Compare) or any(o.opcode != "parameter" for o in root.operands):
+        return None
+    first, second = (o.op.number for o in root.operands)  # pyright: ignore
+    kind = operands[first // 2].shape.element_type
+    direction = root.op.direction
+    directions = (ComparisonDirection.LT, ComparisonDirection.GT)
+    total = root.op.type is ComparisonType.TOTALORDER or kind.is_integral or kind is PrimitiveType.PRED
+    own = root.operands[0].shape.element_type is kind
+    if first ^ 1 != second or direction not in directions or not total or not own:
+        return None
+    greatest = (direction is ComparisonDirection.LT) is (first % 2 == 0)
+    number = last_in_total_order(kind, greatest=greatest)
+    return None if number is None else (first // 2, number)
+
+
+def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
+    """The greatest or the least number, of floats in their total order; None where that is not known here."""
+    if kind.is_complex:
+        return None
+    if not kind.is_floating:
+        return highest(kind) if greatest else lowest(kind)
+    if kind.bit_width < 8 or kind.name.startswith("F8"):
+        return None
+    # All bits of a NaN set: with the sign it is before all else, without behind all.
+    bits = (1 << (kind.bit_width - greatest)) - 1
+    return np.asarray(bits, dtype=f"u{kind.byte_width}").view(kind.dtype)
+
+
+def _there_first(comparator: Computation, make: Padder) -> Computation:
+    """less -> less where both elements are there; else the one that is goes first."""
+    inner = make.apart()
+    shapes = [*(p.shape for p in comparator.parameters), *[Shape(PrimitiveType.PRED)] * 2]
+    *given, missing, other_missing = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    less = inner.add(Call(to_apply=comparator), *given)
+    first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
+    return inner.computation(f"{comparator.name}_there", first)
+
+
+@_rule("topk")
+def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """What is not there comes last; where fewer than k are there, zeros fill the rest."""
+    (x,), op = operands, old.op_as(TopK)
+    last_dimension = x.shape.rank - 1
+    size = x.dims.get(last_dimension)
+    dims = {d: n for d, n in x.dims.items() if d != last_dimension}
+    if size is None:
+        return bundle(make.again([x.value]), [dims, dims])
+    last = last_in_total_order(x.shape.element_type, greatest=not op.largest)
+    if last is not None:
+        value = make.again([make.filled(x, make.constant(last), [last_dimension])])
+        parts = _parts(value, make)
+    else:
+        parts = _first_in_order(x, op, make)
+    results: list[Instruction] = []
+    for part in parts:
+        there = make.there(part.shape.dimensions, {last_dimension: size})
+        results.append(make.chosen(there, part, make.zero(part.shape.element_type)))
+    return bundle(make.add(Tuple(), *results), [dims, dims])
+
+
+def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
+    """The first k of a stable sort, and where they were."""
+    axis = x.shape.rank - 1
+    inner = make.apart()
+    shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2 + [Shape(PrimitiveType.PRED)] * 2
+    a, b, *_, missing, other_missing = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    direction = ComparisonDirection.GT if op.largest else ComparisonDirection.LT
+    order = ComparisonType.TOTALORDER
+    less = inner.add(Compare(direction=direction, type=order), a, b)
+    first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
+    comparator = inner.computation("first", first)
+    there = make.there(x.shape.dimensions, {axis: x.dims[axis]})
+    missing_ones = make.apply("not", there) if there is not None else x.value
+    sort_op = Sort(dimension=axis, is_stable=True, to_apply=comparator)
+    places = make.positions(x.shape.dimensions, axis)
+    parts = _parts(make.add(sort_op, x.value, places, missing_ones), make)[:2]
+    wanted = (*x.shape.dimensions[:-1], op.k)
+    return [beginning(part, wanted, make) for part in parts]

@@ -1,0 +1,336 @@
+"""Padded values: arrays at their bounds beside the sizes that say how much of them is there.
+
+What lies beyond a size is anything at all. Whoever lets it matter puts something harmless in its place first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import UNBOUNDED, Shape, ShapeIndex
+from xlakit.errors import UnsupportedError
+from xlakit.ir.attributes import WindowDimension
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Array, Op
+from xlakit.ops.compare import Compare
+from xlakit.ops.control import Conditional
+from xlakit.ops.convert import Convert
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, Iota, Tuple
+from xlakit.ops.movement import Broadcast, Concatenate, Reshape
+from xlakit.ops.registry import OPERATIONS
+from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.framework import PassContext
+
+# Where in nested tuples an array is, and which dimension of it.
+Place: TypeAlias = tuple[ShapeIndex, int]
+# A number of elements: an S32 scalar, or known.
+Size: TypeAlias = "Instruction | int"
+
+_GREATEST = 2**31 - 1
+
+
+def static_shape(shape: Shape) -> Shape:
+    """The shape with every dimension at its bound; raises UnsupportedError where one has none."""
+    if shape.tuple_shapes:
+        return dataclasses.replace(shape, tuple_shapes=tuple(map(static_shape, shape.tuple_shapes)))
+    if UNBOUNDED in shape.dimensions:
+        raise UnsupportedError(
+            f"{shape} has a dimension without a bound", hint="give the dimension a bound, such as <=1024"
+        )
+    return dataclasses.replace(shape, dynamic_dimensions=()) if any(shape.dynamic_dimensions) else shape
+
+
+def dynamic_places(shape: Shape) -> list[Place]:
+    """The dimensions that are declared dynamic, in order."""
+    return [
+        (path, d)
+        for path, leaf in shape.leaves()
+        if leaf.is_array
+        for d, mark in enumerate(leaf.dynamic_dimensions)
+        if mark
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """A value with static shapes, and the sizes, S32 scalars, of those dimensions that may not be full."""
+
+    value: Instruction
+    sizes: Mapping[Place, Instruction] = field(default_factory=dict[Place, Instruction])
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape."""
+        return self.value.shape
+
+    @property
+    def dims(self) -> dict[int, Instruction]:
+        """The sizes of an array, by dimension."""
+        return {d: size for (path, d), size in self.sizes.items() if not path}
+
+    def element_sizes(self, number: int) -> dict[Place, Instruction]:
+        """The sizes inside an element of a tuple."""
+        return {(path[1:], d): size for (path, d), size in self.sizes.items() if path and path[0] == number}
+
+
+def array(value: Instruction, dims: Mapping[int, Instruction]) -> Padded:
+    """An array with sizes by dimension."""
+    return Padded(value, {((), d): size for d, size in dims.items()})
+
+
+def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) -> Padded:
+    """A tuple of arrays, or the one array itself where ``value`` is no tuple, with the sizes of each."""
+    if not value.shape.is_tuple:
+        return array(value, elements[0])
+    return Padded(value, {((i,), d): size for i, dims in enumerate(elements) for d, size in dims.items()})
+
+
+class Padder:
+    """Makes the instructions that stand in the place of one; ``old`` is that one.
+
+    made: what stands in the places of those before it.
+    """
+
+    def __init__(
+        self, making: Making, context: PassContext, old: Instruction, made: Mapping[Instruction, Instruction]
+    ) -> None:
+        self.making = making
+        self.context = context
+        self._made = made
+        self.old = old
+        self._numbers: dict[int, Instruction] = {}
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """An instruction."""
+        return self.making.add(op, *operands, like=self.old, shape=shape)
+
+    def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
+        """The old instruction on other operands, with all its dimensions at their bounds."""
+        return self.placed(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
+
+    def placed(self, new: Instruction) -> Instruction:
+        """An instruction made of the old one, after what that has to come after."""
+        if new.control_predecessors:
+            new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
+        return self.making.append(new)
+
+    def element(self, value: Instruction, number: int) -> Instruction:
+        """An element of a tuple."""
+        return self.making.element(value, number, self.old)
+
+    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
+        """An operation without attributes."""
+        return self.add(OPERATIONS[opcode](), *operands)
+
+    def compare(self, a: Instruction, b: Instruction, direction: str) -> Instruction:
+        """``a < b`` and the like, by element."""
+        return self.add(Compare(direction=ComparisonDirection.of(direction)), a, b)
+
+    def constant(self, number: Array) -> Instruction:
+        """A constant array."""
+        return self.add(Constant(literal=Literal.from_numpy(number)))
+
+    def scalar(self, number: object, kind: PrimitiveType) -> Instruction:
+        """A constant of one number, which converts to the type."""
+        with np.errstate(all="ignore"):
+            return self.constant(np.asarray(number).astype(kind.dtype))
+
+    def number(self, number: int) -> Instruction:
+        """An S32 constant."""
+        if number not in self._numbers:
+            self._numbers[number] = self.scalar(number, PrimitiveType.S32)
+        return self._numbers[number]
+
+    def converted(self, x: Instruction, kind: PrimitiveType) -> Instruction:
+        """The array in another type; itself where it has that."""
+        if x.shape.element_type is kind:
+            return x
+        return self.add(Convert(), x, shape=x.shape.without_layout().with_element_type(kind))
+
+    def spread(self, x: Instruction, sizes: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
+        """The array repeated into ``sizes``, its dimensions being ``dimensions`` there; a scalar by itself."""
+        if x.shape.dimensions == tuple(sizes):
+            return x
+        shape = Shape(x.shape.element_type, tuple(sizes))
+        return self.add(Broadcast(dimensions=tuple(dimensions)), x, shape=shape)
+
+    def reshaped(self, x: Instruction, sizes: Sequence[int]) -> Instruction:
+        """The elements under other dimensions."""
+        if x.shape.dimensions == tuple(sizes):
+            return x
+        return self.add(Reshape(), x, shape=Shape(x.shape.element_type, tuple(sizes)))
+
+    def positions(self, sizes: Sequence[int], dimension: int) -> Instruction:
+        """At each place of an array its index along a dimension."""
+        return self.add(Iota(iota_dimension=dimension), shape=Shape(PrimitiveType.S32, tuple(sizes)))
+
+    # -- arithmetic of sizes ---------------------------------------------------------------------
+
+    def instruction(self, size: Size) -> Instruction:
+        """The size as an S32 scalar."""
+        return self.number(size) if isinstance(size, int) else size
+
+    def _arithmetic(self, opcode: str, known: Callable[[int, int], int], a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return known(a, b)
+        return self.apply(opcode, self.instruction(a), self.instruction(b))
+
+    def plus(self, a: Size, b: Size) -> Size:
+        """The sum."""
+        if a == 0 or b == 0:
+            return b if a == 0 else a
+        return self._arithmetic("add", int.__add__, a, b)
+
+    def minus(self, a: Size, b: Size) -> Size:
+        """The difference."""
+        return a if b == 0 else self._arithmetic("subtract", int.__sub__, a, b)
+
+    def times(self, a: Size, b: Size) -> Size:
+        """The product."""
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self._arithmetic("multiply", int.__mul__, a, b)
+
+    def over(self, a: Size, b: Size) -> Size:
+        """The quotient towards zero, by a number above 0."""
+        return a if b == 1 else self._arithmetic("divide", lambda x, y: int(x / y), a, b)
+
+    def modulo(self, a: Size, b: Size) -> Size:
+        """The remainder, by a number above 0."""
+        return 0 if b == 1 else self._arithmetic("remainder", int.__mod__, a, b)
+
+    def least(self, a: Size, b: Size) -> Size:
+        """The smaller one."""
+        return a if a is b else self._arithmetic("minimum", min, a, b)
+
+    def most(self, a: Size, b: Size) -> Size:
+        """The greater one."""
+        return a if a is b else self._arithmetic("maximum", max, a, b)
+
+    def product(self, factors: Iterable[Size]) -> Size:
+        """The product of all."""
+        total: Size = 1
+        for factor in factors:
+            total = self.times(total, factor)
+        return total
+
+    def size(self, x: Padded, dimension: int) -> Size:
+        """How many elements an array has along a dimension."""
+        return x.dims.get(dimension, x.shape.dimensions[dimension])
+
+    def common_dims(self, arrays: Iterable[Padded]) -> dict[int, Instruction]:
+        """The sizes of what is there in all of several arrays."""
+        dims: dict[int, Instruction] = {}
+        for x in arrays:
+            for d, size in x.dims.items():
+                dims[d] = self.instruction(self.least(dims.get(d, size), size))
+        return dict(sorted(dims.items()))
+
+    def placements(self, size: Size, window: WindowDimension) -> Size:
+        """How many placements a window has, as ``WindowDimension.output_size`` says."""
+        base = self.most(0, self.plus(self.times(self.minus(size, 1), window.base_dilation), 1))
+        room = self.plus(base, window.padding_low + window.padding_high - window.dilated_size)
+        return self.most(0, self.over(self.plus(room, window.stride), window.stride))
+
+    def row(self, sizes: Sequence[Size]) -> Instruction:
+        """An S32 vector of these numbers."""
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) == len(sizes):
+            return self.constant(np.asarray(known, np.int32))
+        parts = [self.reshaped(self.instruction(size), (1,)) for size in sizes]
+        return parts[0] if len(parts) == 1 else self.add(Concatenate(dimension=0), *parts)
+
+    def saturated(self, x: Instruction) -> Instruction:
+        """Integers as S32; those beyond its range at its ends."""
+        kind = x.shape.element_type
+        if kind.bit_width >= 32 and kind is not PrimitiveType.S32:
+            low = self.scalar(0 if kind.is_unsigned else -_GREATEST, kind)
+            high = self.scalar(_GREATEST, kind)
+            sizes = x.shape.dimensions
+            x = self.apply("minimum", self.apply("maximum", x, self.spread(low, sizes)), self.spread(high, sizes))
+        return self.converted(x, PrimitiveType.S32)
+
+    def checked(self, holds: Instruction, size: Instruction, target: str, *facts: Instruction) -> Instruction:
+        """The size, if something holds; else the custom call ``target`` of these facts, which raises."""
+        given = self.add(Tuple(), *facts)
+        good, bad = self.apart(), self.apart()
+        name = f"{self.old.name}_check"
+        passed = good.computation(name, good.making.parameter(0, size.shape))
+        parameter = bad.making.parameter(0, given.shape)
+        operands = [bad.element(parameter, i) for i in range(len(facts))]
+        op = CustomCall(custom_call_target=target, custom_call_has_side_effect=True)
+        fault = Instruction(op, operands, size.shape, self.old.name, annotations=self.old.annotations)
+        failed = bad.computation(name, bad.making.append(fault))
+        return self.add(Conditional(branch_computations=(passed, failed)), holds, size, given)
+
+    # -- what is there and what is not -----------------------------------------------------------
+
+    def there(self, sizes: Sequence[int], dims: Mapping[int, Size]) -> Instruction | None:
+        """Whether each place of an array of ``sizes`` is below all of ``dims``; None where there are none."""
+        found: Instruction | None = None
+        for d, size in dims.items():
+            below = self.compare(self.positions(sizes, d), self.spread(self.instruction(size), sizes), "LT")
+            found = below if found is None else self.apply("and", found, below)
+        return found
+
+    def chosen(self, test: Instruction | None, x: Instruction, otherwise: Instruction) -> Instruction:
+        """``x`` where the test holds, or everywhere without one; else ``otherwise``, an array or a scalar."""
+        if test is None:
+            return x
+        return self.apply("select", test, x, self.spread(otherwise, x.shape.dimensions))
+
+    def filled(self, x: Padded, scalar: Instruction, dimensions: Iterable[int] | None = None) -> Instruction:
+        """The array with ``scalar`` in place of what is not there along ``dimensions``, by default along all."""
+        dims = x.dims if dimensions is None else {d: x.dims[d] for d in dimensions if d in x.dims}
+        return self.chosen(self.there(x.shape.dimensions, dims), x.value, scalar)
+
+    def zeroed(self, x: Padded, dimensions: Iterable[int] | None = None) -> Instruction:
+        """The array with zeros in place of what is not there."""
+        if not x.dims:
+            return x.value
+        return self.filled(x, self.zero(x.shape.element_type), dimensions)
+
+    def zero(self, kind: PrimitiveType) -> Instruction:
+        """The zero of a type."""
+        return self.scalar(0, kind)
+
+    def apart(self) -> Padder:
+        """One that makes a computation of its own, for the same instruction."""
+        return Padder(Making(self.context), self.context, self.old, {})
+
+    def computation(self, name: str, root: Instruction) -> Computation:
+        """What has been made, as a computation; its name begins with ``name``."""
+        return self.making.computation(self.context.computation_name(name), root)
+
+
+class NoRuleError(Exception):
+    """There is no way to do an operation on padded arrays: Python is to do it on those that are there."""
+
+
+# Makes what stands in the place of the padder's instruction, on these operands.
+PaddedRule: TypeAlias = Callable[[Instruction, Sequence[Padded], Padder], Padded]
+
+
+class PaddedRules(dict[str, PaddedRule]):
+    """Rules by opcode."""
+
+    def rule(self, *opcodes: str) -> Callable[[PaddedRule], PaddedRule]:
+        """Enter a function under these opcodes."""
+
+        def enter(function: PaddedRule) -> PaddedRule:
+            for opcode in opcodes:
+                self[opcode] = function
+            return function
+
+        return enter

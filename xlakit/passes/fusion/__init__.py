@@ -1,0 +1,1 @@
+"""Fusion: which instructions one kernel computes."""

@@ -1,0 +1,451 @@
+"""Clusters: the instructions that will be one fusion, and what may join them.
+
+A cluster is computed by a nest of loops over the elements of its roots or, where it has reductions, over the elements
+that they reduce (its domain). Each member stands in a relation to the domain: FULL, one element for each of the
+domain's; ROW, one for each result of the reductions; OTHER.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Constant
+from xlakit.ops.dot import Dot
+from xlakit.ops.movement import Broadcast, Concatenate, Transpose
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
+from xlakit.passes.fusion.views import (
+    Loops,
+    Span,
+    View,
+    Views,
+    borders,
+    elements,
+    folded_size,
+    is_folded,
+    span,
+    views_of_operand,
+    whole,
+)
+
+ELEMENTARY = frozenset(
+    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "power", "atan2", "cbrt", "remainder"}
+    | {"divide", "sqrt", "rsqrt"}
+)
+_CHEAP = frozenset(
+    {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "not", "negate", "abs", "sign"}
+    | {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite", "copy"}
+    | {"shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "popcnt", "count-leading-zeros"}
+    | {"floor", "ceil", "round-nearest-afz", "round-nearest-even", "reduce-precision"}
+)
+ELEMENTWISE = ELEMENTARY | _CHEAP
+# What only says where elements come from.
+MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "iota"})
+# What chooses between sources, or reads many elements for one.
+HEAVY = frozenset({"pad", "concatenate", "dynamic-slice", "gather", "reduce-window"})
+FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
+
+_MOST_MEMBERS = knob("fusion_cluster.most_members", 400, 3, 10)
+_MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
+# How often members are computed, all of them and one of them: the code that is made of a cluster is so long.
+_MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
+_MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
+# How often one of them is written inside of folds, whose loops are written out.
+_MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
+# Into so many nests the loops may be cut, each for what is read there.
+_MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
+# Loops that are shorter than this are written out rather than cut.
+_SHORT_LOOP = knob("fusion_cluster.short_loop", 8, 1, 100)
+# Cheap operations in a row that may be computed again and again.
+_MOST_REPEATED = 3
+# A reduction of this many elements or fewer is written out inside of a loop.
+SMALL_REDUCTION = 16
+# The elements of a product of matrices that is written out inside of a loop.
+_TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
+_FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
+_SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
+
+
+class Relation(enum.Enum):
+    """How a member's elements relate to the domain's."""
+
+    FULL = enum.auto()
+    ROW = enum.auto()
+    OTHER = enum.auto()
+
+
+def is_fusible(instruction: Instruction) -> bool:
+    """Whether an instruction can be part of a loop nest."""
+    if isinstance(instruction.op, Dot):
+        return _is_tiny_product(instruction)
+    if instruction.opcode not in FUSIBLE and instruction.opcode != "dynamic-update-slice":
+        return False
+    if instruction.control_predecessors or instruction.op.has_side_effect:
+        return False
+    if isinstance(instruction.op, ReduceWindow) and _window_elements(instruction.op) > SMALL_REDUCTION:
+        return False
+    shape = instruction.shape
+    if shape.is_tuple:
+        return instruction.opcode == "reduce" and not any(s.is_dynamic for s in shape.tuple_shapes)
+    return (
+        shape.is_array
+        and not shape.is_dynamic
+        and shape.num_elements > 0
+        and all(o.shape.is_array and not o.shape.is_dynamic for o in instruction.operands)
+    )
+
+
+def _is_tiny_product(instruction: Instruction) -> bool:
+    """Whether a dot is so small that a kernel of its own costs more than its products."""
+    lhs, rhs = (o.shape for o in instruction.operands)
+    kind = instruction.shape.element_type
+    depth = math.prod(lhs.dimensions[d] for d in instruction.op_as(Dot).lhs_contracting_dims)
+    return (
+        lhs.element_type is rhs.element_type is kind
+        and kind.bit_width >= 32
+        and not instruction.shape.is_dynamic
+        and not instruction.control_predecessors
+        and 1 <= depth <= SMALL_REDUCTION
+        and 1 <= instruction.shape.num_elements <= _TINY_RESULT.value
+    )
+
+
+def is_scalar_constant(instruction: Instruction) -> bool:
+    """Whether this is a constant that each loop can have for itself."""
+    return isinstance(instruction.op, Constant) and instruction.shape.is_array and instruction.shape.num_elements == 1
+
+
+def is_large_reduction(instruction: Instruction) -> bool:
+    """Whether this is a reduction that needs loops of its own."""
+    return isinstance(instruction.op, Reduce) and _reduced(instruction) > SMALL_REDUCTION
+
+
+def _reduced(instruction: Instruction) -> int:
+    sizes = instruction.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in instruction.op_as(Reduce).dimensions)
+
+
+def _window_elements(op: ReduceWindow) -> int:
+    return math.prod(d.size for d in op.window.dimensions)
+
+
+def is_free(instruction: Instruction) -> bool:
+    """Whether computing it again costs less than reading it: an iota, a scalar spread out."""
+    if instruction.opcode == "iota":
+        return True
+    return instruction.opcode == "broadcast" and instruction.operands[0].shape.num_elements == 1
+
+
+def is_cheap(instruction: Instruction) -> bool:
+    """Whether it may be computed in several loops: it reads no more than it gives."""
+    if instruction.opcode in MOVEMENT:
+        return True
+    if instruction.opcode not in _CHEAP:
+        return False
+    size = instruction.shape.num_elements
+    large = {o for o in instruction.operands if o.shape.num_elements * 4 > size and not is_free(o)}
+    return len(large) <= 1
+
+
+class Seen(NamedTuple):
+    """How the loops of a cluster see an instruction.
+
+    written: how often it is written for each view, by the loops of folds inside of folds, which are written out.
+    computed: how many of its elements are computed, the same ones again and again, through each view.
+    """
+
+    views: Views
+    written: int
+    computed: int
+
+    @property
+    def code(self) -> int:
+        """How often it is written."""
+        return len(self.views) * self.written
+
+
+class Cluster:
+    """Instructions that become one fusion.
+
+    seen: how the loops see each member. loops: those that the clusters of a computation have in common.
+    """
+
+    def __init__(self, root: Instruction, loops: Loops, pieces: Mapping[int, int] | None = None) -> None:
+        self.members: dict[Instruction, Relation] = {}
+        self.roots: list[Instruction] = [root]
+        self.operands: set[Instruction] = set()
+        self.sizes: tuple[int, ...] = ()
+        self.over: frozenset[int] = frozenset()
+        self._repeated: dict[Instruction, int] = {}
+        self._computed = 0
+        self.seen: dict[Instruction, Seen] = {}
+        self._loops = loops
+        # The turns at which each loop is cut.
+        self._borders: dict[Hashable, frozenset[int]] = {}
+        views = _views_of_root(root, pieces or {})
+        self._see(root, Seen(views, 1, elements(views[0])))
+        if is_large_reduction(root):
+            self._set_domain(root)
+            self._add(root, Relation.ROW)
+        else:
+            self.sizes = _dimensions(root)
+            self._add(root, Relation.FULL)
+
+    def _set_domain(self, reduce: Instruction) -> None:
+        self.sizes = reduce.operands[0].shape.dimensions
+        self.over = frozenset(reduce.op_as(Reduce).dimensions)
+
+    def _add(self, instruction: Instruction, relation: Relation) -> None:
+        self.members[instruction] = relation
+        self.operands.discard(instruction)
+        self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
+
+    def _see(self, instruction: Instruction, seen: Seen) -> None:
+        self.seen[instruction] = seen
+        self._computed += seen.code * _length(instruction)
+
+    @property
+    def updates(self) -> bool:
+        """Whether it changes one of its operands in place."""
+        return self.roots[0].opcode == "dynamic-update-slice"
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions that the reductions keep."""
+        return tuple(size for d, size in enumerate(self.sizes) if d not in self.over)
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    def sight_of(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
+        """How its users inside of the cluster see an instruction; None where that is through too many views."""
+        if len(users) == 1 and users[0].opcode in ELEMENTWISE and instruction.shape.rank == users[0].shape.rank:
+            return self.seen[users[0]]
+        found: dict[View, None] = {}
+        written, computed = 1, 0
+        for user in users:
+            own = self.seen[user]
+            for number, operand in enumerate(user.operands):
+                if operand is not instruction:
+                    continue
+                if is_large_reduction(user) and number < len(user.operands) // 2:
+                    found[self._domain()] = None
+                    continue
+                times = folded_size(user, number)
+                written, computed = max(written, own.written * times), max(computed, own.computed * times)
+                for view in own.views:
+                    found.update(dict.fromkeys(views_of_operand(user, number, view, self._loops)))
+            if len(found) > _MOST_VIEWS.value:
+                return None
+        if any(is_folded(view) for view in found):
+            return Seen(tuple(found), written, computed)
+        # Outside of folds something is computed once for each of the elements.
+        return Seen(tuple(found), 1, max([elements(view) for view in found], default=0))
+
+    def _domain(self) -> View:
+        """All elements of the domain: what reductions take in, and where results have all of its dimensions, too."""
+        root = self.roots[-1]
+        (view, *others) = self.seen[root].views
+        return view if not others and _dimensions(root) == self.sizes else whole(self.sizes, "domain")
+
+    def joins(self, instruction: Instruction, users: list[Instruction], seen: Seen) -> bool:
+        """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
+        if len(self.members) >= _MOST_MEMBERS.value or instruction.opcode == "dynamic-update-slice":
+            return False
+        if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
+            return False
+        if seen.written > 1 and seen.code > _MOST_WRITTEN.value:
+            return False
+        if instruction.shape.is_tuple:
+            return False
+        more = len([o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)])
+        if len(self.operands) + more > _MOST_OPERANDS.value:
+            return False
+        if self.updates and not self._may_feed_update(instruction):
+            return False
+        cut = self._cut_for(instruction, seen.views)
+        if cut is None:
+            return False
+        repeated = max(self._repetition(instruction, user) for user in users)
+        if repeated and not self._may_repeat(instruction, repeated):
+            return False
+        if is_large_reduction(instruction):
+            if not self._take_reduction(instruction, users):
+                return False
+        else:
+            if self.over and not self._suits_reduction(instruction):
+                return False
+            self._add(instruction, self._relation(instruction, users))
+        self._see(instruction, seen)
+        self._borders = cut
+        self._repeated[instruction] = repeated + (instruction.opcode not in MOVEMENT) if repeated else 0
+        return True
+
+    def _cut_for(self, instruction: Instruction, views: Views) -> dict[Hashable, frozenset[int]] | None:
+        """Where loops are cut with an instruction taken in; None where that makes too many nests."""
+        if instruction.opcode not in ("concatenate", "pad"):
+            return self._borders
+        found = [
+            border
+            for number in range(len(instruction.operands))
+            for view in views
+            for operand in views_of_operand(instruction, number, view, self._loops)
+            for border in borders(operand)
+        ]
+        return self._cut_at(found)
+
+    def _cut_at(self, found: Iterable[tuple[Hashable, int]]) -> dict[Hashable, frozenset[int]] | None:
+        cut = dict(self._borders)
+        for loop, turn in found:
+            # Only loops over the results are cut, and not at their ends.
+            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP.value and 0 < turn < self.sizes[loop]:
+                cut[loop] = cut.get(loop, frozenset()) | {turn}
+        return cut if math.prod([len(turns) + 1 for turns in cut.values()]) <= _MOST_NESTS.value else None
+
+    def may_absorb(self, other: Cluster) -> bool:
+        """Whether one nest can compute both, and what one takes from the other is seen as the other computes it."""
+        for reader, source in ((self, other), (other, self)):
+            for root in source.roots:
+                if root in reader.operands:
+                    users = [m for m in reader.members if root in m.operands]
+                    seen = reader.sight_of(root, users)
+                    if seen is None or seen.views != source.seen[root].views:
+                        return False
+        return self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) is not None
+
+    def _may_feed_update(self, instruction: Instruction) -> bool:
+        """Whether it does not need the array that is updated, which may be changed by then."""
+        target = self.roots[0].operands[0]
+        return not is_large_reduction(instruction) and not _needs(instruction, target)
+
+    def _repetition(self, instruction: Instruction, user: Instruction) -> int:
+        """How many operations below are computed again and again, from this user on; 0 where none is."""
+        inherited = self._repeated.get(user, 0)
+        if inherited:
+            return inherited
+        if isinstance(user.op, Broadcast) and user.shape.num_elements > instruction.shape.num_elements:
+            leading = user.op.dimensions == tuple(range(len(user.op.dimensions)))
+            # Along a leading dimension the value is computed once and stays for the loops inside.
+            return 0 if leading or instruction.shape.num_elements == 1 else 1
+        if user.opcode == "reduce-window":
+            return 1
+        if user.opcode == "gather" and user.operands[0] is instruction:
+            return int(user.shape.num_elements > instruction.shape.num_elements)
+        return 0
+
+    def _may_repeat(self, instruction: Instruction, repeated: int) -> bool:
+        if instruction.opcode in MOVEMENT:
+            return True
+        return instruction.opcode in _CHEAP and repeated <= _MOST_REPEATED
+
+    def _suits_reduction(self, instruction: Instruction) -> bool:
+        """A transposition that moves the minor dimension would make a reduction jump through memory."""
+        if isinstance(instruction.op, Transpose):
+            dimensions = instruction.op.dimensions
+            return not dimensions or dimensions[-1] == len(dimensions) - 1
+        return True
+
+    def _relation(self, instruction: Instruction, users: list[Instruction]) -> Relation:
+        found = {self._seen_by(user) for user in users}
+        return found.pop() if len(found) == 1 else Relation.OTHER
+
+    def _seen_by(self, user: Instruction) -> Relation:
+        """The relation of an operand of ``user``."""
+        relation = self.members[user]
+        if is_large_reduction(user):
+            return Relation.FULL
+        if user.opcode in ELEMENTWISE or user.opcode == "reshape":
+            return relation
+        if isinstance(user.op, Broadcast) and relation is Relation.FULL:
+            places = user.op.dimensions
+            if self.over and places == tuple(d for d in range(len(self.sizes)) if d not in self.over):
+                return Relation.ROW
+            rank = len(places)
+            if not self.over and places == tuple(range(rank)) and user.shape.dimensions == self.sizes:
+                return Relation.ROW
+        return Relation.OTHER
+
+    def _take_reduction(self, reduce: Instruction, users: list[Instruction]) -> bool:
+        sizes = reduce.operands[0].shape.dimensions
+        over = frozenset(reduce.op_as(Reduce).dimensions)
+        if len(self.seen[self.roots[-1]].views) > 1:
+            # Reductions have loops of their own, which know no pieces.
+            return False
+        if self.over and (sizes != self.sizes or over != self.over):
+            return False
+        relation = self._relation(reduce, users)
+        results = math.prod(size for d, size in enumerate(sizes) if d not in over)
+        if not self.over and relation is Relation.FULL and math.prod(self.sizes) == results:
+            # What follows from the results of a reduction: its rows are what was the whole so far.
+            if any(r is Relation.ROW for r in self.members.values()):
+                return False
+            for member, old in self.members.items():
+                self.members[member] = Relation.ROW if old is Relation.FULL else Relation.OTHER
+            self._set_domain(reduce)
+            self._add(reduce, Relation.ROW)
+            return True
+        if relation is not Relation.ROW or sizes != self.sizes or reduce.shape.dimensions != self._rows(over):
+            return False
+        if not _is_trailing(over, len(sizes)) or (results < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
+            return False
+        self._set_domain(reduce)
+        self._add(reduce, Relation.ROW)
+        return True
+
+    def _rows(self, over: frozenset[int]) -> tuple[int, ...]:
+        return tuple(size for d, size in enumerate(self.sizes) if d not in over)
+
+    def absorb(self, other: Cluster) -> None:
+        """Become one with another cluster, of the same domain."""
+        self.members.update(other.members)
+        self.roots = [*other.roots, *self.roots]
+        self.seen.update(other.seen)
+        self._computed += other._computed
+        self._borders = self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) or {}
+        self._repeated.update(other._repeated)
+        self.operands = (self.operands | other.operands) - set(self.members)
+
+
+def _dimensions(root: Instruction) -> tuple[int, ...]:
+    shape = root.shape
+    return shape.tuple_shapes[0].dimensions if shape.is_tuple else shape.dimensions
+
+
+def _length(instruction: Instruction) -> int:
+    """How many operations one element is made of: a small product is written out, a choice is one of each operand."""
+    if isinstance(instruction.op, Concatenate):
+        return len(instruction.operands)
+    return folded_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
+
+
+def _views_of_root(root: Instruction, pieces: Mapping[int, int]) -> Views:
+    """All of the root; in pieces that are computed side by side, each by the same loops."""
+    spans: list[list[Span]] = []
+    for d, size in enumerate(_dimensions(root)):
+        count = pieces.get(d, 1)
+        spans.append([span(k * (size // count), 1, size // count, d) for k in range(count)])
+    return tuple(itertools.product(*spans))
+
+
+def _needs(instruction: Instruction, source: Instruction) -> bool:
+    """Whether an instruction could be computed from another one within a fusion."""
+    stack, seen = [instruction], {instruction}
+    while stack:
+        node = stack.pop()
+        if node is source or len(seen) > _MOST_MEMBERS.value:
+            return True
+        if is_fusible(node):
+            fresh = [o for o in node.operands if o not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+    return False
+
+
+def _is_trailing(over: frozenset[int], rank: int) -> bool:
+    return over == frozenset(range(rank - len(over), rank))

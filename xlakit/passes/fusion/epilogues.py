@@ -1,0 +1,268 @@
+"""Epilogues: a product and what follows from it become one fusion, which never stores what is in between.
+
+Where a block of the results of a dot or a convolution is complete, it is in the cache: there a bias is added, a
+function applied, the type changed, a row normalized. Where a softmax stands between two dots (attention), the whole of
+the weights never exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.options import knob
+from xlakit.passes.core.framework import (
+    Names,
+    Pass,
+    PassContext,
+    change_programs,
+    live_instructions,
+    with_changed,
+)
+from xlakit.passes.fusion.cluster import ELEMENTWISE, is_scalar_constant
+from xlakit.passes.fusion.product_chain import chain_of, is_product
+
+# What may follow by itself, beside fusions and a second product.
+_FOLLOWING = ELEMENTWISE | {"broadcast", "reduce", "reshape", "transpose"}
+
+_MOST_OPERANDS = knob("epilogues.most_operands", 40, 3)
+_MOST_MEMBERS = knob("epilogues.most_members", 40, 2)
+# After so many users that cannot be taken in, the search ends.
+_MOST_REFUSED = knob("epilogues.most_refused", 8, 1)
+
+
+class Epilogues(Pass):
+    """Make one fusion of a product and of what is computed from its elements or rows, and of attention."""
+
+    name = "epilogues"
+    left_out_by = "fusion"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Fuse in all computations that run as programs."""
+
+        def fuse(computation: Computation) -> Computation:
+            found = any(is_product(i) for i in computation.instructions)
+            return _Fusing(computation, context).run() if found else computation
+
+        return with_changed(module, change_programs(module, fuse))
+
+
+class _Group:
+    """Instructions that become one fusion: products, and what follows from them. ``body`` is what it computes."""
+
+    def __init__(self) -> None:
+        self.members: dict[Instruction, None] = {}
+        self.given: list[Instruction] = []
+        self.results: list[Instruction] = []
+        self.place = 0.0
+        self.body: Computation | None = None
+        self._inner: dict[Instruction, Instruction] = {}
+        self._lines: list[Instruction] = []
+        self._names: set[str] = set()
+
+    def joined(self, members: Iterable[Instruction]) -> _Group:
+        """A group with more members."""
+        made = _Group()
+        made.members = dict(self.members)
+        made.given = list(self.given)
+        made._inner, made._lines, made._names = dict(self._inner), list(self._lines), set(self._names)
+        for member in members:
+            made._take(member)
+        return made
+
+    def close(self, results: list[Instruction]) -> Computation:
+        """The computation that gives these results."""
+        roots = [self._inner[r] for r in results]
+        root, lines = roots[0], self._lines
+        if len(roots) > 1:
+            root = Instruction(Tuple(), roots, make_tuple_shape([r.shape for r in roots]), self._free_name("result"))
+            lines = [*lines, root]
+        self.results = results
+        self.body = Computation("fused", tuple(lines), root)
+        return self.body
+
+    def _take(self, member: Instruction) -> None:
+        self.members[member] = None
+        inner = self._inner
+        if isinstance(member.op, GetTupleElement):
+            inner[member] = inner[member.operands[0].op_as(Fusion).calls.root.operands[member.op.index]]
+            return
+        for operand in member.operands:
+            if operand not in inner:
+                self._give(operand)
+        if not isinstance(member.op, Fusion):
+            inner[member] = self._copied(member, inner)
+            return
+        calls = member.op.calls
+        known = {p: inner[o] for p, o in zip(calls.parameters, member.operands, strict=True)}
+        for instruction in calls.instructions:
+            if instruction.opcode not in ("parameter", "tuple"):
+                known[instruction] = self._copied(instruction, known)
+        inner.update(known)
+        if calls.root in known:
+            inner[member] = known[calls.root]
+
+    def _give(self, operand: Instruction) -> None:
+        """Take what is computed elsewhere."""
+        if is_scalar_constant(operand):
+            self._inner[operand] = self._copied(operand, {})
+            return
+        number = len(self.given)
+        parameter = Instruction(Parameter(number=number), (), operand.shape, self._free_name(f"p{number}"))
+        self._inner[operand] = self._added(parameter)
+        self.given.append(operand)
+
+    def _copied(self, instruction: Instruction, known: dict[Instruction, Instruction]) -> Instruction:
+        operands = [known[o] for o in instruction.operands]
+        name = self._free_name(instruction.name)
+        return self._added(instruction.replace(operands=operands, name=name, control_predecessors=()))
+
+    def _added(self, instruction: Instruction) -> Instruction:
+        self._lines.append(instruction)
+        self._names.add(instruction.name)
+        return instruction
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}.{number}"
+        return name
+
+
+class _Fusing:
+    """Fuses in one computation."""
+
+    def __init__(self, computation: Computation, context: PassContext) -> None:
+        self._computation = computation
+        self._context = context
+        self._names = Names(computation, context)
+        self._live = live_instructions(computation)
+        # Where an instruction stands; those of a group stand together.
+        self._place: dict[Instruction, float] = {i: float(n) for n, i in enumerate(computation.instructions)}
+        self._groups: dict[Instruction, _Group] = {}
+        self._users: dict[Instruction, list[Instruction]] = {}
+        for instruction in computation.instructions:
+            if instruction in self._live:
+                for operand in dict.fromkeys((*instruction.operands, *instruction.control_predecessors)):
+                    self._users.setdefault(operand, []).append(instruction)
+
+    def run(self) -> Computation:
+        """The computation with fusions."""
+        for instruction in self._computation.instructions:
+            if instruction in self._live and instruction not in self._groups and is_product(instruction):
+                group = self._grown(instruction)
+                if group is not None and self._context.spend("product"):
+                    for member in group.members:
+                        self._groups[member] = group
+                        self._place[member] = group.place
+        return self._rebuilt() if self._groups else self._computation
+
+    # -- what goes together ----------------------------------------------------------------------
+
+    def _grown(self, product: Instruction) -> _Group | None:
+        """What follows from a product, taken in step by step as long as all of it is a chain."""
+        best = _Group().joined([product])
+        refused: set[Instruction] = set()
+        while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:
+            found = self._following(best, refused)
+            if found is None:
+                break
+            more = [found, *self._parts(found)]
+            results = self._results([*best.members, *more])
+            place = None if results is None else self._placed([*best.members, *more])
+            group = None if place is None else best.joined(more)
+            if group is None or results is None or place is None or not _is_chain(group, results):
+                refused.add(found)
+            else:
+                best, best.place = group, place
+        return best if len(best.members) > 1 else None
+
+    def _following(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
+        """The first user of what is there that might be taken in."""
+        users = dict.fromkeys(u for m in group.members for u in self._users.get(m, ()))
+        found = [u for u in users if u not in refused and u not in group.members and self._may_follow(u)]
+        return min(found, key=self._place.__getitem__, default=None)
+
+    def _is_free(self, instruction: Instruction) -> bool:
+        return instruction in self._live and instruction not in self._groups and not instruction.control_predecessors
+
+    def _may_follow(self, instruction: Instruction) -> bool:
+        if not self._is_free(instruction):
+            return False
+        if isinstance(instruction.op, Fusion):
+            return instruction.op.kind in (FusionKind.LOOP, FusionKind.INPUT)
+        return instruction.opcode in _FOLLOWING or is_product(instruction)
+
+    def _parts(self, instruction: Instruction) -> list[Instruction]:
+        """The elements of what has several results."""
+        if not instruction.shape.is_tuple:
+            return []
+        return [u for u in self._users.get(instruction, []) if isinstance(u.op, GetTupleElement)]
+
+    def _results(self, members: Sequence[Instruction]) -> list[Instruction] | None:
+        """What leaves the members; None where a whole tuple does."""
+        inside, root = set(members), self._computation.root
+        results = [m for m in members if m is root or any(u not in inside for u in self._users.get(m, ()))]
+        return None if any(r.shape.is_tuple for r in results) else results
+
+    def _placed(self, members: Sequence[Instruction]) -> float | None:
+        """Where the members can stand together: after all that they need, before all that needs them."""
+        inside = set(members)
+        needed = [self._place[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)]
+        users = [self._place[u] for m in members for u in self._users.get(m, ()) if u not in inside]
+        earliest = max(needed, default=-1.0)
+        latest = min(users, default=float(len(self._computation.instructions)))
+        return (earliest + min(latest, earliest + 1.0)) / 2 if earliest < latest else None
+
+    # -- building --------------------------------------------------------------------------------
+
+    def _rebuilt(self) -> Computation:
+        made: dict[Instruction, Instruction] = {}
+        result: list[Instruction] = []
+        nodes: dict[Instruction | _Group, float] = {}
+        for instruction in self._computation.instructions:
+            if instruction in self._live:
+                nodes.setdefault(self._groups.get(instruction, instruction), self._place[instruction])
+        for node in sorted(nodes, key=nodes.__getitem__):
+            if isinstance(node, _Group):
+                result.extend(self._fusion(node, made))
+                continue
+            operands = tuple(made[o] for o in node.operands)
+            predecessors = tuple(made.get(p, p) for p in node.control_predecessors)
+            same = operands == node.operands and predecessors == node.control_predecessors
+            made[node] = node if same else node.replace(operands=operands, control_predecessors=predecessors)
+            result.append(made[node])
+        computation = self._computation
+        return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
+
+    def _fusion(self, group: _Group, made: dict[Instruction, Instruction]) -> list[Instruction]:
+        name = self._names.new("fusion")
+        body = group.close(group.results)
+        calls = Computation(f"fused_{name}", body.instructions, body.root)
+        last = group.results[-1]
+        fusion = Instruction(
+            Fusion(kind=FusionKind.OUTPUT, calls=calls),
+            [made[o] for o in group.given],
+            body.root.shape,
+            name,
+            annotations=Annotations(metadata=last.annotations.metadata),
+        )
+        if len(group.results) == 1:
+            made[last] = fusion
+            return [fusion]
+        parts = [
+            Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
+            for i, r in enumerate(group.results)
+        ]
+        made.update(zip(group.results, parts, strict=True))
+        return [fusion, *parts]
+
+
+def _is_chain(group: _Group, results: list[Instruction]) -> bool:
+    return len(group.given) <= _MOST_OPERANDS.value and chain_of(group.close(results)) is not None

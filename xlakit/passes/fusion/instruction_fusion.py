@@ -1,0 +1,218 @@
+"""Fusion: instructions that one loop nest can compute become one instruction.
+
+Going from the results to the parameters, each instruction joins the cluster of its users where all of them are in one;
+what is cheap joins several. What is left over begins a cluster of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.options import knob
+from xlakit.passes.core.framework import (
+    Names,
+    Pass,
+    PassContext,
+    change_programs,
+    live_instructions,
+    with_computations,
+)
+from xlakit.passes.fusion.cluster import Cluster, is_cheap, is_free, is_fusible
+from xlakit.passes.fusion.cost import price_of_keeping, work_of
+from xlakit.passes.fusion.multi_output import Merging
+from xlakit.passes.fusion.stacking import pieces_of
+from xlakit.passes.fusion.views import Loops
+
+# A cheap instruction is computed in at most so many places.
+_MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
+
+
+class Fuse(Pass):
+    """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs."""
+
+    name = "fusion"
+    left_out_by = "fusion"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Fuse in the entry, in loops and in branches, but not in what reductions and sorts call for each element."""
+        made = change_programs(module, lambda computation: _Fusing(computation, context).run())
+        return with_computations(module, list(made.values()))
+
+
+class _Fusing:
+    """Fuses one computation."""
+
+    def __init__(self, computation: Computation, context: PassContext) -> None:
+        self._computation = computation
+        self._context = context
+        self._names = Names(computation, context)
+        self._users: dict[Instruction, list[Instruction]] = {}
+        self._live = live_instructions(computation)
+        self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
+        for instruction in computation.instructions:
+            if instruction in self._live:
+                for operand in dict.fromkeys(instruction.operands):
+                    self._users.setdefault(operand, []).append(instruction)
+        self._loops = Loops()
+        # The clusters that compute an instruction for themselves, and the one that gives it to others.
+        self._inside: dict[Instruction, list[Cluster]] = {}
+        self._clusters: dict[Instruction, Cluster] = {}
+        # The nanoseconds that go into computing again what stands between an instruction and the results.
+        self._again: dict[Instruction, float] = {}
+
+    def run(self) -> Computation:
+        """The computation with fusions."""
+        for instruction in reversed(self._computation.instructions):
+            if instruction in self._live and is_fusible(instruction):
+                self._place(instruction)
+        others = [i for i in self._live if i not in self._inside]
+        Merging(self._clusters, others, self._order, self._computation.root).run()
+        chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
+        if not chosen:
+            return self._computation
+        return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
+
+    def _place(self, instruction: Instruction) -> None:
+        users = self._users.get(instruction, [])
+        homes = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
+        read = instruction is self._computation.root or any(user not in self._inside for user in users)
+        if homes and self._may_join(instruction, homes, read):
+            joined = self._join(instruction, homes, users)
+            if joined:
+                self._inside[instruction] = joined
+            if len(joined) == len(homes) and not read:
+                return
+        cluster = Cluster(instruction, self._loops, pieces_of(instruction))
+        self._clusters[instruction] = cluster
+        self._inside.setdefault(instruction, []).append(cluster)
+
+    def _may_join(self, instruction: Instruction, homes: list[Cluster], read: bool) -> bool:
+        if read:
+            return is_free(instruction)
+        if len(homes) == 1:
+            return True
+        return is_free(instruction) or (is_cheap(instruction) and len(homes) <= _MOST_COPIES.value)
+
+    def _join(self, instruction: Instruction, homes: list[Cluster], users: list[Instruction]) -> list[Cluster]:
+        """The clusters that take it in, none where too much would be computed again."""
+        inside = [[u for u in users if u in c.members] for c in homes]
+        sights = [c.sight_of(instruction, own) for c, own in zip(homes, inside, strict=True)]
+        work, count = work_of(instruction), instruction.shape.num_elements
+        # Along a path to the results, what is computed again adds up until something is kept.
+        again = max([self._again.get(u, 0.0) for u in users])
+        more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
+        if work and more > 0 and not is_free(instruction):
+            again += work * more
+            if again > price_of_keeping(instruction.shape):
+                return []
+        if again:
+            self._again[instruction] = again
+        return [
+            c
+            for c, own, found in zip(homes, inside, sights, strict=True)
+            if found is not None and c.joins(instruction, own, found)
+        ]
+
+    # -- building --------------------------------------------------------------------------------
+
+    def _rebuilt(self, clusters: dict[Instruction, Cluster]) -> Computation:
+        """The computation with each cluster as one instruction, at the place of the last of its roots."""
+        made: dict[Instruction, Instruction] = {}
+        result: list[Instruction] = []
+        for old in self._ordered(clusters):
+            if isinstance(old, Cluster):
+                result.extend(self._fusion(old, made))
+            else:
+                operands = tuple(made[o] for o in old.operands)
+                predecessors = tuple(made.get(p, p) for p in old.control_predecessors)
+                same = operands == old.operands and predecessors == old.control_predecessors
+                new = old if same else old.replace(operands=operands, control_predecessors=predecessors)
+                made[old] = new
+                result.append(new)
+        computation = self._computation
+        return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
+
+    def _ordered(self, clusters: dict[Instruction, Cluster]) -> Iterable[Instruction | Cluster]:
+        """What is to be made, operands first."""
+        done: set[int] = set()
+        order = self._order
+        for start in self._computation.instructions:
+            if start not in self._live:
+                continue
+            node: Instruction | Cluster | None = clusters.get(start)
+            if node is None and self._is_needed(start, clusters):
+                node = start
+            if node is None or id(node) in done:
+                continue
+            stack: list[tuple[Instruction | Cluster, bool]] = [(node, False)]
+            while stack:
+                item, expanded = stack.pop()
+                if id(item) in done:
+                    continue
+                if expanded:
+                    done.add(id(item))
+                    yield item
+                    continue
+                stack.append((item, True))
+                needed = item.operands if isinstance(item, Cluster) else (*item.operands, *item.control_predecessors)
+                for operand in sorted(set(needed), key=order.__getitem__, reverse=True):
+                    inner = clusters.get(operand, operand)
+                    if id(inner) not in done:
+                        stack.append((inner, False))
+
+    def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
+        """Whether it stays as an instruction of its own."""
+        if instruction in self._clusters or instruction not in self._inside:
+            return True
+        return any(c.roots[0] not in clusters for c in self._inside[instruction])
+
+    def _fusion(self, cluster: Cluster, made: dict[Instruction, Instruction]) -> list[Instruction]:
+        order = self._order
+        operands = sorted(cluster.operands, key=order.__getitem__)
+        inner: dict[Instruction, Instruction] = {}
+        body: list[Instruction] = []
+        for number, operand in enumerate(operands):
+            inner[operand] = Instruction(Parameter(number=number), (), operand.shape, f"p{number}")
+            body.append(inner[operand])
+        for member in sorted(cluster.members, key=order.__getitem__):
+            for constant in member.operands:
+                if constant not in inner:
+                    inner[constant] = constant
+                    body.append(constant)
+            inner[member] = member.replace(operands=[inner[o] for o in member.operands])
+            body.append(inner[member])
+        roots = sorted(cluster.roots, key=order.__getitem__)
+        root = inner[roots[-1]]
+        if len(roots) > 1:
+            given = [inner[r] for r in roots]
+            root = Instruction(Tuple(), given, make_tuple_shape([r.shape for r in given]), "result")
+            body.append(root)
+        name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
+        computation = Computation(f"fused_{name}", tuple(body), root)
+        annotations = roots[-1].annotations
+        fusion = Instruction(
+            Fusion(kind=_kind(cluster), calls=computation),
+            [made[o] for o in operands],
+            root.shape,
+            name,
+            annotations=Annotations(metadata=annotations.metadata),
+        )
+        if len(roots) == 1:
+            made[roots[0]] = fusion
+            return [fusion]
+        parts = [
+            Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
+            for i, r in enumerate(roots)
+        ]
+        made.update(zip(roots, parts, strict=True))
+        return [fusion, *parts]
+
+
+def _kind(cluster: Cluster) -> FusionKind:
+    return FusionKind.INPUT if cluster.over else FusionKind.LOOP

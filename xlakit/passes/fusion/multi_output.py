@@ -1,0 +1,121 @@
+"""Clusters that read the same arrays over the same domain become one, with several results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.options import knob
+from xlakit.passes.fusion.cluster import Cluster
+
+_MOST_MEMBERS = 100
+_MOST_ROOTS = knob("multi_output.most_roots", 8, 2)
+# An array that is read by more clusters than this is not what joins them.
+_MOST_READERS = knob("multi_output.most_readers", 12, 1)
+# With how many of those that follow it a reader of an array is compared.
+_NEIGHBOURS = knob("multi_output.neighbors", 4, 50)
+# How many instructions the search for a path between two clusters may visit.
+_MOST_VISITED = 64
+
+
+# What computes something: a cluster, or an instruction of its own.
+Node = Cluster | Instruction
+
+
+class Merging:
+    """Merges the clusters of one computation. ``clusters`` has the cluster of each root, and is changed.
+
+    others: the instructions that are in no cluster. result: the root of the computation.
+    """
+
+    def __init__(
+        self,
+        clusters: dict[Instruction, Cluster],
+        others: Iterable[Instruction],
+        order: Mapping[Instruction, int],
+        result: Instruction,
+    ) -> None:
+        self._clusters = clusters
+        self._result = result
+        self._order = order
+        # Who reads a result. A cluster that was merged into another one is looked up in _became.
+        self._readers: dict[Instruction, list[Node]] = {}
+        self._became: dict[Cluster, Cluster] = {}
+        for node in (*clusters.values(), *others):
+            for operand in node.operands:
+                self._readers.setdefault(operand, []).append(node)
+
+    def run(self) -> None:
+        """Merge what can be."""
+        for operand in sorted(self._readers, key=self._order.__getitem__):
+            if not operand.shape.is_array or operand.shape.num_elements == 1:
+                continue
+            found = dict.fromkeys(self._now(r) for r in self._readers[operand])
+            members = [c for c in found if isinstance(c, Cluster)]
+            if operand in self._clusters:
+                members.append(self._clusters[operand])
+            if len(members) <= _MOST_READERS.value:
+                self._merge_all(members)
+
+    def _now(self, node: Node) -> Node:
+        while isinstance(node, Cluster) and node in self._became:
+            node = self._became[node]
+        return node
+
+    def _merge_all(self, members: Sequence[Cluster]) -> None:
+        for place, first in enumerate(members):
+            for second in members[place + 1 : place + 1 + _NEIGHBOURS.value]:
+                a, b = self._now(first), self._now(second)
+                if a is b or not isinstance(a, Cluster) or not isinstance(b, Cluster):
+                    continue
+                if _alike(a, b) and not self._reaches(a, b) and not self._reaches(b, a):
+                    b.absorb(a)
+                    self._became[a] = b
+                    for root in a.roots:
+                        self._clusters[root] = b
+                    self._drop_inner_roots(b)
+
+    def _drop_inner_roots(self, cluster: Cluster) -> None:
+        """What only the cluster itself reads need not leave it."""
+        for root in list(cluster.roots):
+            readers = [self._now(r) for r in self._readers.get(root, ())]
+            if len(cluster.roots) > 1 and readers and all(r is cluster for r in readers) and root is not self._result:
+                cluster.roots.remove(root)
+                del self._clusters[root]
+
+    def _reaches(self, source: Cluster, target: Cluster) -> bool:
+        """Whether a path leads from one cluster to the other through something else."""
+        stack = [n for n in self._following(source) if n is not target]
+        seen = set(stack)
+        while stack:
+            if len(seen) > _MOST_VISITED:
+                return True
+            for node in self._following(stack.pop()):
+                if node is target:
+                    return True
+                if node not in seen:
+                    seen.add(node)
+                    stack.append(node)
+        return False
+
+    def _following(self, node: Node) -> list[Node]:
+        roots = node.roots if isinstance(node, Cluster) else [node]
+        return [self._now(reader) for root in roots for reader in self._readers.get(root, ())]
+
+
+def _alike(a: Cluster, b: Cluster) -> bool:
+    if a.updates or b.updates or a.sizes != b.sizes or a.over != b.over:
+        return False
+    if any(r.shape.is_tuple for r in (*a.roots, *b.roots)):
+        return False
+    if len(a.members) + len(b.members) > _MOST_MEMBERS or len(a.roots) + len(b.roots) > _MOST_ROOTS.value:
+        return False
+    if set(a.members) & set(b.members) & {*a.roots, *b.roots}:
+        return False
+    sizes = {r.shape.num_elements for r in (*a.roots, *b.roots)}
+    if len(sizes) > 1 or not a.may_absorb(b):
+        return False
+    if not a.over:
+        return a.sizes == b.sizes
+    # A reduction that needs the other's result would be a stage of its own.
+    return not (set(a.roots) & b.operands or set(b.roots) & a.operands)

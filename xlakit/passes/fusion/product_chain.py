@@ -1,0 +1,266 @@
+"""What follows from a product in a fusion: what can be computed of each block of its results, while it is in the cache.
+
+A chain is a dot or a convolution with what is computed from its elements one by one; or a dot with what is computed
+from its rows (softmax), and maybe a second dot that takes these as its rows. The pass that makes such fusions and the
+code generator both ask here what a fusion is.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.dot import Dot
+from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.shared.contraction import free_dimensions
+from xlakit.options import knob
+from xlakit.passes.fusion.cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_large_reduction
+
+# Products of fewer rows or columns read their operands as streams, with a few results at the end of each.
+_FEWEST = knob("product_chain.fewest", 8, 1)
+# So many bytes of a row, times as many rows as a product should have, stay in the cache.
+_LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
+_ALLOWED = ELEMENTWISE | MOVEMENT | {"constant", "dynamic-slice"}
+
+
+class Following(enum.Enum):
+    """What an instruction has an element for: each element of the product, or each row of it."""
+
+    ELEMENT = enum.auto()
+    ROW = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A product, and what is stored of it: the product itself, or its transpose, whose rows are the same."""
+
+    product: Instruction
+    value: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A product with what follows.
+
+    roots: the results. reduces: the reductions of rows. second: a product of ``weights``, which have the shape of the
+    first one, with something else; ``last`` are the results that follow from it.
+    """
+
+    first: Link
+    roots: tuple[Instruction, ...]
+    reduces: tuple[Instruction, ...] = ()
+    weights: Instruction | None = None
+    second: Link | None = None
+    last: tuple[Instruction, ...] = ()
+
+
+def is_product(instruction: Instruction) -> bool:
+    """Whether this is a product with a kernel of its own, of many rows and columns."""
+    if not isinstance(instruction.op, (Dot, Convolution)) or instruction.control_predecessors:
+        return False
+    if not instruction.shape.is_array or not instruction.shape.num_elements:
+        return False
+    if any(o.shape.is_dynamic or not o.shape.is_array for o in (instruction, *instruction.operands)):
+        return False
+    if isinstance(instruction.op, Dot):
+        return (
+            len(instruction.operands) == 2
+            and not is_fusible(instruction)
+            and min(_matrix(instruction)) >= _FEWEST.value
+        )
+    op = instruction.op
+    whole = op.feature_group_count == op.batch_group_count == 1 and op.sparsity_config is None
+    return whole and all(d.base_dilation == 1 for d in op.window.dimensions)
+
+
+def _matrix(dot: Instruction) -> tuple[int, int]:
+    """Rows and columns of each of a dot's products."""
+    op = dot.op_as(Dot)
+    lhs, rhs = (o.shape.dimensions for o in dot.operands)
+    rows = free_dimensions(len(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
+    columns = free_dimensions(len(rhs), op.rhs_batch_dims, op.rhs_contracting_dims)
+    return math.prod(lhs[d] for d in rows), math.prod(rhs[d] for d in columns)
+
+
+def keeps_rows(instruction: Instruction) -> bool:
+    """Whether this is a transposition that moves whole rows."""
+    if not isinstance(instruction.op, Transpose):
+        return False
+    return instruction.op.dimensions[-1:] == (len(instruction.op.dimensions) - 1,)
+
+
+def chain_of(computation: Computation) -> Chain | None:
+    """The chain that a fused computation is; None for other computations."""
+    products = [i for i in computation.instructions if is_product(i)]
+    if not 1 <= len(products) <= 2:
+        return None
+    root = computation.root
+    roots = tuple(root.operands) if root.opcode == "tuple" else (root,)
+    body = [i for i in computation.instructions if i.opcode != "parameter" and (i is not root or i in roots)]
+    if any(i not in products and not _may_stand(i) for i in body):
+        return None
+    users: dict[Instruction, list[Instruction]] = {}
+    for instruction in computation.instructions:
+        for operand in dict.fromkeys(instruction.operands):
+            users.setdefault(operand, []).append(instruction)
+    first = _link(products[0], users, roots)
+    moved = {first.value, *(_link(p, users, roots).value for p in products[1:])}
+    if any(isinstance(i.op, Transpose) and i not in moved for i in body):
+        # What is read across memory takes loops of its own.
+        return None
+    reduces = tuple(i for i in body if is_large_reduction(i))
+    if len(products) == 1:
+        return _single(first, body, roots, reduces)
+    return _double(first, _link(products[1], users, roots), body, roots, reduces)
+
+
+def _may_stand(instruction: Instruction) -> bool:
+    """Whether an instruction is one that chains may have beside products."""
+    if isinstance(instruction.op, Reduce):
+        return is_large_reduction(instruction) and not instruction.shape.is_tuple
+    return instruction.opcode in _ALLOWED
+
+
+def _link(product: Instruction, users: Mapping[Instruction, list[Instruction]], roots: Iterable[Instruction]) -> Link:
+    found = users.get(product, [])
+    if len(found) == 1 and product not in roots and isinstance(product.op, Dot) and keeps_rows(found[0]):
+        return Link(product, found[0])
+    return Link(product, product)
+
+
+def _single(
+    link: Link, body: Iterable[Instruction], roots: tuple[Instruction, ...], reduces: tuple[Instruction, ...]
+) -> Chain | None:
+    if reduces:
+        if _rows(link, body, roots, reduces) is None:
+            return None
+        return Chain(link, roots, reduces)
+    if any(r.shape.num_elements != link.value.shape.num_elements for r in roots):
+        return None
+    return None if _elements(link.value, body) is None else Chain(link, roots)
+
+
+# -- what follows ----------------------------------------------------------------------------------
+
+
+def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instruction] | None:
+    """What is computed from the elements of ``value``; None where something is not, element by element."""
+    found = {value}
+    for instruction in body:
+        if instruction is value or found.isdisjoint(instruction.operands):
+            continue
+        if instruction.opcode not in ELEMENTWISE and instruction.opcode != "reshape":
+            return None
+        if instruction.opcode == "bitcast-convert" or not _is_regrouped(value, instruction):
+            return None
+        found.add(instruction)
+    return found
+
+
+def _is_regrouped(value: Instruction, instruction: Instruction) -> bool:
+    """Whether the dimensions of the one are those of the other, in order, some of them split or joined."""
+    a, b = ({math.prod(i.shape.dimensions[d:]) for d in range(i.shape.rank + 1)} for i in (value, instruction))
+    return value.shape.num_elements == instruction.shape.num_elements and (a <= b or b <= a)
+
+
+def _rows(
+    link: Link,
+    body: Iterable[Instruction],
+    roots: Iterable[Instruction],
+    reduces: Iterable[Instruction],
+    until: Instruction | None = None,
+) -> dict[Instruction, Following] | None:
+    """What is computed from the rows of a dot, up to ``until``; None where something is not, row by row."""
+    sizes = link.value.shape.dimensions
+    rows = _row_rank(link.product)
+    if rows is None or link.value is not link.product:
+        return None
+    if math.prod(sizes[rows:]) * max(4, link.value.shape.element_type.byte_width) > _LONGEST_ROW.value:
+        return None
+    over = tuple(range(rows, len(sizes)))
+    for reduce in reduces:
+        if tuple(sorted(reduce.op_as(Reduce).dimensions)) != over or reduce.operands[0].shape.dimensions != sizes:
+            return None
+    if any(r.shape.dimensions not in (sizes, sizes[:rows]) for r in roots):
+        return None
+    found = {link.value: Following.ELEMENT}
+    for instruction in body:
+        if instruction in found or instruction is until or not any(o in found for o in instruction.operands):
+            continue
+        relation = _following(instruction, found, sizes, rows)
+        if relation is None:
+            return None
+        found[instruction] = relation
+    return found
+
+
+def _row_rank(dot: Instruction) -> int | None:
+    """How many dimensions of a dot's result say which row it is; None for a convolution."""
+    if not isinstance(dot.op, Dot):
+        return None
+    return dot.operands[0].shape.rank - len(dot.op.lhs_contracting_dims)
+
+
+def _following(
+    instruction: Instruction, found: Mapping[Instruction, Following], sizes: tuple[int, ...], rows: int
+) -> Following | None:
+    given = {found[o] for o in instruction.operands if o in found}
+    if is_large_reduction(instruction):
+        return Following.ROW if instruction.operands[1] not in found else None
+    if len(given) > 1:
+        return None
+    (relation,) = given
+    own = sizes if relation is Following.ELEMENT else sizes[:rows]
+    if instruction.opcode in ELEMENTWISE and instruction.opcode != "bitcast-convert":
+        return relation if instruction.shape.dimensions == own else None
+    if isinstance(instruction.op, Broadcast) and relation is Following.ROW:
+        whole = instruction.shape.dimensions == sizes and instruction.op.dimensions == tuple(range(rows))
+        return Following.ELEMENT if whole else None
+    return None
+
+
+# -- two products ----------------------------------------------------------------------------------
+
+
+def _double(
+    first: Link,
+    second: Link,
+    body: list[Instruction],
+    roots: tuple[Instruction, ...],
+    reduces: tuple[Instruction, ...],
+) -> Chain | None:
+    place = body.index(second.product)
+    early, late = body[:place], body[place:]
+    last = _elements(second.value, [i for i in late if i is not second.product])
+    if last is None or not reduces:
+        return None
+    own = tuple(r for r in roots if r in last)
+    others = tuple(r for r in roots if r not in last)
+    found = _rows(first, [i for i in body if i not in last], others, reduces, second.product)
+    if found is None or not own or any(r.shape.num_elements != second.value.shape.num_elements for r in own):
+        return None
+    weights = [o for o in second.product.operands if o in found]
+    if len(weights) != 1 or found[weights[0]] is not Following.ELEMENT or weights[0] not in early:
+        return None
+    if any(o in found for i in last for o in i.operands if i is not second.product and o not in last):
+        return None
+    if not _takes_rows(first, weights[0], second.product):
+        return None
+    return Chain(first, roots, reduces, weights[0], second, own)
+
+
+def _takes_rows(first: Link, weights: Instruction, dot: Instruction) -> bool:
+    """Whether a dot multiplies the rows of ``weights``, batch by batch of the first product."""
+    if not isinstance(dot.op, Dot):
+        return False
+    op, batches = dot.op, len(first.product.op_as(Dot).lhs_batch_dims)
+    rank, rows = weights.shape.rank, _row_rank(first.product)
+    left = dot.operands[0] is weights
+    batch = op.lhs_batch_dims if left else op.rhs_batch_dims
+    contracted = op.lhs_contracting_dims if left else op.rhs_contracting_dims
+    return rows is not None and batch == tuple(range(batches)) and contracted == tuple(range(rows, rank))

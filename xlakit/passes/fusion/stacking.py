@@ -1,0 +1,73 @@
+"""Stacks: results that are put together from pieces of one size, and computed piece by piece side by side.
+
+``concatenate(f(x, y), g(x, y))`` is one loop that computes both pieces of an element's place, and shares what they have
+in common, rather than two loops. The pass that makes fusions counts on it, and the code generator asks here, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.movement import Concatenate, Transpose
+from xlakit.options import knob
+from xlakit.passes.fusion.cluster import ELEMENTWISE
+
+# So many pieces are computed side by side at most.
+MOST_PIECES = knob("stacking.most_pieces", 16, 2)
+# How many instructions are looked at for one result.
+_MOST_VISITED = 64
+
+
+def pieces_of(root: Instruction) -> dict[int, int]:
+    """The dimensions of a result that are cut, and into how many pieces of one size; none where it is no stack.
+
+    It is one where a concatenation stands behind it, and nothing but operations on elements in between.
+    """
+    found: dict[int, int] = {}
+    if not root.shape.is_array:
+        return {}
+    # Each instruction with what its dimensions are in the root.
+    stack: list[tuple[Instruction, tuple[int | None, ...]]] = [(root, tuple(range(root.shape.rank)))]
+    seen = {root}
+    while stack and len(seen) < _MOST_VISITED:
+        node, places = stack.pop()
+        if isinstance(node.op, Concatenate):
+            place = places[node.op.dimension]
+            if place is None:
+                continue
+            count = math.lcm(found.get(place, 1), _count(node.operands, node.op.dimension))
+            if count > MOST_PIECES.value:
+                continue
+            found[place] = count
+            places = tuple(None if d == node.op.dimension else p for d, p in enumerate(places))
+        elif node.opcode == "reshape":
+            moved = _through_reshape(node, places)
+            if moved is None:
+                continue
+            places = moved
+        elif isinstance(node.op, Transpose):
+            places = tuple([places[node.op.dimensions.index(d)] for d in range(len(places))])
+        elif node.opcode not in ELEMENTWISE or node.opcode == "bitcast-convert":
+            continue
+        for operand in node.operands:
+            if operand not in seen and operand.shape.rank == len(places):
+                seen.add(operand)
+                stack.append((operand, places))
+    return found if 1 < math.prod(found.values()) <= MOST_PIECES.value else {}
+
+
+def _count(operands: Sequence[Instruction], dimension: int) -> int:
+    """Into how many pieces of one size a concatenation is cut, each of which is in one operand."""
+    sizes = [o.shape.dimensions[dimension] for o in operands]
+    return sum(sizes) // max(1, math.gcd(*sizes))
+
+
+def _through_reshape(reshape: Instruction, places: Sequence[int | None]) -> tuple[int | None, ...] | None:
+    """What the dimensions of a reshape's operand are, where only dimensions of size 1 come and go."""
+    sizes, others = reshape.shape.dimensions, reshape.operands[0].shape.dimensions
+    if [n for n in sizes if n != 1] != [n for n in others if n != 1]:
+        return None
+    proper = iter([p for p, size in zip(places, sizes, strict=True) if size != 1])
+    return tuple(None if size == 1 else next(proper) for size in others)

@@ -1,0 +1,328 @@
+"""Loops: what a while loop carries, which of it changes, how often it runs; and the same loop carrying something else.
+
+Most loops carry a tuple. Its elements are numbered; the body is given their values before a round and gives those
+after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.data.shape import Shape
+from xlakit.errors import InternalError
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.compare import Compare
+from xlakit.ops.control import While
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.shared.numerics import limits
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
+from xlakit.passes.core.matching import as_integer, uniform
+
+
+class LoopPass(ComputationPass):
+    """A pass that changes the loops of one computation at a time, inner loops first."""
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation; what nobody calls any more is left out."""
+        if not any(i.op.opcode == "while" for c in module.computations for i in c.instructions):
+            return module
+        context.computation_names = {c.name for c in module.computations}
+        changed = super().run(module, context)
+        return changed if changed is module else changed.replace(computations=())
+
+
+class Loop:
+    """A while loop that carries a tuple."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        op = instruction.op_as(While)
+        self.instruction = instruction
+        self.body = op.body
+        self.condition = op.condition
+        self.parameter = op.body.parameters[0]
+        self.count = len(instruction.shape.tuple_shapes)
+        # The elements that the body gives as it was given them.
+        self.unchanged = frozenset(i for i in range(self.count) if self.element(self.given(i)) == i)
+
+    def initial(self, number: int) -> Instruction | None:
+        """What an element is before the first round, if an instruction alone is that."""
+        start = self.instruction.operands[0]
+        return start.operands[number] if start.op.opcode == "tuple" else None
+
+    def given(self, number: int) -> Instruction | None:
+        """What the body gives for an element, if an instruction alone is that."""
+        root = self.body.root
+        return root.operands[number] if root.op.opcode == "tuple" else None
+
+    def element(self, instruction: Instruction | None) -> int | None:
+        """The number of the element that an instruction of the body only reads."""
+        return None if instruction is None else element_read(instruction, self.parameter)
+
+
+def loop_of(instruction: Instruction) -> Loop | None:
+    """The loop that an instruction is, if it carries a tuple of static shape and has no place in an order."""
+    if instruction.op.opcode != "while" or instruction.control_predecessors:
+        return None
+    shape = instruction.shape
+    return Loop(instruction) if shape.is_tuple and shape.tuple_shapes and not shape.is_dynamic else None
+
+
+def element_read(instruction: Instruction, parameter: Instruction) -> int | None:
+    """The number of the element of ``parameter`` that an instruction only reads."""
+    op = instruction.op
+    if not isinstance(op, GetTupleElement) or instruction.operands[0] is not parameter:
+        return None
+    return None if instruction.control_predecessors else op.index
+
+
+def elements_read(computation: Computation, wholes: Sequence[Instruction]) -> dict[Instruction, set[int]]:
+    """For each of some instructions the elements of its result that are read; -1 where it is read as a whole."""
+    read: dict[Instruction, set[int]] = {whole: set() for whole in wholes}
+    for instruction in computation.instructions:
+        for operand in (*instruction.operands, *instruction.control_predecessors):
+            if operand in read:
+                number = element_read(instruction, operand)
+                read[operand].add(-1 if number is None else number)
+    if computation.root in read:
+        read[computation.root].add(-1)
+    return read
+
+
+def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instruction, int]:
+    """For each instruction the elements of the only parameter that it depends on, as the union of their ``bits``."""
+    parameter = computation.parameters[0]
+    everything = 0
+    for bit in bits:
+        everything |= bit
+    needed: dict[Instruction, int] = {}
+    for instruction in computation.instructions:
+        number = element_read(instruction, parameter)
+        if number is not None:
+            needed[instruction] = bits[number]
+            continue
+        union = everything if instruction is parameter else 0
+        for operand in (*instruction.operands, *instruction.control_predecessors):
+            union |= needed[operand]
+        needed[instruction] = union
+    return needed
+
+
+# -- how often a loop runs ---------------------------------------------------------------------------
+
+
+def trip_count(loop: Loop) -> int | None:
+    """How many rounds a loop runs, where it counts an integer from one constant to another in constant steps."""
+    test = loop.condition.root
+    if not isinstance(test.op, Compare):
+        return None
+    direction = test.op.direction
+    counter, bound = test.operands
+    parameter = loop.condition.parameters[0]
+    number = element_read(counter, parameter)
+    if number is None or _constant(counter, loop, parameter) is not None:
+        number = element_read(bound, parameter)
+        bound, direction = counter, _SWAPPED[direction]
+    if number is None:
+        return None
+    start = loop.initial(number)
+    first = None if start is None else as_integer(uniform(start))
+    last = _constant(bound, loop, parameter)
+    step = _step(loop, number)
+    if first is None or last is None or step is None or start is None or not start.shape.element_type.is_integral:
+        return None
+    return _rounds(first, step, direction, last, *limits(start.shape.element_type))
+
+
+def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
+    """The least and the greatest value that a body is given of elements that count, or are integers that stay."""
+    rounds = trip_count(loop)
+    if not rounds:
+        return {}
+    found: dict[int, tuple[int, int]] = {}
+    for number in range(loop.count):
+        start = loop.initial(number)
+        first = None if start is None else as_integer(uniform(start))
+        if start is None or first is None or not start.shape.element_type.is_integral:
+            continue
+        step = 0 if number in loop.unchanged else _step(loop, number)
+        least, greatest = limits(start.shape.element_type)
+        if step is not None and least <= first + (rounds - 1) * step <= greatest:
+            found[number] = min(first, first + (rounds - 1) * step), max(first, first + (rounds - 1) * step)
+    return found
+
+
+_SWAPPED = {
+    ComparisonDirection.LT: ComparisonDirection.GT,
+    ComparisonDirection.GT: ComparisonDirection.LT,
+    ComparisonDirection.LE: ComparisonDirection.GE,
+    ComparisonDirection.GE: ComparisonDirection.LE,
+    ComparisonDirection.EQ: ComparisonDirection.EQ,
+    ComparisonDirection.NE: ComparisonDirection.NE,
+}
+
+
+def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> int | None:
+    """The integer that an instruction is in all rounds."""
+    number = element_read(instruction, parameter)
+    if number is not None:
+        start = loop.initial(number) if number in loop.unchanged else None
+        return None if start is None else as_integer(uniform(start))
+    return as_integer(uniform(instruction))
+
+
+def _step(loop: Loop, number: int) -> int | None:
+    """What each round adds to an element."""
+    given = loop.given(number)
+    if given is None or given.op.opcode not in ("add", "subtract"):
+        return None
+    left, right = given.operands
+    if given.op.opcode == "add" and loop.element(right) == number:
+        left, right = right, left
+    step = _constant(right, loop, loop.parameter)
+    if loop.element(left) != number or step is None:
+        return None
+    return step if given.op.opcode == "add" else -step
+
+
+def _rounds(first: int, step: int, direction: ComparisonDirection, last: int, least: int, greatest: int) -> int | None:
+    """How often ``first``, ``first + step``, .. passes a comparison with ``last`` before it fails; None if it wraps."""
+    if direction is ComparisonDirection.EQ:
+        return 0 if first != last else 1 if step else None
+    if direction is ComparisonDirection.NE:
+        distance = last - first
+        if distance == 0:
+            return 0
+        rounds = distance // step if step and distance % step == 0 else -1
+        return rounds if rounds > 0 else None
+    if direction in (ComparisonDirection.GT, ComparisonDirection.GE):
+        # Counting down to a bound is counting up to it on the other side of 0.
+        first, step, last, least, greatest = -first, -step, -last, -greatest, -least
+    if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
+        last += 1
+    rounds = -(-(last - first) // step) if step > 0 else 0
+    if first >= last:
+        return 0
+    return rounds if step > 0 and first + rounds * step <= greatest else None
+
+
+def with_loops(computation: Computation, changed: Mapping[Instruction, While], context: PassContext) -> Computation:
+    """The computation with other loops, of the same state, in the places of some of its own."""
+    if not changed:
+        return computation
+    remaking = Remaking(computation, context)
+    for old in computation.instructions:
+        if old in changed:
+            made = remaking.append(old.replace(op=changed[old], operands=[remaking.made[old.operands[0]]]))
+            remaking.stands_for(old, made)
+        else:
+            remaking.keep(old)
+    return remaking.finished()
+
+
+# -- the same loop carrying something else -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a loop is to carry in the place of what it carries.
+
+    places: for each old element the number that it has now, or the constant that it always is; None where nothing
+        that is carried needs it.
+    elements: for each new element the old one that it is, or None where it is new and stays what it was.
+    moved: instructions of the body whose values are elements now, with their numbers.
+    """
+
+    shape: Shape
+    places: Sequence[int | Instruction | None]
+    elements: Sequence[int | None]
+    moved: Mapping[Instruction, int] = field(default_factory=dict[Instruction, int])
+
+
+def with_state(loop: Loop, state: State, context: PassContext) -> While:
+    """The loop, carrying another state."""
+    old_root = loop.body.root
+    given = [None if old is None else loop.given(old) or old_root for old in state.elements]
+    body = _Inside(loop.body, state, context)
+    body.run([g for g in given if g is not None])
+    results: list[Instruction] = []
+    for number, (old, instruction) in enumerate(zip(state.elements, given, strict=True)):
+        if old is None or instruction is None:
+            results.append(body.carried(number))
+        else:
+            made = body.remaking.made[instruction]
+            results.append(body.remaking.element(made, old, old_root) if instruction is old_root else made)
+    root = body.remaking.add(Tuple(), *results, like=old_root)
+    condition = _Inside(loop.condition, state, context)
+    condition.run([loop.condition.root])
+    return While(
+        condition=condition.remaking.finished(name=context.computation_name(loop.condition.name)),
+        body=body.remaking.finished(root, name=context.computation_name(loop.body.name)),
+    )
+
+
+class _Inside:
+    """The body or the condition of a loop, reading another state."""
+
+    def __init__(self, computation: Computation, state: State, context: PassContext) -> None:
+        self.remaking = Remaking(computation, context)
+        self._computation = computation
+        self._state = state
+        (self._old,) = computation.parameters
+        place = inherited(self._old.annotations, place_only=True)
+        self._new = Instruction(Parameter(number=0), (), state.shape, self._old.name, annotations=place)
+        self._known: dict[int, Instruction] = {}
+        self._read: dict[int, Instruction] = {}
+
+    def run(self, wanted: Sequence[Instruction]) -> None:
+        """Make what is wanted, with what that needs and what has an effect."""
+        remaking, moved = self.remaking, self._state.moved
+        live = self._live(wanted)
+        remaking.append(self._new)
+        for old in self._computation.instructions:
+            if old not in live:
+                continue
+            number = element_read(old, self._old)
+            if old is self._old:
+                everything = [self._element(n) for n in range(len(self._state.places))]
+                remaking.stands_for(old, remaking.add(Tuple(), *everything, like=old))
+            elif number is not None:
+                remaking.stands_for(old, self._element(number))
+            elif old in moved:
+                remaking.stands_for(old, self.carried(moved[old]))
+            else:
+                remaking.keep(old)
+
+    def _live(self, wanted: Sequence[Instruction]) -> set[Instruction]:
+        """What has to be made; the parameter only where it is read as a whole."""
+        live = set(wanted)
+        for instruction in reversed(self._computation.instructions):
+            if instruction.op.has_side_effect:
+                live.add(instruction)
+            if instruction not in live or instruction in self._state.moved:
+                continue
+            if element_read(instruction, self._old) is None:
+                live.update(instruction.operands)
+                live.update(instruction.control_predecessors)
+        return live
+
+    def carried(self, number: int) -> Instruction:
+        """An element of the new state."""
+        found = self._read.get(number)
+        if found is None:
+            found = self._read[number] = self.remaking.element(self._new, number, self._new)
+        return found
+
+    def _element(self, number: int) -> Instruction:
+        """An old element."""
+        place = self._state.places[number]
+        if isinstance(place, int):
+            return self.carried(place)
+        if place is None:
+            raise InternalError(f"element {number} of {self._computation.name} is read, but no longer carried")
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = self.remaking.copy_all(place)
+        return found

@@ -1,0 +1,188 @@
+"""What loops carry: only what changes, is read, and is not carried twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Tuple
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext, is_fixed
+from xlakit.passes.loops.analysis import (
+    Loop,
+    LoopPass,
+    State,
+    element_read,
+    elements_needed,
+    elements_read,
+    loop_of,
+    with_state,
+)
+from xlakit.passes.simplify.common_subexpressions import COMMUTATIVE, SINGULAR, operation_key
+
+
+class WhileElements(LoopPass):
+    """Carry through loops only what they change and somebody reads, and nothing twice.
+
+    What a loop does not change is, after it, what it was before; inside, a constant stands for itself. Elements that
+    begin as one value and that each round changes in the same way are one.
+    """
+
+    name = "while-elements"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the loops of one computation."""
+        loops = [loop for loop in map(loop_of, computation.instructions) if loop is not None]
+        if not loops:
+            return computation
+        readers = elements_read(computation, [loop.instruction for loop in loops])
+        plans = {loop.instruction: _plan(loop, readers[loop.instruction], context) for loop in loops}
+        plans = {instruction: plan for instruction, plan in plans.items() if plan is not None}
+        if not plans:
+            return computation
+        remaking = Remaking(computation, context)
+        after: dict[Instruction, dict[int, Instruction]] = {}
+        for old in computation.instructions:
+            if old in plans:
+                after[old] = _enter(plans[old], remaking, context)
+                continue
+            whole = old.operands[0] if old.op.opcode == "get-tuple-element" else old
+            number = element_read(old, whole)
+            if number is not None and whole in after:
+                remaking.stands_for(old, after[whole][number])
+            else:
+                remaking.keep(old)
+        return remaking.finished()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What becomes of a loop.
+
+    read: the elements that are read after it. unchanged: those that are then what they were before it.
+    kept: the elements that it still carries. places: as in a State.
+    """
+
+    loop: Loop
+    read: set[int]
+    unchanged: frozenset[int]
+    kept: list[int]
+    places: list[int | Instruction | None]
+
+
+def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
+    """What can be left out, if there is something."""
+    everything = range(loop.count)
+    read_now = set(everything) if -1 in read else read
+    first = _equal_elements(loop)
+    equal = sum(1 for i in everything if first[i] != i)
+    if not (equal and context.spend("equal-element", equal)):
+        first = list(everything)
+    # What is always equal to an element that does not change does not change, either.
+    fixed = {first[i] for i in loop.unchanged}
+    stays = frozenset(i for i in everything if first[i] in fixed)
+    constants = {i: start for i in stays if (start := loop.initial(i)) is not None and _is_known(start)}
+    if not (constants and context.spend("constant-element", len(constants))):
+        constants = {}
+    unchanged = stays
+    if not (unchanged & read_now and context.spend("unchanged-element", len(unchanged & read_now))):
+        unchanged = frozenset[int]()
+    bits = [0 if i in constants else 1 << first[i] for i in everything]
+    carried = [i for i in everything if bits[i] == 1 << i]
+    kept = _needed(loop, bits, [i for i in read_now if i not in unchanged])
+    if not kept and (loop.body.has_side_effect or loop.condition.has_side_effect):
+        return None
+    if not (len(kept) < len(carried) and context.spend("dead-element", len(carried) - len(kept))):
+        kept = carried
+    if len(kept) == loop.count and not unchanged:
+        return None
+    numbers = {element: number for number, element in enumerate(kept)}
+    places = [constants.get(i, numbers.get(first[i])) for i in everything]
+    return _Plan(loop, read, unchanged, kept, places)
+
+
+def _is_known(start: Instruction) -> bool:
+    """Whether a first value can be had inside of a loop for nothing."""
+    if start.op.opcode == "broadcast":
+        start = start.operands[0]
+        return start.op.opcode == "constant" and start.shape.is_scalar
+    return start.op.opcode in ("constant", "iota")
+
+
+def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
+    """The elements that must be carried: for those that are read, for the condition, for effects, for each other."""
+    body, condition = elements_needed(loop.body, bits), elements_needed(loop.condition, bits)
+    found = condition[loop.condition.root]
+    for needs in (body, condition):
+        for instruction, needed in needs.items():
+            if instruction.op.has_side_effect:
+                found |= needed
+    for number in read:
+        found |= bits[number]
+    done = 0
+    while found != done:
+        fresh, done = found & ~done, found
+        for number in range(loop.count):
+            if fresh >> number & 1:
+                found |= body[loop.given(number) or loop.body.root]
+    return [i for i in range(loop.count) if found >> i & 1]
+
+
+def _equal_elements(loop: Loop) -> list[int]:
+    """For each element the first that is always equal to it: those begin as one, and remain so in each round.
+
+    Taken to be equal are all that begin as one, until the body is seen to tell them apart.
+    """
+    starts = [loop.initial(i) for i in range(loop.count)]
+    places: dict[Instruction, int] = {}
+    first = [i if start is None else places.setdefault(start, i) for i, start in enumerate(starts)]
+    while len(set(first)) < loop.count:
+        values = _values(loop, first)
+        parts: dict[tuple[int, object], int] = {}
+        finer = [parts.setdefault((first[i], values[i]), i) for i in range(loop.count)]
+        if finer == first:
+            break
+        first = finer
+    return first
+
+
+def _values(loop: Loop, first: Sequence[int]) -> list[object]:
+    """For each element, what names the value that the body gives: equal for equal values."""
+    known: dict[object, int] = {}
+    names: dict[Instruction, int] = {}
+    for instruction in loop.body.instructions:
+        number = loop.element(instruction)
+        if number is not None:
+            key: object = ("element", first[number])
+        elif is_fixed(instruction) or instruction.op.opcode in SINGULAR:
+            key = instruction
+        else:
+            operands = [names[o] for o in instruction.operands]
+            if instruction.op.opcode in COMMUTATIVE:
+                operands.sort()
+            key = (instruction.op.opcode, operation_key(instruction), tuple(operands), instruction.shape)
+        names[instruction] = known.setdefault(key, len(known))
+    given = [loop.given(i) for i in range(loop.count)]
+    return [i if g is None else names[g] for i, g in enumerate(given)]
+
+
+def _enter(plan: _Plan, remaking: Remaking, context: PassContext) -> dict[int, Instruction]:
+    """Make the new loop; gives the elements of its result that are read."""
+    loop = plan.loop
+    old = loop.instruction
+    initial = remaking.made[old.operands[0]]
+    read = plan.read - {-1} if -1 not in plan.read else set(range(loop.count))
+    stays = {n for n in read if n in plan.unchanged or isinstance(plan.places[n], Instruction)}
+    before = {n: remaking.element(initial, n, old) for n in sorted(stays.union(plan.kept))}
+    after = {n: before[n] for n in stays}
+    if plan.kept:
+        start = remaking.add(Tuple(), *(before[n] for n in plan.kept), like=old)
+        new = remaking.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
+        for number in sorted(read - stays):
+            place = plan.places[number]
+            if isinstance(place, int):
+                after[number] = remaking.element(new, place, old)
+    if -1 in plan.read:
+        remaking.stands_for(old, remaking.add(Tuple(), *(after[n] for n in range(loop.count)), like=old))
+    return after

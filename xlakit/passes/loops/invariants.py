@@ -1,0 +1,131 @@
+"""What a loop computes again and again is computed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Tuple
+from xlakit.options import knob
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext, is_fixed
+from xlakit.passes.loops.analysis import Loop, LoopPass, State, elements_read, loop_of, with_state
+
+# What costs nothing where it stands: it says what elements are, or where they are found.
+_FREE = frozenset({"broadcast", "constant", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
+# What may take for ever, or is a call of somebody else, stays: the loop may run no round.
+_STAYS = frozenset(
+    {"add-dependency", "after-all", "call", "conditional", "custom-call", "domain", "fusion", "opt-barrier", "while"}
+)
+# What takes so long that its result is kept, however large.
+_HEAVY = frozenset(
+    {"cholesky", "convolution", "dot", "fft", "ragged-dot", "reduce-window", "scaled-dot", "sort", "triangular-solve"}
+)
+# Results of so many bytes are kept, even if what they are made of is smaller.
+_SMALL = knob("while_invariants.small", 4096, 0, 1 << 20)
+
+
+class WhileInvariants(LoopPass):
+    """Compute before a loop what depends only on elements that it does not change, where that takes little memory."""
+
+    name = "while-invariants"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the loops of one computation."""
+        found: dict[Instruction, tuple[Loop, list[Instruction]]] = {}
+        for loop in map(loop_of, computation.instructions):
+            if loop is not None and loop.unchanged:
+                moved = _moved(loop)
+                if moved and context.spend("invariant", len(moved)):
+                    found[loop.instruction] = (loop, moved)
+        if not found:
+            return computation
+        read = elements_read(computation, list(found))
+        remaking = Remaking(computation, context)
+        for old in computation.instructions:
+            if old in found:
+                _enter(*found[old], remaking, context, whole=-1 in read[old])
+            else:
+                remaking.keep(old)
+        return remaking.finished()
+
+
+def _moved(loop: Loop) -> list[Instruction]:
+    """The instructions of the body that are to be computed before it, in their order."""
+    elements: dict[Instruction, int] = {}
+    asked: list[Instruction] = []
+    for instruction in loop.body.instructions:
+        number = loop.element(instruction)
+        if number is not None:
+            if number in loop.unchanged:
+                elements[instruction] = 1 << number
+        elif _may_move(instruction) and all(o in elements for o in instruction.operands):
+            union = 0
+            for operand in instruction.operands:
+                union |= elements[operand]
+            elements[instruction] = union
+        else:
+            asked.extend(o for o in instruction.operands if o in elements)
+    asked.extend([loop.body.root] if loop.body.root in elements else [])
+    chosen: set[Instruction] = set()
+    while asked:
+        instruction = asked.pop()
+        if instruction in chosen or loop.element(instruction) is not None:
+            continue
+        if instruction.op.opcode not in _FREE and _is_worth_it(instruction, elements[instruction], loop):
+            chosen.add(instruction)
+        else:
+            asked.extend(instruction.operands)
+    return [i for i in loop.body.instructions if i in chosen]
+
+
+def _may_move(instruction: Instruction) -> bool:
+    op = instruction.op
+    return not is_fixed(instruction) and op.opcode not in _STAYS and op.opcode != "parameter"
+
+
+def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
+    """Whether the result takes no more memory than what it is made of, or is worth its memory."""
+    size = instruction.shape.byte_size
+    if size <= _SMALL.value or instruction.op.opcode in _HEAVY:
+        return True
+    shapes = loop.instruction.shape.tuple_shapes
+    return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)
+
+
+def _enter(loop: Loop, moved: Sequence[Instruction], remaking: Remaking, context: PassContext, *, whole: bool) -> None:
+    """Make the moved instructions, and the loop that reads them as elements."""
+    old = loop.instruction
+    initial = remaking.made[old.operands[0]]
+    start = [remaking.element(initial, n, old) for n in range(loop.count)]
+    start.extend(_before(loop, moved, start, remaking))
+    everything = remaking.add(Tuple(), *start, like=old)
+    state = State(
+        everything.shape,
+        places=range(loop.count),
+        elements=[*range(loop.count), *([None] * len(moved))],
+        moved={instruction: loop.count + n for n, instruction in enumerate(moved)},
+    )
+    new = remaking.add(with_state(loop, state, context), everything, like=old)
+    if whole:
+        new = remaking.add(Tuple(), *(remaking.element(new, n, old) for n in range(loop.count)), like=old)
+    remaking.stands_for(old, new)
+
+
+def _before(
+    loop: Loop, moved: Sequence[Instruction], start: Sequence[Instruction], remaking: Remaking
+) -> list[Instruction]:
+    """The moved instructions, before the loop, with what they need."""
+    needed = set(moved)
+    for instruction in reversed(loop.body.instructions):
+        if instruction in needed and loop.element(instruction) is None:
+            needed.update(instruction.operands)
+    outside: dict[Instruction, Instruction] = {}
+    for instruction in loop.body.instructions:
+        if instruction in needed:
+            number = loop.element(instruction)
+            if number is not None:
+                outside[instruction] = start[number]
+            else:
+                outside[instruction] = remaking.copy(instruction, [outside[o] for o in instruction.operands])
+    return [outside[m] for m in moved]

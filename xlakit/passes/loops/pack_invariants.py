@@ -1,0 +1,95 @@
+"""Matrices that a loop multiplies by in every round lie as products read them, packed once before the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import While
+from xlakit.ops.dot import Dot
+from xlakit.ops.movement import Reshape, Transpose
+from xlakit.options import knob
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext, is_fixed
+from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count, with_loops
+
+# Columns lie side by side in slivers of so many bytes: a line of the cache, which is two vectors of 32 bytes.
+_SLIVER_BYTES = 64
+_KINDS = (PrimitiveType.F32, PrimitiveType.F64)
+# For fewer rows a matrix is read once, as it lies; for more, packing it each time costs little beside the product.
+_FEWEST_ROWS = knob("pack_invariants.fewest_rows", 5, 1)
+_MOST_ROWS = 512
+_FEWEST_ELEMENTS = knob("pack_invariants.fewest_elements", 4096, 1)
+_FEWEST_ROUNDS = knob("pack_invariants.fewest_rounds", 4, 1)
+
+
+class PackInvariants(LoopPass):
+    """Give the products of a loop those right operands that it does not change in slivers of columns.
+
+    ``dot(x, w[k, n]) -> reshape(dot(x, slivers[n / 16, k, 16]))``, where the slivers are a transpose of a reshape of w,
+    which another pass moves out of the loop.
+    """
+
+    name = "pack-invariants"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the loops of one computation."""
+        changed: dict[Instruction, While] = {}
+        for loop in map(loop_of, computation.instructions):
+            products = [] if loop is None else _products(loop)
+            if loop is not None and products and context.spend("pack-invariant", len(products)):
+                body = _packed(loop.body, set(products), context)
+                changed[loop.instruction] = dataclasses.replace(loop.instruction.op_as(While), body=body)
+        return with_loops(computation, changed, context)
+
+
+def _products(loop: Loop) -> list[Instruction]:
+    """The products of a loop's body whose right operand is to be packed."""
+    rounds = trip_count(loop)
+    if not loop.unchanged or (rounds is not None and rounds < _FEWEST_ROUNDS.value):
+        return []
+    return [i for i in loop.body.instructions if isinstance(i.op, Dot) and _gains(i, i.op, loop)]
+
+
+def _gains(instruction: Instruction, op: Dot, loop: Loop) -> bool:
+    lhs, rhs = instruction.operands
+    kind = rhs.shape.element_type
+    if is_fixed(instruction) or loop.element(rhs) not in loop.unchanged or kind not in _KINDS:
+        return False
+    if lhs.shape.element_type is not kind or instruction.shape.element_type is not kind:
+        return False
+    if op.rhs_batch_dims or rhs.shape.rank != 2 or len(op.rhs_contracting_dims) != 1:
+        return False
+    columns = rhs.shape.dimensions[1 - op.rhs_contracting_dims[0]]
+    elements = rhs.shape.num_elements
+    if elements < _FEWEST_ELEMENTS.value or columns % _width(kind):
+        return False
+    rows = math.prod(instruction.shape.dimensions) // columns
+    return _FEWEST_ROWS.value <= rows <= _MOST_ROWS
+
+
+def _width(kind: PrimitiveType) -> int:
+    return _SLIVER_BYTES // kind.byte_width
+
+
+def _packed(body: Computation, products: set[Instruction], context: PassContext) -> Computation:
+    """The body with packed operands, the packing beside each product."""
+    remaking = Remaking(body, context)
+    for old in body.instructions:
+        if old not in products:
+            remaking.keep(old)
+            continue
+        op = old.op_as(Dot)
+        lhs, rhs = (remaking.made[o] for o in old.operands)
+        (along,) = op.rhs_contracting_dims
+        depth, columns = rhs.shape.dimensions[along], rhs.shape.dimensions[1 - along]
+        width = _width(rhs.shape.element_type)
+        cut = (depth, columns // width, width) if along == 0 else (columns // width, width, depth)
+        order = (1, 0, 2) if along == 0 else (0, 2, 1)
+        apart = remaking.add(Reshape(), rhs, like=old, shape=rhs.shape.with_dimensions(cut))
+        slivers = remaking.add(Transpose(dimensions=order), apart, like=old)
+        product = remaking.add(dataclasses.replace(op, rhs_contracting_dims=(1,)), lhs, slivers, like=old)
+        remaking.stands_for(old, remaking.add(Reshape(), product, like=old, shape=old.shape))
+    return remaking.finished(name=context.computation_name(body.name))

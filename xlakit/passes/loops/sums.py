@@ -1,0 +1,347 @@
+"""Products that a loop adds up round by round, made by one product after the loop.
+
+So the gradient of a weight is computed that every step of a recurrence multiplies by. What the rounds multiply mostly
+lies there whole already: one operand is cut out of an array of all steps, the other is put into one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import InternalError
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import While
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.registry import OPERATIONS
+from xlakit.options import knob
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext, inherited, is_fixed
+from xlakit.passes.core.matching import as_integer, uniform
+from xlakit.passes.loops.analysis import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
+
+# Sums of narrow types are rounded in each round; that is part of what they mean.
+_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})
+_FEWEST_ROUNDS = knob("while_sums.fewest_rounds", 4, 1)
+# A product of so many terms for each result is a good one already.
+_MOST_TERMS = 256
+# A stack that has to be made takes at most this part of what adding to the sum does, round by round.
+_LARGEST_PIECE = knob("while_sums.largest_piece", 1 / 2, 10.0)
+# It is at most so many times as large as the one that is there.
+_MOST_TIMES = knob("while_sums.most_times", 8, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """Where the pieces of all rounds lie: an element of the loop, along one of its dimensions, at a counted place.
+
+    element: None where no such element is there yet.
+    """
+
+    element: int | None
+    dimension: int
+    place: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """An element of a loop to which each round adds a product; the stacks of the product's operands."""
+
+    element: int
+    added: Instruction
+    product: Instruction
+    lhs: _Stack
+    rhs: _Stack
+
+    @property
+    def new(self) -> Instruction | None:
+        """The operand that has no stack yet, and gets one in the place of the sum."""
+        for operand, stack in zip(self.product.operands, (self.lhs, self.rhs), strict=True):
+            if stack.element is None:
+                return operand
+        return None
+
+
+class WhileSums(LoopPass):
+    """Leave products that are only added up to one product of all rounds' operands, after the loop.
+
+    ``s + dot(a[0], b[0]) + dot(a[1], b[1]) + ..`` is ``s + dot(a, b)``, which contracts the rounds, too.
+    """
+
+    name = "while-sums"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the loops of one computation."""
+        loops = [loop for loop in map(loop_of, computation.instructions) if loop is not None]
+        read = elements_read(computation, [loop.instruction for loop in loops])
+        found: dict[Instruction, tuple[Loop, list[_Sum]]] = {}
+        for loop in loops:
+            sums = [] if -1 in read[loop.instruction] else _sums(loop)
+            if sums and context.spend("sum", len(sums)):
+                found[loop.instruction] = loop, sums
+        return _rebuilt(computation, found, context) if found else computation
+
+
+# -- what is to be seen ----------------------------------------------------------------------------------
+
+
+def _sums(loop: Loop) -> list[_Sum]:
+    rounds = trip_count(loop)
+    root = loop.body.root
+    if rounds is None or rounds < _FEWEST_ROUNDS.value or root.op.opcode != "tuple" or loop.initial(0) is None:
+        return []
+    condition = loop.condition.parameters[0]
+    tested = elements_read(loop.condition, [condition])[condition]
+    if -1 in tested or -1 in elements_read(loop.body, [loop.parameter])[loop.parameter]:
+        return []
+    users = Counter(o for i in loop.body.instructions for o in (*i.operands, *i.control_predecessors))
+    stacks = _Stacks(loop, rounds)
+    found: list[_Sum] = []
+    for number in range(loop.count):
+        if number not in tested:
+            one = _sum(loop, number, users, stacks)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
+    """The sum that an element is, if nothing else of the loop has to do with it."""
+    added = loop.given(number)
+    if added is None or added.opcode != "add" or is_fixed(added) or users[added] != 1:
+        return None
+    if added.shape.element_type not in _KINDS and not added.shape.element_type.is_integral:
+        return None
+    given, product = added.operands
+    if loop.element(given) != number:
+        given, product = product, given
+    if loop.element(given) != number or users[given] != 1 or not isinstance(product.op, Dot):
+        return None
+    readers = [i for i in loop.body.instructions if loop.element(i) == number]
+    if len(readers) != 1 or users[product] != 1 or is_fixed(product) or len(product.operands) != 2:
+        return None
+    lhs, rhs = product.operands
+    terms = lhs.shape.num_elements * rhs.shape.num_elements
+    if lhs is rhs or terms > _MOST_TERMS**2 * product.shape.num_elements:
+        return None
+    first, second = stacks.of(lhs), stacks.of(rhs)
+    if first is not None and second is None and _may_be_stacked(rhs, lhs, product):
+        second = _Stack(None, 0, first.place)
+    elif second is not None and first is None and _may_be_stacked(lhs, rhs, product):
+        first = _Stack(None, 0, second.place)
+    if first is None or second is None or first.place is not second.place:
+        return None
+    return _Sum(number, added, product, first, second)
+
+
+def _may_be_stacked(piece: Instruction, other: Instruction, product: Instruction) -> bool:
+    """Whether putting a piece away in each round takes less than adding to the sum, and not too much memory."""
+    size = piece.shape.byte_size
+    return size <= _LARGEST_PIECE.value * product.shape.byte_size and size <= _MOST_TIMES.value * other.shape.byte_size
+
+
+class _Stacks:
+    """Finds the arrays that a loop cuts pieces out of, or puts pieces into, one in each round and none twice."""
+
+    def __init__(self, loop: Loop, rounds: int) -> None:
+        self._loop = loop
+        self._rounds = rounds
+        self._counted = counted_elements(loop)
+        # What is put into an element of the loop.
+        self._written: dict[Instruction, _Stack] = {}
+        for number in range(loop.count):
+            update = loop.given(number)
+            if update is None or not isinstance(update.op, DynamicUpdateSlice) or is_fixed(update):
+                continue
+            target, piece, *starts = update.operands
+            if loop.element(target) == number:
+                stack = self._stack(number, target.shape, piece.shape.dimensions, starts)
+                if stack is not None and _is_squeezed(piece, stack.dimension):
+                    self._written[piece.operands[0]] = stack
+
+    def of(self, piece: Instruction) -> _Stack | None:
+        """The stack that a value of the body is a piece of."""
+        if piece in self._written:
+            return self._written[piece]
+        cut = piece.operands[0] if piece.opcode == "reshape" else None
+        if cut is None or not isinstance(cut.op, DynamicSlice) or is_fixed(cut):
+            return None
+        whole, *starts = cut.operands
+        number = self._loop.element(whole)
+        if number is None or number not in self._loop.unchanged:
+            return None
+        stack = self._stack(number, whole.shape, cut.op.dynamic_slice_sizes, starts)
+        squeezed = stack is not None and _squeezed(cut.shape.dimensions, stack.dimension) == piece.shape.dimensions
+        return stack if squeezed else None
+
+    def _stack(self, number: int, shape: Shape, sizes: Sequence[int], starts: Sequence[Instruction]) -> _Stack | None:
+        along = [d for d, size in enumerate(sizes) if size != shape.dimensions[d]]
+        if len(along) != 1 or sizes[along[0]] != 1 or shape.dimensions[along[0]] != self._rounds:
+            return None
+        (dimension,) = along
+        return _Stack(number, dimension, starts[dimension]) if self._counts(starts[dimension]) else None
+
+    def _counts(self, place: Instruction) -> bool:
+        """Whether a number of the body is another one in each round, from 0 on without a gap."""
+        sign, offset, node = 1, 0, place
+        number = self._loop.element(node)
+        while number is None or number in self._loop.unchanged:
+            if node.opcode not in ("add", "subtract"):
+                return False
+            left, right = node.operands
+            known = [as_integer(uniform(o)) for o in (left, right)]
+            if known[1] is not None:
+                offset += sign * (known[1] if node.opcode == "add" else -known[1])
+                node = left
+            elif known[0] is not None:
+                offset += sign * known[0]
+                sign, node = (sign, right) if node.opcode == "add" else (-sign, right)
+            else:
+                return False
+            number = self._loop.element(node)
+        if number not in self._counted:
+            return False
+        ends = sorted(sign * end + offset for end in self._counted[number])
+        return ends == [0, self._rounds - 1]
+
+
+def _squeezed(dimensions: Sequence[int], place: int) -> tuple[int, ...]:
+    return tuple(n for d, n in enumerate(dimensions) if d != place)
+
+
+def _is_squeezed(piece: Instruction, place: int) -> bool:
+    """Whether a piece is a value that only got a dimension of 1."""
+    if piece.opcode != "reshape":
+        return False
+    return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, place)
+
+
+# -- the other loop ----------------------------------------------------------------------------------------
+
+
+def _rebuilt(
+    computation: Computation, found: dict[Instruction, tuple[Loop, list[_Sum]]], context: PassContext
+) -> Computation:
+    remaking = Remaking(computation, context)
+    for old in computation.instructions:
+        source = old.operands[0] if isinstance(old.op, GetTupleElement) else None
+        if old in found:
+            _loop(remaking, *found[old], context)
+        elif source in found:
+            _element(remaking, old, *found[source])
+        else:
+            remaking.keep(old)
+    return remaking.finished()
+
+
+def _loop(remaking: Remaking, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
+    """The loop without its sums; a stack that is new stands where the sum has stood."""
+    old = loop.instruction
+    rounds = trip_count(loop) or 0
+    shapes = list(old.shape.tuple_shapes)
+    start = remaking.made[old.operands[0]]
+    begin = list(start.operands)
+    for one in sums:
+        new = one.new
+        if new is not None:
+            shapes[one.element] = new.shape.with_dimensions((rounds, *new.shape.dimensions))
+            zero = remaking.scalar(0, new.shape.element_type)
+            begin[one.element] = remaking.add(Broadcast(dimensions=()), zero, like=old, shape=shapes[one.element])
+    if shapes != list(old.shape.tuple_shapes):
+        start = remaking.add(Tuple(), *begin, like=start)
+    shape = make_tuple_shape(shapes)
+    made = While(condition=_condition(loop, shape, context), body=_body(loop, sums, shape, context))
+    remaking.stands_for(old, remaking.append(old.replace(op=made, operands=[start], shape=shape)))
+
+
+def _condition(loop: Loop, shape: Shape, context: PassContext) -> Computation:
+    remaking = Remaking(loop.condition, context)
+    for old in loop.condition.instructions:
+        if isinstance(old.op, Parameter):
+            _parameter(remaking, old, shape)
+        else:
+            remaking.keep(old)
+    return remaking.finished(name=context.computation_name(loop.condition.name))
+
+
+def _body(loop: Loop, sums: Sequence[_Sum], shape: Shape, context: PassContext) -> Computation:
+    remaking = Remaking(loop.body, context)
+    by_sum = {one.added: one for one in sums}
+    products = {one.product for one in sums}
+    elements = {one.element for one in sums}
+    root = loop.body.root
+    for old in loop.body.instructions:
+        if old is loop.parameter:
+            _parameter(remaking, old, shape)
+        elif loop.element(old) in elements:
+            remaking.stands_for(old, remaking.element(remaking.made[loop.parameter], loop.element(old) or 0, old))
+        elif old in by_sum:
+            remaking.stands_for(old, _carried(remaking, by_sum[old]))
+        elif old is root:
+            remaking.stands_for(old, remaking.add(Tuple(), *[remaking.made[o] for o in old.operands], like=old))
+        elif old not in products:
+            remaking.keep(old)
+    return remaking.finished(name=context.computation_name(loop.body.name))
+
+
+def _parameter(remaking: Remaking, old: Instruction, shape: Shape) -> None:
+    place = inherited(old.annotations, place_only=True)
+    new = Instruction(Parameter(number=0), (), shape, old.name, annotations=place)
+    remaking.stands_for(old, remaking.append(new))
+
+
+def _carried(remaking: Remaking, one: _Sum) -> Instruction:
+    """What a round gives where it gave the sum: the stack with its piece, or what it was given."""
+    given = next(remaking.made[o] for o in one.added.operands if o is not one.product)
+    piece = one.new
+    if piece is None:
+        return given
+    like = one.added
+    place = remaking.made[(one.lhs if one.lhs.element is not None else one.rhs).place]
+    flat = remaking.add(
+        Reshape(), remaking.made[piece], like=like, shape=piece.shape.with_dimensions((1, *piece.shape.dimensions))
+    )
+    zero = remaking.scalar(0, place.shape.element_type)
+    return remaking.add(DynamicUpdateSlice(), given, flat, place, *[zero] * piece.shape.rank, like=like)
+
+
+def _element(remaking: Remaking, old: Instruction, loop: Loop, sums: Sequence[_Sum]) -> None:
+    """An element of the loop's result, or the sum that stood there."""
+    number = old.op_as(GetTupleElement).index
+    one = next((s for s in sums if s.element == number), None)
+    if one is None:
+        remaking.keep(old)
+        return
+    like, start = one.product, loop.initial(number)
+    if start is None:
+        raise InternalError(f"{loop.instruction.name} does not begin with a tuple")
+    whole = remaking.made[loop.instruction]
+    numbers = [one.element if s.element is None else s.element for s in (one.lhs, one.rhs)]
+    lhs, rhs = (remaking.element(whole, n, like) for n in numbers)
+    product = remaking.add(_of_all_rounds(one), lhs, rhs, like=like, shape=like.shape)
+    remaking.stands_for(old, remaking.add(OPERATIONS["add"](), remaking.made[start], product, like=one.added))
+
+
+def _of_all_rounds(one: _Sum) -> Dot:
+    """The product that contracts the rounds as well."""
+    op = one.product.op_as(Dot)
+    lhs, rhs = one.lhs.dimension, one.rhs.dimension
+    return dataclasses.replace(
+        op,
+        lhs_batch_dims=_beside(lhs, op.lhs_batch_dims),
+        lhs_contracting_dims=(lhs, *_beside(lhs, op.lhs_contracting_dims)),
+        rhs_batch_dims=_beside(rhs, op.rhs_batch_dims),
+        rhs_contracting_dims=(rhs, *_beside(rhs, op.rhs_contracting_dims)),
+    )
+
+
+def _beside(place: int, dimensions: Sequence[int]) -> tuple[int, ...]:
+    """What dimensions of a piece are in its stack."""
+    return tuple(d + (d >= place) for d in dimensions)

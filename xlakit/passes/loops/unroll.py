@@ -1,0 +1,99 @@
+"""Loops that run a known, small number of rounds become those rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Call
+from xlakit.options import knob
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import PassContext, is_fixed
+from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count
+
+# A loop of at most so many rounds, which make at most so many instructions, is written out.
+_MOST_ROUNDS = knob("unroll_loops.most_rounds", 8, 0, 50)
+_MOST_INSTRUCTIONS = 600
+# What fuses with everything: it says where elements are found.
+_SPREADING = frozenset({"broadcast", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
+# What fuses where it reads few elements, or those of an array that is the same in all rounds.
+_CHOOSING = frozenset({"concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "reverse", "slice", "transpose"})
+_FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
+
+
+class UnrollLoops(LoopPass):
+    """Write out loops that run once, or a few times over operations on elements; leave out those that never run.
+
+    Each round becomes a call of the body, to be inlined afterwards. Other loops that run a known number of rounds are
+    noted to do so.
+    """
+
+    name = "unroll-loops"
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Replace the loops of one computation."""
+        rounds: dict[Instruction, tuple[Call, int]] = {}
+        counted: dict[Instruction, int] = {}
+        for loop in map(loop_of, computation.instructions):
+            count = None if loop is None else trip_count(loop)
+            # A test that has effects is made once more than the body runs.
+            if loop is None or count is None or loop.condition.has_side_effect:
+                continue
+            if not _is_worth_it(loop, count):
+                if not loop.instruction.annotations.backend_config and context.spend("trip-count"):
+                    counted[loop.instruction] = count
+                continue
+            name = "loop-never-run" if count == 0 else "loop-run-once" if count == 1 else "short-loop"
+            if context.spend(name):
+                rounds[loop.instruction] = (Call(to_apply=loop.body), count)
+        if not rounds and not counted:
+            return computation
+        remaking = Remaking(computation, context)
+        for old in computation.instructions:
+            if old in rounds:
+                state = remaking.made[old.operands[0]]
+                body, count = rounds[old]
+                for _ in range(count):
+                    state = remaking.add(body, state, like=old)
+                remaking.stands_for(old, state)
+            elif old in counted:
+                remaking.stands_for(old, remaking.append(_annotated(old, counted[old], remaking)))
+            else:
+                remaking.keep(old)
+        return remaking.finished()
+
+
+def _annotated(loop: Instruction, count: int, remaking: Remaking) -> Instruction:
+    """The loop with a note of how often it runs, in the words of XLA."""
+    note = json.dumps({"known_trip_count": {"n": str(count)}}, separators=(",", ":"))
+    annotations = dataclasses.replace(loop.annotations, backend_config=note)
+    return loop.replace(operands=[remaking.made[loop.operands[0]]], annotations=annotations)
+
+
+def _is_worth_it(loop: Loop, rounds: int) -> bool:
+    if rounds <= 1:
+        return True
+    instructions = loop.body.instructions
+    if rounds > _MOST_ROUNDS.value or rounds * len(instructions) > _MOST_INSTRUCTIONS:
+        return False
+    return all(_fuses(i, loop) for i in instructions)
+
+
+def _fuses(instruction: Instruction, loop: Loop) -> bool:
+    """Whether an instruction of the body becomes part of one nest of loops with all others, those of other rounds too.
+
+    What reads the last round's elements out of order does not: they would be computed again for each that reads them.
+    """
+    if is_fixed(instruction):
+        return False
+    op = instruction.op
+    if op.pointwise or op.opcode in _SPREADING:
+        return True
+    if op.opcode not in _CHOOSING:
+        return False
+    if loop.element(instruction.operands[0]) in loop.unchanged and op.opcode in ("dynamic-slice", "slice"):
+        return True
+    return all(
+        x.shape.is_array and x.shape.num_elements <= _FEW_ELEMENTS.value for x in (instruction, *instruction.operands)
+    )

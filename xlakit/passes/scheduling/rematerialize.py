@@ -1,0 +1,300 @@
+"""Values that are made again where they are wanted late, rather than kept while most memory is in use.
+
+What a model's gradient reads was made on the way to its loss, and all of it waits there at once. Much of it follows
+from what waits anyway by a few cheap operations: a softmax from its exponentials, an activation from what went into it.
+To make that again takes less time than the product that reads it takes for some of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.attributes import Annotations
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.options import knob
+from xlakit.passes.analysis.cost import flops_of
+from xlakit.passes.core.framework import Names, Pass, PassContext, change_programs, mark_live, with_changed
+from xlakit.passes.fusion.cluster import ELEMENTARY, ELEMENTWISE
+from xlakit.passes.fusion.product_chain import chain_of
+from xlakit.passes.scheduling.peak_memory import Memory
+
+# Smaller peaks are nobody's trouble; and so large a part of one must be saved.
+_SMALL_PEAK = knob("rematerialize.small_peak", 1 << 22, 0)
+_LEAST_SAVED = 1 / 32
+# Arrays of less than this part of the peak are not looked at.
+_SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)
+# A program may make one element again for so many of its operations: that is about a hundredth of its time.
+_FLOPS_FOR_ELEMENT = knob("rematerialize.flops_for_element", 8000, 0.01)
+_MOST_OPERATIONS = 16
+_MOST_ROUNDS = 4
+
+_CHEAP = (ELEMENTWISE - ELEMENTARY) | {"broadcast", "divide"}
+
+
+class Rematerialize(Pass):
+    """Make cheap values again for their late readers, where that lowers the most memory that is in use at once."""
+
+    name = "rematerialize"
+    left_out_by = "memory"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Callees first: what they need counts where they are called."""
+        if module.is_scheduled:
+            return module
+        peaks: dict[Computation, int] = {}
+
+        def lowered(computation: Computation) -> Computation:
+            made, memory = _lowered(computation, Memory(computation, peaks), peaks, context)
+            peaks[made] = memory.peak(range(len(made.instructions)))
+            return made
+
+        return with_changed(module, change_programs(module, lowered))
+
+
+def _lowered(
+    computation: Computation, memory: Memory, peaks: Mapping[Computation, int], context: PassContext
+) -> tuple[Computation, Memory]:
+    """The computation with less memory in use at once, and that memory; the same where too little can be saved."""
+    left = -1.0
+    for _ in range(_MOST_ROUNDS):
+        looking = _Looking(computation, memory)
+        if looking.peak < _SMALL_PEAK.value:
+            break
+        if left < 0:
+            left = flops_of(computation) / _FLOPS_FOR_ELEMENT.value
+        values = looking.chosen(left)
+        if not values:
+            break
+        new = _Rebuilding(computation, values, Names(computation, context)).run()
+        needed = Memory(new, peaks)
+        peak = needed.peak(range(len(new.instructions)))
+        if peak > looking.peak * (1 - _LEAST_SAVED) or not context.spend("value", len(values)):
+            break
+        left -= sum(v.instruction.shape.num_elements for v in values)
+        computation, memory = new, needed
+    return computation, memory
+
+
+@dataclass(slots=True)
+class _Value:
+    """A result of a fusion that may be made again.
+
+    made_by, number: the fusion, and which of its results it is. body: what of the fusion's computation makes it.
+    given: for each instruction of the fusion's computation that is not made again, where its value is.
+    late: the instructions that read it after the peak. is_dropped: whether nobody else reads it.
+    """
+
+    instruction: Instruction
+    made_by: Instruction
+    number: int
+    late: list[int]
+    is_dropped: bool
+    body: list[Instruction] = field(default_factory=list[Instruction])
+    given: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
+
+    @property
+    def bytes_read(self) -> float:
+        """What making it again reads, for each byte that it saves."""
+        return sum(g.shape.byte_size for g in self.given.values()) / self.instruction.shape.byte_size
+
+
+class _Looking:
+    """Looks for values of a computation that are there when most memory is in use, and need not be."""
+
+    def __init__(self, computation: Computation, memory: Memory) -> None:
+        self._computation = computation
+        self._memory = memory
+        used = memory.in_use(range(len(computation.instructions)))
+        self.peak = max(used, default=0)
+        self._fullest = used.index(self.peak) if used else 0
+        self._results = set(memory.arrays[computation.root])
+        self._elements: dict[Instruction, dict[int, Instruction]] = {}
+        # What other instructions are names of; who reads those is not seen here.
+        self._named: set[Instruction] = set()
+        for instruction, step in zip(computation.instructions, memory.steps, strict=True):
+            if isinstance(instruction.op, GetTupleElement):
+                self._elements.setdefault(instruction.operands[0], {}).setdefault(instruction.op.index, instruction)
+            elif step.is_free and not step.makes:
+                self._named.update(instruction.operands)
+
+    def chosen(self, left: float) -> list[_Value]:
+        """The values to make again, of so many elements in all."""
+        found = [v for v in self._candidates() if self._can_be_made(v)]
+        found.sort(key=lambda v: (v.bytes_read, -v.instruction.shape.byte_size))
+        result: list[_Value] = []
+        chosen: set[Instruction] = set()
+        kept: set[Instruction] = set()
+        for value in found:
+            again = value.instruction.shape.num_elements
+            if again <= left and value.instruction not in kept and chosen.isdisjoint(value.given.values()):
+                left -= again
+                chosen.add(value.instruction)
+                kept.update(value.given.values())
+                result.append(value)
+        return result
+
+    def _candidates(self) -> Iterable[_Value]:
+        instructions = self._computation.instructions
+        for fusion in instructions[: self._fullest]:
+            if not isinstance(fusion.op, Fusion) or fusion.op.output_to_operand_aliasing or fusion.control_predecessors:
+                continue
+            parts = self._elements.get(fusion, {}) if fusion.shape.is_tuple else {0: fusion}
+            for number, array in enumerate(self._memory.arrays[fusion]):
+                size = self._memory.sizes[array]
+                if number not in parts or parts[number] in self._named or size < self.peak * _SMALL_PART.value:
+                    continue
+                readers = self._memory.readers[array]
+                late = [r for r in readers if r > self._fullest]
+                if late and all(parts[number] in instructions[r].operands for r in late):
+                    yield _Value(parts[number], fusion, number, late, len(late) == len(readers))
+
+    def _can_be_made(self, value: _Value) -> bool:
+        """Find out how the value is made of what is there anyway."""
+        fusion = value.made_by
+        calls = fusion.op_as(Fusion).calls
+        roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+        if value.number >= len(roots):
+            # One operation gives several results, such as a reduction of several arrays.
+            return False
+        parts = self._elements.get(fusion, {})
+        outside = {root: parts[n] for n, root in enumerate(roots) if n in parts and parts[n] is not value.instruction}
+        outside.update(zip(calls.parameters, fusion.operands, strict=True))
+        needed = {roots[value.number]}
+        for inner in reversed(calls.instructions):
+            if inner not in needed:
+                continue
+            if inner in outside and self._is_there(outside[inner]):
+                value.given[inner] = outside[inner]
+            elif _is_cheap(inner) and len(value.body) < _MOST_OPERATIONS:
+                value.body.append(inner)
+                needed.update(inner.operands)
+            else:
+                return False
+        value.body.reverse()
+        return bool(value.given)
+
+    def _is_there(self, instruction: Instruction) -> bool:
+        """Whether a value is in memory before and after the peak."""
+        if instruction.opcode in ("parameter", "constant"):
+            return True
+        array = self._memory.arrays[instruction][0]
+        return array in self._results or any(r > self._fullest for r in self._memory.readers[array])
+
+
+def _is_cheap(instruction: Instruction) -> bool:
+    if isinstance(instruction.op, Constant):
+        return instruction.shape.num_elements == 1
+    return instruction.opcode in _CHEAP and instruction.shape.is_array
+
+
+class _Rebuilding:
+    """Makes a computation again, with values made again just before the first of their late readers."""
+
+    def __init__(self, computation: Computation, values: Sequence[_Value], names: Names) -> None:
+        self._computation = computation
+        self._values = values
+        self._names = names
+        self._made: dict[Instruction, Instruction] = {}
+        self._lines: list[Instruction] = []
+        # By the numbers of instructions: what is made before them, and what they read of it.
+        self._before: dict[int, list[_Value]] = {}
+        self._reads: dict[int, list[_Value]] = {}
+        self._dropped: dict[Instruction, set[int]] = {}
+        # The elements of these fusions, and those of them that are given no more.
+        self._elements: dict[Instruction, list[Instruction]] = {v.made_by: [] for v in values}
+        for instruction in computation.instructions:
+            if isinstance(instruction.op, GetTupleElement) and instruction.operands[0] in self._elements:
+                self._elements[instruction.operands[0]].append(instruction)
+        self._gone: set[Instruction] = set()
+        for value in values:
+            self._before.setdefault(min(value.late), []).append(value)
+            for reader in value.late:
+                self._reads.setdefault(reader, []).append(value)
+            if value.is_dropped:
+                self._dropped.setdefault(value.made_by, set()).add(value.number)
+
+    def run(self) -> Computation:
+        """The new computation."""
+        again: dict[Instruction, Instruction] = {}
+        for number, old in enumerate(self._computation.instructions):
+            for value in self._before.get(number, ()):
+                again[value.instruction] = self._again(value)
+            late = {v.instruction for v in self._reads.get(number, ())}
+            operands = tuple([again[o] if o in late else self._made[o] for o in old.operands])
+            if old in self._dropped:
+                self._with_fewer_results(old, operands)
+            elif old not in self._made and old not in self._gone:
+                predecessors = tuple([self._made[p] for p in old.control_predecessors if p not in self._gone])
+                same = operands == old.operands and predecessors == old.control_predecessors
+                self._put(old, old if same else old.replace(operands=operands, control_predecessors=predecessors))
+        root = self._made[self._computation.root]
+        live = mark_live(self._lines, root)
+        lines = tuple([i for i in self._lines if i in live])
+        return Computation(self._computation.name, lines, root, self._computation.execution_thread)
+
+    def _put(self, old: Instruction, new: Instruction) -> None:
+        self._made[old] = new
+        self._lines.append(new)
+
+    def _again(self, value: _Value) -> Instruction:
+        """A fusion that makes a value."""
+        name = self._names.new("fusion")
+        inner: dict[Instruction, Instruction] = {}
+        for number, old in enumerate(value.given):
+            inner[old] = Instruction(Parameter(number=number), (), old.shape, f"p{number}")
+        for old in value.body:
+            inner[old] = old.replace(operands=[inner[o] for o in old.operands])
+        lines = tuple(inner.values())
+        fusion = Instruction(
+            Fusion(kind=FusionKind.LOOP, calls=Computation(f"fused_{name}", lines, lines[-1])),
+            [self._made[g] for g in value.given.values()],
+            value.instruction.shape,
+            name,
+            annotations=Annotations(metadata=value.instruction.annotations.metadata),
+        )
+        self._lines.append(fusion)
+        return fusion
+
+    def _with_fewer_results(self, old: Instruction, operands: tuple[Instruction, ...]) -> None:
+        """The fusion without results that nobody reads now, and its elements."""
+        kept = [n for n in range(len(old.shape.tuple_shapes) or 1) if n not in self._dropped[old]]
+        fewer = _fewer_results(old, kept)
+        if fewer is None:
+            self._put(old, old.replace(operands=operands))
+            return
+        new = fewer.replace(operands=operands)
+        self._lines.append(new)
+        # Its elements have other numbers now.
+        self._made[old] = new
+        for element in self._elements[old]:
+            number = element.op_as(GetTupleElement).index
+            if number not in kept:
+                self._gone.add(element)
+            elif len(kept) == 1:
+                self._made[element] = new
+            else:
+                op = GetTupleElement(index=kept.index(number))
+                self._put(element, element.replace(op=op, operands=(new,)))
+
+
+def _fewer_results(fusion: Instruction, kept: Sequence[int]) -> Instruction | None:
+    """A fusion that gives some of its results, if that is one that there is a kernel for."""
+    op = fusion.op_as(Fusion)
+    if not kept:
+        return None
+    roots = [op.calls.root.operands[n] for n in kept]
+    lines = [i for i in op.calls.instructions if i is not op.calls.root]
+    root = roots[0]
+    if len(roots) > 1:
+        root = op.calls.root.replace(operands=roots, shape=make_tuple_shape([r.shape for r in roots]))
+        lines.append(root)
+    live = mark_live(lines, root)
+    calls = Computation(op.calls.name, tuple([i for i in lines if i in live]), root)
+    if op.kind is FusionKind.OUTPUT and chain_of(calls) is None:
+        return None
+    return fusion.replace(op=Fusion(kind=op.kind, calls=calls), shape=root.shape)

@@ -1,0 +1,4 @@
+"""Algebraic simplification:
+
+tables of rules by kind of operation, and what finds equal, constant and unused instructions.
+"""

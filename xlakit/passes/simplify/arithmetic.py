@@ -1,0 +1,433 @@
+"""Arithmetic: what adding, multiplying, negating and their kin come to where an operand is special.
+
+The laws hold bit by bit for floats, with -0, infinities and NaN (any NaN being equal to any other): both sides are
+the same real number rounded once, or the same special value. Sums and products of floats are not regrouped.
+"""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import Array
+from xlakit.ops.shared.numerics import from_double, to_integer, wrap
+from xlakit.passes.core.matching import (
+    as_integer,
+    as_real,
+    highest,
+    is_number,
+    is_operation,
+    is_zero,
+    lowest,
+    one_type,
+    power_of_two,
+    same_bits,
+    uniform,
+)
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+ARITHMETIC = Rules("arithmetic")
+_rule = ARITHMETIC.rule
+
+_ASSOCIATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+
+
+def _has_sign(kind: PrimitiveType) -> bool:
+    """Whether -x has the properties of -x: f8e8m0fnu has no numbers below 0."""
+    return kind is not PrimitiveType.F8E8M0FNU
+
+
+@_rule(*_ASSOCIATIVE)
+def constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
+    """c + x -> x + c, so that other rules look in one place.
+
+    IEEE 754's sums and products commute, and so do XLA's maximum and minimum, with -0 < 0 and NaN before all.
+    """
+    left, right = x.operands
+    if uniform(left) is None or uniform(right) is not None:
+        return None
+    return make.on(x, right, left)
+
+
+# -- add and subtract ------------------------------------------------------------------------------
+
+
+@_rule("add")
+def add_zero(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x + (-0) -> x; of integers and PRED x + 0 -> x.
+
+    -0 + (-0) is -0 and 0 + (-0) is 0; but -0 + 0 is 0, so +0 stays for floats. Complex numbers add part by part.
+    """
+    left, right = x.operands
+    return left if is_zero(uniform(right), negative=True) else None
+
+
+@_rule("subtract")
+def subtract_zero(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x - 0 -> x.
+
+    -0 - 0 is -0; but -0 - (-0) is 0, so -0 stays for floats. Complex numbers subtract part by part.
+    """
+    left, right = x.operands
+    return left if is_zero(uniform(right), negative=False) else None
+
+
+@_rule("subtract")
+def subtract_from_zero(x: Instruction, make: Rewriter) -> Instruction | None:
+    """-0 - x -> -x; of integers 0 - x -> -x.
+
+    -0 - 0 is -0 and -0 - (-0) is 0, as negation has it; but 0 - 0 is 0, so +0 stays for floats.
+    """
+    left, right = x.operands
+    if not one_type(x) or not is_zero(uniform(left), negative=True):
+        return None
+    return make.apply("negate", right)
+
+
+@_rule("subtract")
+def subtract_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x - x -> 0, of integers. Of floats an infinity or NaN gives NaN."""
+    left, right = x.operands
+    if left is not right or not x.shape.element_type.is_integral:
+        return None
+    return make.full(0, x.shape)
+
+
+@_rule("subtract")
+def subtract_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x - c -> x + (-c), of integers, which wrap; so that constants meet in sums."""
+    left, right = x.operands
+    number = uniform(right)
+    if number is None or not x.shape.element_type.is_integral:
+        return None
+    return make.apply("add", left, make.full(wrap(-to_integer(number), number.dtype), right.shape))
+
+
+@_rule("add")
+def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x + -y -> x - y, and -y + x -> x - y: IEEE 754 defines the difference so."""
+    left, right = x.operands
+    if not one_type(x) or not _has_sign(x.shape.element_type):
+        return None
+    if is_operation(right, "negate"):
+        return make.apply("subtract", left, right.operands[0])
+    if is_operation(left, "negate"):
+        return make.apply("subtract", right, left.operands[0])
+    return None
+
+
+@_rule("subtract")
+def subtract_negated(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x - -y -> x + y: the sign of y is turned around twice."""
+    left, right = x.operands
+    if not one_type(x) or not _has_sign(x.shape.element_type) or not is_operation(right, "negate"):
+        return None
+    return make.apply("add", left, right.operands[0])
+
+
+# -- negate and abs --------------------------------------------------------------------------------
+
+
+@_rule("negate")
+def negate_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """-(-x) -> x: the sign is turned around twice; integers wrap there and back."""
+    (inner,) = x.operands
+    return inner.operands[0] if is_operation(inner, "negate") and _has_sign(x.shape.element_type) else None
+
+
+@_rule("negate")
+def negate_difference(x: Instruction, make: Rewriter) -> Instruction | None:
+    """-(x - y) -> y - x, of integers. Of floats -(x - x) is -0 where x - x is 0."""
+    (inner,) = x.operands
+    if not x.shape.element_type.is_integral or inner.op.opcode != "subtract":
+        return None
+    return make.apply("subtract", *reversed(inner.operands))
+
+
+@_rule("abs")
+def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
+    """|-x| -> |x|: only the sign differs; the least integer is its own negation."""
+    (inner,) = x.operands
+    if inner.op.opcode != "negate" or not one_type(inner) or not _has_sign(inner.shape.element_type):
+        return None
+    return make.on(x, inner.operands[0])
+
+
+@_rule("abs")
+def abs_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """||x|| -> |x|: it has no sign to lose; the absolute value of the least integer is itself, twice."""
+    (inner,) = x.operands
+    return inner if inner.op.opcode == "abs" else None
+
+
+# -- multiply --------------------------------------------------------------------------------------
+
+
+@_rule("multiply")
+def multiply_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x * 1 -> x, of real numbers: exact, with every sign. Complex numbers would add 0 * infinity."""
+    left, right = x.operands
+    return left if is_number(uniform(right), 1) else None
+
+
+@_rule("multiply")
+def multiply_by_zero(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x * 0 -> 0, of integers and PRED. Of floats infinity * 0 is NaN, and -1 * 0 is -0."""
+    right = x.operands[1]
+    return right if as_integer(uniform(right)) == 0 and right.shape == x.shape else None
+
+
+@_rule("multiply")
+def multiply_by_minus_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x * -1 -> -x, of real numbers: exact, with the other sign."""
+    left, right = x.operands
+    if not one_type(x) or not is_number(uniform(right), -1) or not _has_sign(x.shape.element_type):
+        return None
+    return make.apply("negate", left)
+
+
+@_rule("multiply", "divide")
+def both_negated(x: Instruction, make: Rewriter) -> Instruction | None:
+    """-x * -y -> x * y, and -x / -y -> x / y, of floats; products of integers, too.
+
+    The sign of a product or quotient is that of both signs together. Integer quotients have -1 / 0 = -1 / -0.
+    """
+    left, right = x.operands
+    kind = x.shape.element_type
+    if not _has_sign(kind) or not (kind.is_floating or (kind.is_integral and x.op.opcode == "multiply")):
+        return None
+    if not (one_type(x) and is_operation(left, "negate") and is_operation(right, "negate")):
+        return None
+    return make.on(x, left.operands[0], right.operands[0])
+
+
+@_rule("multiply", "divide")
+def negated_by_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """-x * c -> x * -c, and -x / c -> x / -c, of floats: the sign goes to the constant."""
+    left, right = x.operands
+    kind = x.shape.element_type
+    number = uniform(right)
+    if number is None or not kind.is_floating or not _has_sign(kind):
+        return None
+    if not one_type(x) or not is_operation(left, "negate"):
+        return None
+    return make.on(x, left.operands[0], make.full(np.negative(number), right.shape))
+
+
+@_rule("multiply")
+def multiply_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x * 2^k -> x shifted left by k, of integers: both drop what is above the width."""
+    left, right = x.operands
+    k = power_of_two(uniform(right))
+    if k is None or not x.shape.element_type.is_integral:
+        return None
+    return make.apply("shift-left", left, make.full(k, right.shape))
+
+
+# -- divide and remainder --------------------------------------------------------------------------
+
+
+@_rule("divide")
+def divide_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x / 1 -> x, of real numbers: exact, with every sign."""
+    left, right = x.operands
+    return left if is_number(uniform(right), 1) else None
+
+
+@_rule("divide")
+def divide_by_minus_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x / -1 -> -x, of real numbers: exact with the other sign; the least integer is its own negation in both."""
+    left, right = x.operands
+    if not one_type(x) or not is_number(uniform(right), -1) or not _has_sign(x.shape.element_type):
+        return None
+    return make.apply("negate", left)
+
+
+@_rule("divide")
+def divide_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x / 2^k -> x * 2^-k, of floats: the same real number, rounded once; where 2^-k has a normal representation.
+
+    Unsigned integers: x / 2^k -> x shifted right by k.
+    """
+    left, right = x.operands
+    kind = x.shape.element_type
+    number = uniform(right)
+    if number is None or not one_type(x):
+        return None
+    if kind.is_unsigned:
+        k = power_of_two(number)
+        return None if k is None else make.apply("shift-right-logical", left, make.full(k, right.shape))
+    inverse = _exact_inverse(number)
+    return None if inverse is None else make.apply("multiply", left, make.full(inverse, right.shape))
+
+
+def _exact_inverse(number: Array) -> Array | None:
+    """1 / number where both are powers of two far from the ends of the type's range; None otherwise."""
+    value = as_real(number)
+    if value is None or value == 0 or not math.isfinite(value) or abs(math.frexp(value)[0]) != 0.5:
+        return None
+    inverse = from_double(np.asarray(1 / value), number.dtype)
+    # One that is subnormal would be taken for 0 by processors that flush those.
+    smallest = float(ml_dtypes.finfo(number.dtype).smallest_normal)
+    return inverse if as_real(inverse) == 1 / value and min(abs(value), abs(1 / value)) >= smallest else None
+
+
+@_rule("remainder")
+def remainder_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x % 1 -> 0, of integers. Of floats it is the fraction."""
+    right = x.operands[1]
+    if not x.shape.element_type.is_integral or as_integer(uniform(right)) != 1:
+        return None
+    return make.full(0, x.shape)
+
+
+@_rule("remainder")
+def remainder_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x % 2^k -> x and 2^k - 1, of unsigned integers. Signed remainders have the sign of x."""
+    left, right = x.operands
+    k = power_of_two(uniform(right))
+    if k is None or not x.shape.element_type.is_unsigned:
+        return None
+    return make.apply("and", left, make.full((1 << k) - 1, right.shape))
+
+
+# -- power -----------------------------------------------------------------------------------------
+
+
+@_rule("power")
+def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x^1 -> x, x^0 -> 1, x^2 -> x * x, x^-1 -> 1 / x, of floats; of integers x^3 and x^4 are products, too.
+
+    NaN^0 is 1 by XLA's rule; (-0)^2 is 0, 1 / -0 is -infinity, both as the power has it; x * x and 1 / x round once.
+    x^3 of floats would round twice; x^0.5 is 0 for -0 and infinity for -infinity, where sqrt gives -0 and NaN.
+    """
+    base, exponent = x.operands
+    kind = x.shape.element_type
+    number = uniform(exponent)
+    if number is None or kind.is_complex or not one_type(x):
+        return None
+    value = as_integer(number) if kind.is_integral else as_real(number)
+    if value == 0:
+        return make.full(1, x.shape)
+    if value == 1:
+        return base
+    if value == 2:
+        return make.apply("multiply", base, base)
+    if value == -1 and kind.is_floating:
+        return make.apply("divide", make.full(1, x.shape), base)
+    if kind.is_integral and value in (3, 4):
+        square = make.apply("multiply", base, base)
+        return make.apply("multiply", square, base if value == 3 else square)
+    return None
+
+
+# -- the greater and the lesser --------------------------------------------------------------------
+
+
+@_rule("maximum", "minimum")
+def extreme_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """max(x, x) -> x, and min."""
+    left, right = x.operands
+    return left if left is right else None
+
+
+@_rule("maximum", "minimum")
+def extreme_that_never_wins(x: Instruction, make: Rewriter) -> Instruction | None:
+    """max(x, lowest) -> x, min(x, highest) -> x; the lowest of floats is -infinity. NaN x gives NaN, as it is."""
+    left, right = x.operands
+    number = uniform(right)
+    bound = (lowest if x.op.opcode == "maximum" else highest)(right.shape.element_type)
+    return left if number is not None and bound is not None and same_bits(number, bound) else None
+
+
+@_rule("maximum", "minimum")
+def extreme_that_always_wins(x: Instruction, make: Rewriter) -> Instruction | None:
+    """max(x, highest) -> highest, min(x, lowest) -> lowest, of integers and PRED. Of floats NaN would win."""
+    right = x.operands[1]
+    number = uniform(right)
+    kind = x.shape.element_type
+    if number is None or kind.is_floating or kind.is_complex:
+        return None
+    bound = (highest if x.op.opcode == "maximum" else lowest)(kind)
+    return right if bound is not None and same_bits(number, bound) and right.shape == x.shape else None
+
+
+@_rule("maximum", "minimum")
+def extreme_of_extreme(x: Instruction, make: Rewriter) -> Instruction | None:
+    """max(max(x, y), y) -> max(x, y), on either side, and min."""
+    left, right = x.operands
+    for inner, other in ((left, right), (right, left)):
+        if inner.op.opcode == x.op.opcode and one_type(inner) and one_type(x) and other in inner.operands:
+            return inner
+    return None
+
+
+@_rule(*_ASSOCIATIVE)
+def constants_meet(x: Instruction, make: Rewriter) -> Instruction | None:
+    """(x + c) + d -> x + (c + d), of integers and PRED; of floats for maximum and minimum only, which do not round."""
+    left, right = x.operands
+    kind = x.shape.element_type
+    if uniform(right) is None or left.op.opcode != x.op.opcode or not (one_type(x) and one_type(left)):
+        return None
+    exact = kind.is_integral or kind is PrimitiveType.PRED
+    if not exact and not (kind.is_floating and x.op.opcode in ("maximum", "minimum")):
+        return None
+    inner, constant = left.operands
+    if uniform(constant) is None:
+        return None
+    return make.on(x, inner, make.on(x, constant, right))
+
+
+@_rule("clamp")
+def clamp_without_bound(x: Instruction, make: Rewriter) -> Instruction | None:
+    """clamp(lowest, x, c) -> min(x, c), clamp(c, x, highest) -> max(x, c): clamp is min(max(x, low), high)."""
+    low, value, high = x.operands
+    kind = x.shape.element_type
+    if not one_type(x) or kind.is_complex:
+        return None
+    bottom, top = lowest(kind), highest(kind)
+    least, most = uniform(low), uniform(high)
+    if least is not None and bottom is not None and same_bits(least, bottom):
+        return make.apply("minimum", value, _whole(high, x, make))
+    if most is not None and top is not None and same_bits(most, top):
+        return make.apply("maximum", value, _whole(low, x, make))
+    return None
+
+
+def _whole(bound: Instruction, x: Instruction, make: Rewriter) -> Instruction:
+    """A bound of clamp, which may be a scalar, as an array."""
+    return bound if bound.shape.dimensions == x.shape.dimensions else make.spread(bound, x.shape)
+
+
+@_rule("clamp")
+def clamp_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h): min(max(., l), h) of its own result changes nothing."""
+    low, value, high = x.operands
+    if value.op.opcode != "clamp" or not one_type(x) or not one_type(value):
+        return None
+    return value if value.operands[0] is low and value.operands[2] is high else None
+
+
+# -- rounding --------------------------------------------------------------------------------------
+
+_ROUNDINGS = ("floor", "ceil", "round-nearest-afz", "round-nearest-even")
+
+
+@_rule(*_ROUNDINGS)
+def round_integer(x: Instruction, make: Rewriter) -> Instruction | None:
+    """floor(ceil(x)) -> ceil(x), and all others of the kind: whole numbers, infinities and NaN stay what they are.
+
+    So it is with what was converted from integers.
+    """
+    (inner,) = x.operands
+    if not _has_sign(x.shape.element_type):
+        return None
+    if is_operation(inner, *_ROUNDINGS):
+        return inner
+    converted = inner.op.opcode == "convert" and not inner.operands[0].shape.element_type.is_floating
+    return inner if converted and not inner.operands[0].shape.element_type.is_complex else None

@@ -1,0 +1,118 @@
+"""Equal instructions become one, and so do equal computations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Constant
+from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
+
+# Each of these has a value of its own, or marks a place, though it has no effect.
+SINGULAR = frozenset(
+    {
+        "add-dependency",
+        "after-all",
+        "async-done",
+        "async-start",
+        "async-update",
+        "copy-done",
+        "copy-start",
+        "domain",
+        "opt-barrier",
+        "parameter",
+    }
+)
+COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+
+# The bits of constants of more bytes than this are not compared.
+_LARGE_CONSTANT = 1 << 20
+
+
+class CommonSubexpressions(ComputationPass):
+    """Merge instructions that do the same to the same operands, and computations that do the same throughout."""
+
+    name = "common-subexpressions"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Computations first become equal to the instruction, and are then told apart by what they do."""
+        kept_apart = {
+            c
+            for computation in module.computations
+            for i in computation.instructions
+            if i.op.opcode.startswith("async-")
+            for c in i.op.called_computations
+        }
+        made: dict[Computation, Computation] = {}
+        known: dict[object, Computation] = {}
+        for old in module.computations:
+            new = self.change(with_callees(old, made), context)
+            if old is not module.entry and old not in kept_apart and not new.has_side_effect:
+                first = known.setdefault(_signature(new), new)
+                if first is not new and context.spend("equal-computation"):
+                    new = first
+            made[old] = new
+        if all(new is old for old, new in made.items()):
+            return module
+        entry = made[module.entry]
+        others = tuple(c for c in dict.fromkeys(made.values()) if c is not entry)
+        return module.replace(entry=entry, computations=others)
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Look each instruction up by what it does."""
+        first: dict[object, Instruction] = {}
+        merged = False
+
+        def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+            nonlocal merged
+            current = with_operands(instruction, operands)
+            if instruction.op.opcode in SINGULAR or is_fixed(instruction):
+                return current
+            known = first.setdefault(_key(current), current)
+            if known is not current and context.spend("equal-instruction"):
+                merged = True
+                return known
+            return current
+
+        made = computation.rebuild(change)
+        return made if merged else computation
+
+
+def _key(x: Instruction) -> object:
+    """What an instruction does, as something to look up."""
+    operands = x.operands
+    if x.op.opcode in COMMUTATIVE and id(operands[0]) > id(operands[1]):
+        operands = operands[::-1]
+    return (x.op.opcode, operation_key(x), operands, x.shape, _told(x.annotations))
+
+
+def _told(annotations: Annotations) -> object:
+    """What is said beside the operation, and means something to some: custom calls, channels, partitions."""
+    if annotations is NO_ANNOTATIONS:
+        return None
+    return (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
+
+
+def operation_key(x: Instruction) -> Any:
+    """What an instruction does to its operands; equal for equal operations."""
+    if isinstance(x.op, Constant) and x.shape.is_array and x.shape.byte_size > _LARGE_CONSTANT:
+        return id(x.op.literal.array)
+    return x.op
+
+
+def _signature(computation: Computation) -> object:
+    """What a computation does: equal for computations that differ in names only."""
+    numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
+    steps = tuple(
+        (
+            i.op.opcode,
+            operation_key(i),
+            tuple([numbers[o] for o in i.operands]),
+            tuple([numbers[p] for p in i.control_predecessors]),
+            i.shape,
+            _told(i.annotations),
+        )
+        for i in computation.instructions
+    )
+    return (steps, numbers[computation.root], computation.execution_thread)

@@ -1,0 +1,112 @@
+"""What conditionals give: only what is read, and what the choice decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Conditional
+from xlakit.ops.data import Tuple
+from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.framework import ComputationPass, PassContext
+from xlakit.passes.loops.analysis import element_read, elements_read
+
+
+class ConditionalElements(ComputationPass):
+    """Let conditionals give only what is read, and not what all of their branches pass on alike."""
+
+    name = "conditional-elements"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation; what nobody calls any more is left out."""
+        if not any(i.op.opcode == "conditional" for c in module.computations for i in c.instructions):
+            return module
+        context.computation_names = {c.name for c in module.computations}
+        changed = super().run(module, context)
+        return changed if changed is module else changed.replace(computations=())
+
+    def change(self, computation: Computation, context: PassContext) -> Computation:
+        """Change the conditionals of one computation."""
+        chosen = [i for i in computation.instructions if _gives_a_tuple(i)]
+        if not chosen:
+            return computation
+        plans: dict[Instruction, tuple[list[int], dict[int, Instruction]]] = {}
+        for conditional, read in elements_read(computation, chosen).items():
+            if -1 in read:
+                continue
+            passed = _passed_on(conditional, read)
+            if passed and not context.spend("element-passed-on", len(passed)):
+                passed = {}
+            kept = [n for n in sorted(read) if n not in passed]
+            unread = len(conditional.shape.tuple_shapes) - len(read)
+            if unread and not context.spend("unread-element", unread):
+                kept = [n for n in range(len(conditional.shape.tuple_shapes)) if n not in passed]
+            if len(kept) < len(conditional.shape.tuple_shapes):
+                plans[conditional] = kept, passed
+        return _remade(computation, plans, context) if plans else computation
+
+
+def _gives_a_tuple(instruction: Instruction) -> bool:
+    if not isinstance(instruction.op, Conditional) or instruction.control_predecessors:
+        return False
+    roots = [b.root.op.opcode for b in instruction.op.branch_computations]
+    return instruction.shape.is_tuple and not instruction.shape.is_dynamic and all(r == "tuple" for r in roots)
+
+
+def _passed_on(conditional: Instruction, read: set[int]) -> dict[int, Instruction]:
+    """The elements that are, whatever is chosen, one and the same value from outside."""
+    found: dict[int, Instruction] = {}
+    pairs = list(zip(conditional.op_as(Conditional).branch_computations, conditional.operands[1:], strict=True))
+    for number in sorted(read):
+        sources = {_source(branch, number, operand) for branch, operand in pairs}
+        if len(sources) == 1 and (source := sources.pop()) is not None:
+            found[number] = source
+    return found
+
+
+def _source(branch: Computation, number: int, operand: Instruction) -> Instruction | None:
+    """What an element of a branch's result is outside of it, where the branch only passes it on."""
+    given = branch.root.operands[number]
+    parameter = branch.parameters[0]
+    if given is parameter:
+        return operand
+    place = element_read(given, parameter)
+    return operand.operands[place] if place is not None and operand.op.opcode == "tuple" else None
+
+
+def _remade(
+    computation: Computation,
+    plans: dict[Instruction, tuple[list[int], dict[int, Instruction]]],
+    context: PassContext,
+) -> Computation:
+    remaking = Remaking(computation, context)
+    for old in computation.instructions:
+        whole = old.operands[0] if old.op.opcode == "get-tuple-element" else old
+        if old in plans:
+            kept = plans[old][0]
+            if kept or old.op.has_side_effect:
+                op = Conditional(
+                    branch_computations=tuple(
+                        _narrowed(b, kept, context) for b in old.op_as(Conditional).branch_computations
+                    )
+                )
+                made = remaking.add(op, *(remaking.made[o] for o in old.operands), like=old)
+                remaking.stands_for(old, made)
+        elif whole in plans and (number := element_read(old, whole)) is not None:
+            kept, passed = plans[whole]
+            if number in passed:
+                remaking.stands_for(old, remaking.made[passed[number]])
+            else:
+                remaking.stands_for(old, remaking.element(remaking.made[whole], kept.index(number), old))
+        else:
+            remaking.keep(old)
+    return remaking.finished()
+
+
+def _narrowed(branch: Computation, kept: Sequence[int], context: PassContext) -> Computation:
+    """A branch that gives only some elements."""
+    remaking = Remaking(branch, context)
+    for old in branch.instructions:
+        remaking.keep(old)
+    root = remaking.add(Tuple(), *(remaking.made[branch.root.operands[n]] for n in kept), like=branch.root)
+    return remaking.finished(root, name=context.computation_name(branch.name))

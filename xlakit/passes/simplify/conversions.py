@@ -1,0 +1,153 @@
+"""Conversions: converts that lose nothing, bits read back, complex numbers taken apart and put together."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Copy
+from xlakit.ops.shared.numerics import convert, wrap
+from xlakit.passes.core.matching import one_type
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+CONVERSIONS = Rules("conversions")
+_rule = CONVERSIONS.rule
+
+
+@_rule("convert", "copy", "real")
+def convert_to_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """convert(x) -> x to the type that it has; copy(x) -> x; real(x) -> x of real numbers.
+
+    Who needs memory of its own for a result makes it when memory is assigned.
+    """
+    (inner,) = x.operands
+    if isinstance(x.op, Copy) and x.op.cross_program_prefetch_index is not None:
+        return None
+    return inner if inner.shape.element_type is x.shape.element_type else None
+
+
+@_rule("convert")
+def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """convert_C(convert_B(x)) -> convert_C(x), where B holds every value of x's type.
+
+    What is converted the second time is then the same number, so it rounds and saturates alike. But integers that
+    pass through floats saturate where they would wrap, so a result of integers must hold all of them.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "convert":
+        return None
+    source = inner.operands[0]
+    first, middle, last = source.shape.element_type, inner.shape.element_type, x.shape.element_type
+    if not holds_all(middle, first):
+        return None
+    if middle.is_floating and not first.is_floating and last.is_integral and not holds_all(last, first):
+        return None
+    return make.convert(source, last)
+
+
+@cache
+def holds_all(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
+    """Whether every value of ``narrow`` goes through ``wide`` unchanged."""
+    if wide is narrow:
+        return True
+    if narrow.is_complex or wide.is_complex:
+        return wide.is_complex and holds_all(wide.real_part, narrow.real_part)
+    if wide is PrimitiveType.PRED:
+        return False
+    if narrow.bit_width <= 8:
+        return _survives(_all_values(narrow), wide)
+    if narrow.is_integral and wide.is_integral:
+        if narrow.is_signed and not wide.is_signed:
+            return False
+        return wide.bit_width - wide.is_signed >= narrow.bit_width - narrow.is_signed
+    if narrow.is_integral:
+        # A float holds integers exactly as far as its digits go, and these have the range for it.
+        digits = {PrimitiveType.F32: 24, PrimitiveType.F64: 53}.get(wide, 0)
+        return narrow.bit_width - narrow.is_signed <= digits
+    floats = {
+        PrimitiveType.F16: (PrimitiveType.F32, PrimitiveType.F64),
+        PrimitiveType.BF16: (PrimitiveType.F32, PrimitiveType.F64),
+        PrimitiveType.F32: (PrimitiveType.F64,),
+    }
+    return wide in floats.get(narrow, ())
+
+
+def _all_values(kind: PrimitiveType) -> np.ndarray:
+    if kind is PrimitiveType.PRED:
+        return np.array([False, True])
+    if kind.is_integral:
+        least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
+        return wrap(np.arange(least, least + (1 << kind.bit_width)), kind.dtype)
+    return np.arange(1 << kind.bit_width, dtype=np.uint8).view(kind.dtype)
+
+
+def _survives(values: np.ndarray, wide: PrimitiveType) -> bool:
+    kind = PrimitiveType.from_dtype(values.dtype)
+    there = convert(values, wide)
+    back = convert(there, kind)
+    if not kind.is_floating:
+        exact = np.array_equal(np.asarray(back, np.int64), np.asarray(values, np.int64))
+        return exact and np.array_equal(np.asarray(there, np.float64), np.asarray(values, np.float64))
+    a, b, middle = (np.asarray(v, dtype=np.float64) for v in (values, back, there))
+    same = np.array_equal(a, b, equal_nan=True) and np.array_equal(a, middle, equal_nan=True)
+    numbers = ~np.isnan(a)
+    return same and np.array_equal(np.signbit(a[numbers]), np.signbit(middle[numbers]))
+
+
+@_rule("bitcast-convert")
+def bitcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """bits_C(bits_B(x)) -> bits_C(x), or x, between types of one width. PRED is left out: it reads any bit as true."""
+    (inner,) = x.operands
+    kind = x.shape.element_type
+    if inner.shape.element_type is kind:
+        return inner
+    if inner.op.opcode != "bitcast-convert":
+        return None
+    (source,) = inner.operands
+    kinds = (kind, inner.shape.element_type, source.shape.element_type)
+    if PrimitiveType.PRED in kinds or len({k.bit_width for k in kinds}) > 1:
+        return None
+    return source if source.shape.element_type is kind else make.on(x, source)
+
+
+# -- complex numbers -------------------------------------------------------------------------------
+
+
+@_rule("real", "imag")
+def part_of_complex(x: Instruction, make: Rewriter) -> Instruction | None:
+    """real(complex(a, b)) -> a, imag(complex(a, b)) -> b."""
+    (inner,) = x.operands
+    if inner.op.opcode != "complex":
+        return None
+    return inner.operands[0 if x.op.opcode == "real" else 1]
+
+
+@_rule("imag")
+def imag_of_real(x: Instruction, make: Rewriter) -> Instruction | None:
+    """imag(x) -> 0 of real numbers; NaN of f8e8m0fnu, which has no 0."""
+    (inner,) = x.operands
+    if inner.shape.element_type.is_complex:
+        return None
+    return make.full(0.0, x.shape)
+
+
+@_rule("complex")
+def complex_of_parts(x: Instruction, make: Rewriter) -> Instruction | None:
+    """complex(real(z), imag(z)) -> z."""
+    left, right = x.operands
+    if left.op.opcode != "real" or right.op.opcode != "imag" or left.operands[0] is not right.operands[0]:
+        return None
+    return left.operands[0]
+
+
+@_rule("real", "imag")
+def part_of_negated(x: Instruction, make: Rewriter) -> Instruction | None:
+    """real(-z) -> -real(z), imag(-z) -> -imag(z): half the work."""
+    (inner,) = x.operands
+    if inner.op.opcode != "negate" or not inner.shape.element_type.is_complex or not one_type(inner):
+        return None
+    return make.apply("negate", make.on(x, inner.operands[0]))

@@ -1,0 +1,124 @@
+"""Products: transposes and conversions that become part of them. The same numbers are multiplied and added."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dot import Dot
+from xlakit.ops.movement import Transpose
+from xlakit.options import knob
+from xlakit.passes.core.matching import one_type
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+from xlakit.passes.simplify.conversions import holds_all
+
+# Smaller operands are not worth a kernel of other types.
+_LARGE = knob("dots.large", 1 << 10, 1)
+# Products with more rows and columns than this are large.
+_LONG = knob("dots.long", 512, 1)
+
+DOTS = Rules("dots")
+_rule = DOTS.rule
+
+
+@_rule("dot")
+def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(transpose(x), y) -> dot(x, y) over the dimensions' old numbers, where those that stay keep their order."""
+    op = x.op_as(Dot)
+    left, right = x.operands
+    if (permutation := _permutation(left, (*op.lhs_batch_dims, *op.lhs_contracting_dims))) is not None:
+        batch, contracting = _renumbered(permutation, op.lhs_batch_dims, op.lhs_contracting_dims)
+        changed = dataclasses.replace(op, lhs_batch_dims=batch, lhs_contracting_dims=contracting)
+        return make.make(changed, left.operands[0], right, shape=x.shape)
+    if (permutation := _permutation(right, (*op.rhs_batch_dims, *op.rhs_contracting_dims))) is not None:
+        batch, contracting = _renumbered(permutation, op.rhs_batch_dims, op.rhs_contracting_dims)
+        changed = dataclasses.replace(op, rhs_batch_dims=batch, rhs_contracting_dims=contracting)
+        return make.make(changed, left, right.operands[0], shape=x.shape)
+    return None
+
+
+@_rule("dot", "convolution")
+def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(convert(x), y) -> dot(x, y) with the same result type, where the conversion loses nothing.
+
+    A product converts its operands block by block, so that the converted array need not exist. A large one of floats
+    takes longer than all conversions, and there are libraries for its own type.
+    """
+    if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG.value:
+        return None
+    operands = [_unconverted(operand, make) for operand in x.operands]
+    if operands == list(x.operands):
+        return None
+    return make.make(x.op, *operands, shape=x.shape)
+
+
+def _sides(dot: Instruction) -> tuple[int, int]:
+    """Rows and columns of each product."""
+    op = dot.op_as(Dot)
+    left, right = (o.shape for o in dot.operands)
+    shared = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
+    depth = math.prod(left.dimensions[d] for d in shared)
+    return left.num_elements // max(1, depth), right.num_elements // max(1, depth)
+
+
+def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
+    """What a large operand that only this product reads was converted from."""
+    if operand.op.opcode != "convert" or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE.value:
+        return operand
+    source = operand.operands[0]
+    wide, narrow = operand.shape.element_type, source.shape.element_type
+    return source if narrow.bit_width < wide.bit_width and holds_all(wide, narrow) else operand
+
+
+def _permutation(operand: Instruction, used: Sequence[int]) -> tuple[int, ...] | None:
+    """The permutation of a transposed operand, where the dimensions that are not ``used`` keep their order."""
+    if operand.op.opcode != "transpose" or not one_type(operand):
+        return None
+    permutation = operand.op_as(Transpose).dimensions
+    free = [permutation[d] for d in range(len(permutation)) if d not in used]
+    return permutation if free == sorted(free) else None
+
+
+def _renumbered(permutation: Sequence[int], *groups: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(permutation[d] for d in group) for group in groups)
+
+
+@_rule("transpose")
+def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
+    """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps what stays of x and of y.
+
+    Where it does more, but the dimension of x that becomes the last one was the last of x, it gives
+    transpose(dot(y, x)): then whole rows move. Products commute, so each element is the sum of the same products.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "dot" or make.uses(inner) > 1 or not one_type(x):
+        return None
+    op = inner.op_as(Dot)
+    left, right = inner.operands
+    batch = len(op.lhs_batch_dims)
+    of_left = left.shape.rank - batch - len(op.lhs_contracting_dims)
+    of_right = right.shape.rank - batch - len(op.rhs_contracting_dims)
+    swapped = (
+        *range(batch),
+        *range(batch + of_left, batch + of_left + of_right),
+        *range(batch, batch + of_left),
+    )
+    permutation = x.op_as(Transpose).dimensions
+    if permutation != swapped and not (of_left and of_right and permutation[-1] == batch + of_left - 1):
+        return None
+    if len(op.operand_precision) not in (0, 2):
+        return None
+    turned = dataclasses.replace(
+        op,
+        lhs_batch_dims=op.rhs_batch_dims,
+        lhs_contracting_dims=op.rhs_contracting_dims,
+        rhs_batch_dims=op.lhs_batch_dims,
+        rhs_contracting_dims=op.lhs_contracting_dims,
+        operand_precision=tuple(reversed(op.operand_precision)),
+    )
+    product = inner.shape.without_layout().with_dimensions(tuple(inner.shape.dimensions[d] for d in swapped))
+    made = make.make(turned, right, left, shape=product)
+    return make.transpose(made, [swapped.index(d) for d in permutation])

@@ -1,0 +1,162 @@
+"""Places known when the program is compiled: dynamic slices and updates, gathers and scatters that need no index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Concatenate
+from xlakit.ops.shared.numerics import to_integer
+from xlakit.passes.core.matching import literal, same_value, scalar_source
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+from xlakit.passes.fusion.stacking import MOST_PIECES
+from xlakit.passes.simplify.slices import make_slice
+
+DYNAMIC_SLICES = Rules("dynamic-slices")
+_rule = DYNAMIC_SLICES.rule
+
+
+@_rule("dynamic-slice")
+def dynamic_slice_of_all(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-slice(x, i) -> x, where it takes all: the start is clamped to 0."""
+    operand = x.operands[0]
+    return operand if operand.shape.dimensions == x.shape.dimensions else None
+
+
+@_rule("dynamic-slice")
+def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-slice(broadcast(v), i) -> broadcast(v) of a scalar v: it is the same everywhere."""
+    operand = x.operands[0]
+    scalar = scalar_source(operand)
+    return make.spread(scalar, x.shape) if scalar is not None and operand.shape.dimensions else None
+
+
+@_rule("dynamic-slice")
+def dynamic_slice_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-slice(x, c) -> slice(x), with the starts clamped so that the part lies inside.
+
+    Along dimensions that it takes all of, the start does not matter.
+    """
+    operand, *indices = x.operands
+    sizes = x.op_as(DynamicSlice).dynamic_slice_sizes
+    starts = _known_starts(indices, operand.shape.dimensions, sizes)
+    if starts is None:
+        return None
+    return make_slice(operand, [SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True)], make)
+
+
+def _known_starts(indices: list[Instruction], bounds: tuple[int, ...], sizes: tuple[int, ...]) -> list[int] | None:
+    """Where a dynamic slice starts, if that is known."""
+    rooms = [bound - size for bound, size in zip(bounds, sizes, strict=True)]
+    if len(indices) == 1 and indices[0].shape.dimensions:
+        vector = literal(indices[0])
+        numbers = [None] * len(rooms) if vector is None else [int(i) for i in to_integer(vector)]
+    else:
+        scalars = [literal(i) for i in indices]
+        numbers = [None if s is None else int(to_integer(s)) for s in scalars]
+    starts: list[int] = []
+    for number, room in zip(numbers, rooms, strict=True):
+        if number is None and room:
+            return None
+        starts.append(max(0, min(number or 0, room)))
+    return starts
+
+
+@_rule("dynamic-update-slice")
+def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-update-slice(x, y, i) -> y, where it writes over all; -> x, where y has no elements."""
+    operand, update = x.operands[:2]
+    if not operand.shape.is_array:
+        return None
+    if operand.shape.dimensions == update.shape.dimensions:
+        return update
+    return operand if 0 in update.shape.dimensions else None
+
+
+@_rule("dynamic-update-slice")
+def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]), of what is put together here anyway.
+
+    So an array that is set piece by piece becomes the stack of its pieces. x is a broadcast, or a concatenation for
+    this update alone; and y is a good part of it, since few pieces make one loop.
+    """
+    operand, update, *indices = x.operands
+    bounds, sizes = operand.shape.dimensions, update.shape.dimensions
+    partial = [d for d, (bound, size) in enumerate(zip(bounds, sizes, strict=True)) if bound != size]
+    if operand.op.opcode not in ("broadcast", "concatenate") or len(partial) != 1 or make.uses(operand) > 1:
+        return None
+    (dimension,) = partial
+    kinds = {operand.shape.element_type, update.shape.element_type, x.shape.element_type}
+    starts = _known_starts(indices, bounds, sizes)
+    if starts is None or len(kinds) > 1 or sizes[dimension] * MOST_PIECES.value < bounds[dimension]:
+        return None
+    start, end = starts[dimension], starts[dimension] + sizes[dimension]
+    pieces = [
+        _part(operand, dimension, 0, start, make),
+        update,
+        _part(operand, dimension, end, bounds[dimension], make),
+    ]
+    return make.make(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
+
+
+def _part(x: Instruction, dimension: int, start: int, limit: int, make: Rewriter) -> Instruction:
+    ranges = [SliceDimension(0, size) for size in x.shape.dimensions]
+    ranges[dimension] = SliceDimension(start, limit)
+    return make_slice(x, ranges, make)
+
+
+@_rule("dynamic-update-slice")
+def update_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dynamic-update-slice(x, dynamic-slice(x, i), i) -> x: both clamp i alike."""
+    operand, update, *indices = x.operands
+    if update.op.opcode != "dynamic-slice" or update.operands[0] is not operand:
+        return None
+    same = len(indices) == len(update.operands) - 1 and all(
+        same_value(a, b) for a, b in zip(indices, update.operands[1:], strict=True)
+    )
+    return operand if same else None
+
+
+@_rule("gather")
+def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """gather(x, i) -> reshape(dynamic-slice(x, i)), of one index: both clamp it so that the slice lies inside.
+
+    A slice without elements has no such reshape: what the result has of it is zeros.
+    """
+    operand, indices = x.operands
+    op: Any = x.op
+    mapped: tuple[int, ...] = op.start_index_map
+    if op.operand_batching_dims or not mapped or indices.shape.num_elements != len(mapped) or 0 in op.slice_sizes:
+        return None
+    flat = make.reshape(indices, (len(mapped),))
+    zero = make.scalar(0, indices.shape.element_type)
+    starts = [zero] * operand.shape.rank
+    for position, dimension in enumerate(mapped):
+        one = make_slice(flat, (SliceDimension(position, position + 1),), make)
+        starts[dimension] = make.reshape(one, ())
+    part = make.make(DynamicSlice(dynamic_slice_sizes=tuple(op.slice_sizes)), operand, *starts)
+    return make.reshape(part, x.shape.dimensions)
+
+
+@_rule("scatter")
+def scatter_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """scatter(x, i, u) -> x, where u has no elements."""
+    if len(x.operands) != 3 or 0 not in x.operands[2].shape.dimensions or not x.shape.is_array:
+        return None
+    return x.operands[0]
+
+
+@_rule("gather")
+def gather_from_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
+    """gather(broadcast(v), i) -> broadcast(v) of a scalar v: an index out of bounds is clamped, so all are inside.
+
+    Not where slices have no element in a dimension that the result leaves out, which then has zeros.
+    """
+    if 0 in x.op_as(Gather).slice_sizes:
+        return None
+    scalar = scalar_source(x.operands[0])
+    return make.spread(scalar, x.shape) if scalar is not None and x.operands[0].shape.dimensions else None

@@ -1,0 +1,58 @@
+"""Arrays without elements: whatever makes one, any other will do; and what combines none of them is its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.gather import Gather
+from xlakit.ops.reduction import Reduce
+from xlakit.passes.core.rewriter import ANY, Rewriter
+from xlakit.passes.core.rules import Rules
+
+EMPTY_ARRAYS = Rules("empty-arrays")
+_rule = EMPTY_ARRAYS.rule
+
+_KEPT = frozenset({"parameter", "broadcast", "constant", "get-tuple-element", "custom-call", "opt-barrier", "domain"})
+
+
+@_rule("reduce")
+def reduce_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(x, v, f) -> broadcast(v), of an array without elements: there is nothing but the initial value."""
+    if len(x.operands) != 2 or 0 not in x.operands[0].shape.dimensions or 0 in x.shape.dimensions:
+        return None
+    init = x.operands[1]
+    if x.op_as(Reduce).to_apply.root.shape.element_type is not init.shape.element_type:
+        return None
+    return make.spread(init, x.shape)
+
+
+@_rule("dot")
+def dot_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """dot(x, y) -> 0, where the dimensions that are summed over are empty."""
+    left, right = x.operands
+    if 0 not in left.shape.dimensions and 0 not in right.shape.dimensions:
+        return None
+    if 0 in x.shape.dimensions:
+        return None
+    return make.full(_zero(x), x.shape)
+
+
+@_rule("gather")
+def gather_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """gather(x, i) -> 0, where slices have no element in a dimension that the result leaves out."""
+    return make.full(_zero(x), x.shape) if 0 in x.op_as(Gather).slice_sizes and 0 not in x.shape.dimensions else None
+
+
+@_rule(ANY)
+def no_elements(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x -> broadcast(0), where x has no elements, so that whatever made it is not needed."""
+    if 0 not in x.shape.dimensions or x.op.opcode in _KEPT:
+        return None
+    return make.full(_zero(x), x.shape)
+
+
+def _zero(x: Instruction) -> Any:
+    return np.zeros((), x.shape.element_type.dtype)

@@ -1,0 +1,125 @@
+"""Constants: what can be computed when the program is compiled, by the reference interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import XlakitError
+from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.device import Device, Program, Run
+from xlakit.execution.random_state import RandomState
+from xlakit.execution.world import World
+from xlakit.interpreter.evaluate import Context
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Value
+from xlakit.ops.data import Constant, Tuple
+from xlakit.ops.registry import OPERATIONS
+from xlakit.passes.core.matching import literal
+from xlakit.passes.core.rewriter import ANY, Rewriter
+from xlakit.passes.core.rules import Rules
+
+CONSTANTS = Rules("constants")
+_rule = CONSTANTS.rule
+
+# Functions of their operands alone that take a bounded time. Broadcasts and iotas are left out: they are shorter than
+# what they stand for.
+_FOLDED = frozenset(
+    {
+        "bitcast-convert",
+        "concatenate",
+        "convolution",
+        "dot",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "gather",
+        "map",
+        "pad",
+        "reduce",
+        "reduce-window",
+        "reshape",
+        "reverse",
+        "scatter",
+        "select-and-scatter",
+        "slice",
+        "sort",
+        "transpose",
+    }
+) | frozenset(opcode for opcode, op in OPERATIONS.items() if op.pointwise and opcode not in ("copy", "tuple"))
+
+# Nothing that is computed here draws.
+_NO_RANDOM = RandomState()
+_NO_MODULE = HloModule(
+    "constants", Computation.from_root("constants", Instruction(Tuple(), (), make_tuple_shape([]), "nothing"))
+)
+
+# Operands may have so many times as many elements as the result may.
+_OPERANDS_TO_RESULT = 4
+
+
+@_rule("constant")
+def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None:
+    """constant({c, c, c}) -> broadcast(c): all of its elements have the same bits."""
+    array = literal(x)
+    if array is None or array.size < 2:
+        return None
+    first = array.reshape(-1)[:1]
+    # Most constants differ early on; only the others are looked at as a whole.
+    if array.reshape(-1)[1:2].tobytes() != first.tobytes():
+        return None
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
+    if not (flat == flat[0]).all():
+        return None
+    return make.spread(make.constant(first.reshape(()), x.shape.element_type), x.shape)
+
+
+@_rule(ANY)
+def fold(x: Instruction, make: Rewriter) -> Instruction | None:
+    """f(constants) -> constant, of at most ``fold_limit`` elements; random numbers and loops are left alone.
+
+    An operand may be a broadcast of a constant or an iota, too.
+    """
+    if not x.operands or x.op.opcode not in _FOLDED or not all(map(_is_known, x.operands)):
+        return None
+    limit = make.context.fold_limit
+    if _elements(x.shape) > limit or sum(_elements(o.shape) for o in x.operands) > limit * _OPERANDS_TO_RESULT:
+        return None
+    try:
+        value = _evaluate(x)
+    except XlakitError:
+        # It will be raised where it belongs: when the program runs.
+        return None
+    return _constant(value, x.shape.without_layout(), make)
+
+
+def _is_known(x: Instruction) -> bool:
+    if x.op.opcode == "broadcast":
+        x = x.operands[0]
+    return x.op.opcode in ("constant", "iota")
+
+
+def _elements(shape: Shape) -> int:
+    return shape.num_elements if shape.is_array else sum(_elements(s) for s in shape.tuple_shapes)
+
+
+def _evaluate(x: Instruction) -> Value:
+    program = Program(_NO_MODULE, 1, 1, CustomCalls(None))
+    device = Device(Run(program, World(), shares_world=False), 0, _NO_RANDOM)
+    context = Context(device, x)
+
+    def value_of(known: Instruction) -> Value:
+        operands = [value_of(o) for o in known.operands]
+        context.instruction = known
+        return known.op.evaluate(context, *operands)
+
+    return value_of(x)
+
+
+def _constant(value: Value, shape: Shape, make: Rewriter) -> Instruction | None:
+    if shape.is_tuple:
+        elements = [_constant(v, s, make) for v, s in zip(value, shape.tuple_shapes, strict=True)]
+        return make.make(Tuple(), *(e for e in elements if e is not None)) if None not in elements else None
+    if not shape.is_array or value.shape != shape.dimensions:
+        return None
+    return make.make(Constant(literal=Literal(shape, np.ascontiguousarray(value).reshape(shape.dimensions))))

@@ -1,0 +1,142 @@
+"""Gathers and scatters of one window, or of windows in a row, at places that are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.reduction import binary_opcode
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.shared.numerics import to_integer
+from xlakit.passes.core.matching import literal, one_type, uniform
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+from xlakit.passes.simplify.slices import make_slice
+
+INDEXING = Rules("indexing")
+_rule = INDEXING.rule
+
+
+# -- scatter ---------------------------------------------------------------------------------------
+
+
+@_rule("scatter")
+def scatter_at_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+    """scatter(x, c, u, f) -> dynamic-update-slice(x, f(dynamic-slice(x, c), u), c) of one window, inside of x.
+
+    A window that is not inside is dropped: then it is x.
+    """
+    sizes = only_window(x)
+    if sizes is None:
+        return None
+    starts = _known_components(x.operands[1])
+    if starts is None:
+        return None
+    mapped = x.op_as(Scatter).scatter_dims_to_operand_dims
+    bounds = x.operands[0].shape.dimensions
+    if any(not 0 <= start <= bounds[d] - sizes[d] for start, d in zip(starts, mapped, strict=True)):
+        return x.operands[0]
+    kind = x.operands[1].shape.element_type
+    return update_window(x, sizes, [make.scalar(start, kind) for start in starts], make)
+
+
+def only_window(x: Instruction) -> tuple[int, ...] | None:
+    """The sizes of the window, in the operand, of a scatter of one window into one array."""
+    op = x.op_as(Scatter)
+    if len(x.operands) != 3 or x.operands[1].shape.num_elements != len(op.scatter_dims_to_operand_dims):
+        return None
+    updates = x.operands[2].shape
+    if not updates.num_elements or updates.element_type is not x.shape.element_type:
+        return None
+    covered = {*op.inserted_window_dims, *op.input_batching_dims}
+    given = iter([updates.dimensions[d] for d in op.update_window_dims])
+    sizes = tuple(1 if d in covered else next(given) for d in range(x.operands[0].shape.rank))
+    fits = all(n <= bound for n, bound in zip(sizes, x.operands[0].shape.dimensions, strict=True))
+    # Index vectors of no components may be many.
+    return sizes if fits and math.prod(sizes) == updates.num_elements else None
+
+
+def update_window(
+    x: Instruction, sizes: tuple[int, ...], starts: Sequence[Instruction], make: Rewriter
+) -> Instruction | None:
+    """A scatter of one window at ``starts``, where it lies inside of the operand, as an update of a slice."""
+    op = x.op_as(Scatter)
+    operand, indices, updates = x.operands
+    zero = make.scalar(0, indices.shape.element_type)
+    places = [zero] * operand.shape.rank
+    for dimension, start in zip(op.scatter_dims_to_operand_dims, starts, strict=True):
+        places[dimension] = start
+    window = make.reshape(updates, sizes)
+    combiner = op.to_apply
+    if combiner.root is not combiner.parameters[1]:
+        opcode = binary_opcode(combiner)
+        if opcode is None or not one_type(combiner.root):
+            return None
+        before = make.make(DynamicSlice(dynamic_slice_sizes=sizes), operand, *places)
+        window = make.apply(opcode, before, window)
+    return make.make(DynamicUpdateSlice(), operand, window, *places)
+
+
+def _known_components(indices: Instruction) -> list[int] | None:
+    """The numbers in an array of one index vector."""
+    array = literal(indices)
+    if array is None:
+        number = uniform(indices)
+        return None if number is None else [int(to_integer(number))] * indices.shape.num_elements
+    return [int(i) for i in to_integer(array).reshape(-1)]
+
+
+# -- gather ----------------------------------------------------------------------------------------
+
+
+@_rule("gather")
+def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
+    """gather(x, {a, a + s, a + 2 s, ..}) -> slice(x) of whole rows, inside of x, transposed where rows go elsewhere."""
+    operand, indices = x.operands
+    op: Any = x.op
+    sizes = operand.shape.dimensions
+    if op.operand_batching_dims or len(op.start_index_map) != 1 or op.collapsed_slice_dims != op.start_index_map:
+        return None
+    (row,) = op.start_index_map
+    if any(n != (1 if d == row else sizes[d]) for d, n in enumerate(op.slice_sizes)):
+        return None
+    counted = _counted(indices)
+    if counted is None or counted.limit > sizes[row]:
+        return None
+    part = make_slice(operand, [counted if d == row else SliceDimension(0, n) for d, n in enumerate(sizes)], make)
+    others = iter([d for d in range(len(sizes)) if d != row])
+    permutation: list[int] = []
+    for dimension, size in enumerate(x.shape.dimensions):
+        if dimension in op.offset_dims:
+            permutation.append(next(others))
+        elif size > 1:
+            permutation.append(row)
+    return make.reshape(make.transpose(part, permutation), x.shape.dimensions)
+
+
+def _counted(indices: Instruction) -> SliceDimension | None:
+    """The range that an array of indices counts, upwards along one dimension."""
+    proper = [d for d, size in enumerate(indices.shape.dimensions) if size != 1]
+    if len(proper) != 1:
+        return None
+    size = indices.shape.dimensions[proper[0]]
+    inner = indices
+    while inner.op.opcode == "reshape":
+        (inner,) = inner.operands
+    if inner.op.opcode == "iota":
+        along = inner.shape.dimensions[inner.op_as(Iota).iota_dimension] == size == inner.shape.num_elements
+        fits = indices.shape.element_type.bit_width > size.bit_length()
+        return SliceDimension(0, size) if along and fits else None
+    array = literal(inner)
+    if array is None or array.size < 2:
+        return None
+    numbers = to_integer(array).reshape(-1)
+    start, step = int(numbers[0]), int(numbers[1]) - int(numbers[0])
+    if start < 0 or step <= 0 or any(int(n) != start + i * step for i, n in enumerate(numbers)):
+        return None
+    return SliceDimension(start, int(numbers[-1]) + 1, step)

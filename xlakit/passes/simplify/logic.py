@@ -1,0 +1,254 @@
+"""Logic: and, or, xor, not, comparisons and choices. Nothing here rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.compare import Compare
+from xlakit.passes.core.matching import (
+    as_integer,
+    highest,
+    is_all_ones,
+    lowest,
+    same_bits,
+    same_value,
+    uniform,
+)
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+LOGIC = Rules("logic")
+_rule = LOGIC.rule
+
+_INVERSE = {
+    ComparisonDirection.EQ: ComparisonDirection.NE,
+    ComparisonDirection.NE: ComparisonDirection.EQ,
+    ComparisonDirection.LT: ComparisonDirection.GE,
+    ComparisonDirection.GE: ComparisonDirection.LT,
+    ComparisonDirection.GT: ComparisonDirection.LE,
+    ComparisonDirection.LE: ComparisonDirection.GT,
+}
+_TURNED = {
+    ComparisonDirection.LT: ComparisonDirection.GT,
+    ComparisonDirection.GT: ComparisonDirection.LT,
+    ComparisonDirection.LE: ComparisonDirection.GE,
+    ComparisonDirection.GE: ComparisonDirection.LE,
+}
+_HOLDS_OF_EQUALS = (ComparisonDirection.EQ, ComparisonDirection.GE, ComparisonDirection.LE)
+
+
+# -- bits ------------------------------------------------------------------------------------------
+
+
+@_rule("and", "or")
+def bits_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x and x -> x, x or x -> x."""
+    left, right = x.operands
+    return left if left is right else None
+
+
+@_rule("xor")
+def exclusive_of_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x xor x -> 0."""
+    left, right = x.operands
+    return make.full(_zero(x), x.shape) if left is right else None
+
+
+@_rule("and")
+def and_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x and 0 -> 0, x and all ones -> x."""
+    left, right = x.operands
+    number = uniform(right)
+    if as_integer(number) == 0:
+        return right
+    return left if is_all_ones(number) else None
+
+
+@_rule("or")
+def or_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x or 0 -> x, x or all ones -> all ones."""
+    left, right = x.operands
+    number = uniform(right)
+    if as_integer(number) == 0:
+        return left
+    return right if is_all_ones(number) else None
+
+
+@_rule("xor")
+def xor_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x xor 0 -> x, x xor all ones -> not x."""
+    left, right = x.operands
+    number = uniform(right)
+    if as_integer(number) == 0:
+        return left
+    return make.apply("not", left) if is_all_ones(number) else None
+
+
+@_rule("and", "or")
+def bits_of_opposites(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x and not x -> 0, x or not x -> all ones."""
+    left, right = x.operands
+    opposite = (right.op.opcode == "not" and right.operands[0] is left) or (
+        left.op.opcode == "not" and left.operands[0] is right
+    )
+    if not opposite:
+        return None
+    zero = make.full(_zero(x), x.shape)
+    return zero if x.op.opcode == "and" else make.apply("not", zero)
+
+
+def _zero(x: Instruction) -> object:
+    return False if x.shape.element_type is PrimitiveType.PRED else 0
+
+
+@_rule("not")
+def not_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """not not x -> x."""
+    (inner,) = x.operands
+    return inner.operands[0] if inner.op.opcode == "not" else None
+
+
+@_rule("shift-left", "shift-right-logical", "shift-right-arithmetic")
+def shift_by_zero(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x shifted by 0 -> x."""
+    left, right = x.operands
+    return left if as_integer(uniform(right)) == 0 else None
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+
+def _is_exactly_ordered(x: Instruction) -> bool:
+    """Whether exactly one of <, = and > holds between any two values that are compared: there is no NaN."""
+    kind = x.operands[0].shape.element_type
+    return kind.is_integral or kind is PrimitiveType.PRED or x.op_as(Compare).type is ComparisonType.TOTALORDER
+
+
+@_rule("compare")
+def compare_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x = x, x <= x -> true, x != x -> false where no NaN can be; x < x -> false always, NaN included."""
+    left, right = x.operands
+    if left is not right:
+        return None
+    direction = x.op_as(Compare).direction
+    if _is_exactly_ordered(x):
+        return make.full(direction in _HOLDS_OF_EQUALS, x.shape)
+    return make.full(False, x.shape) if direction in (ComparisonDirection.LT, ComparisonDirection.GT) else None
+
+
+@_rule("compare")
+def compare_constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
+    """c < x -> x > c, so that other rules look in one place."""
+    left, right = x.operands
+    if uniform(left) is None or uniform(right) is not None:
+        return None
+    op = x.op_as(Compare)
+    return make.make(dataclasses.replace(op, direction=_TURNED.get(op.direction, op.direction)), right, left)
+
+
+@_rule("compare")
+def compare_with_limit(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x < lowest -> false, x >= lowest -> true, x > highest -> false, x <= highest -> true, of integers and PRED."""
+    left, right = x.operands
+    kind = left.shape.element_type
+    number = uniform(right)
+    if number is None or not (kind.is_integral or kind is PrimitiveType.PRED):
+        return None
+    direction = x.op_as(Compare).direction
+    for bound, never, always in (
+        (lowest(kind), ComparisonDirection.LT, ComparisonDirection.GE),
+        (highest(kind), ComparisonDirection.GT, ComparisonDirection.LE),
+    ):
+        if bound is not None and same_bits(bound, number) and direction in (never, always):
+            return make.full(direction is always, x.shape)
+    return None
+
+
+@_rule("compare")
+def compare_pred_with_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """x = true -> x, x != false -> x, x = false -> not x, x != true -> not x, of PRED."""
+    left, right = x.operands
+    number = uniform(right)
+    direction = x.op_as(Compare).direction
+    if number is None or left.shape.element_type is not PrimitiveType.PRED:
+        return None
+    if direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
+        return None
+    return left if bool(number) == (direction is ComparisonDirection.EQ) else make.apply("not", left)
+
+
+@_rule("not")
+def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
+    """not (x = y) -> x != y, and back, NaN included; not (x < y) -> x >= y where no NaN can be."""
+    (inner,) = x.operands
+    if inner.op.opcode != "compare":
+        return None
+    op = inner.op_as(Compare)
+    if op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE) and not _is_exactly_ordered(inner):
+        return None
+    return make.make(dataclasses.replace(op, direction=_INVERSE[op.direction]), *inner.operands)
+
+
+# -- choices ---------------------------------------------------------------------------------------
+
+
+@_rule("select")
+def select_same(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(p, x, x) -> x."""
+    _, left, right = x.operands
+    return left if same_value(left, right) else None
+
+
+@_rule("select")
+def select_constant(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(true, x, y) -> x, select(false, x, y) -> y."""
+    chooser, left, right = x.operands
+    number = uniform(chooser)
+    if number is None:
+        return None
+    return left if bool(number) else right
+
+
+@_rule("select")
+def select_by_not(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(not p, x, y) -> select(p, y, x)."""
+    chooser, left, right = x.operands
+    return make.on(x, chooser.operands[0], right, left) if chooser.op.opcode == "not" else None
+
+
+@_rule("select")
+def select_again(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(p, select(p, x, y), z) -> select(p, x, z), and in the other place, too."""
+    chooser, left, right = x.operands
+    if not _same_types(x):
+        return None
+    if left.op.opcode == "select" and left.operands[0] is chooser and _same_types(left):
+        return make.on(x, chooser, left.operands[1], right)
+    if right.op.opcode == "select" and right.operands[0] is chooser and _same_types(right):
+        return make.on(x, chooser, left, right.operands[2])
+    return None
+
+
+def _same_types(x: Instruction) -> bool:
+    return all(o.shape.element_type is x.shape.element_type for o in x.operands[1:])
+
+
+@_rule("select")
+def select_of_pred(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(p, true, false) -> p, select(p, false, true) -> not p, select(p, true, q) -> p or q,
+    select(p, q, false) -> p and q.
+    """
+    chooser, left, right = x.operands
+    if x.shape.element_type is not PrimitiveType.PRED or chooser.shape.dimensions != x.shape.dimensions:
+        return None
+    first, second = uniform(left), uniform(right)
+    if first is not None and second is not None:
+        return chooser if bool(first) else make.apply("not", chooser)
+    if first is not None and bool(first):
+        return make.apply("or", chooser, right)
+    if second is not None and not bool(second):
+        return make.apply("and", chooser, left)
+    return None

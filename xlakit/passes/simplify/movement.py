@@ -1,0 +1,287 @@
+"""Movement: reshapes, transposes, broadcasts and reverses that do nothing, that merge, or that come later.
+
+No element changes on its way, so the laws hold for every type; an operation on elements gives the same wherever its
+operands' elements lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.movement import Broadcast, Reverse, Transpose
+from xlakit.ops.registry import OPERATIONS
+from xlakit.passes.core.matching import permutation_inverse
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+MOVEMENT = Rules("movement")
+_rule = MOVEMENT.rule
+
+_POINTWISE = tuple(
+    opcode
+    for opcode, op in OPERATIONS.items()
+    if op.pointwise and op.arity and opcode not in ("get-tuple-element", "copy")
+)
+
+
+def _proper(sizes: Sequence[int]) -> list[int]:
+    """The dimensions that are not of size 1."""
+    return [d for d, size in enumerate(sizes) if size != 1]
+
+
+def _proper_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if size != 1)
+
+
+# -- reshape ---------------------------------------------------------------------------------------
+
+
+@_rule("reshape")
+def reshape_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reshape(x) -> x, where it has those dimensions already."""
+    (inner,) = x.operands
+    return inner if inner.shape.dimensions == x.shape.dimensions else None
+
+
+@_rule("reshape")
+def reshape_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reshape(reshape(x)) -> reshape(x): the order of elements is the same throughout."""
+    (inner,) = x.operands
+    return make.reshape(inner.operands[0], x.shape.dimensions) if inner.op.opcode == "reshape" else None
+
+
+@_rule("reshape")
+def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reshape(broadcast(x)) -> broadcast(x), of a scalar, or where only dimensions of size 1 come and go."""
+    (inner,) = x.operands
+    if inner.op.opcode != "broadcast":
+        return None
+    (source,) = inner.operands
+    if not source.shape.dimensions:
+        return make.spread(source, x.shape)
+    if _proper_sizes(inner.shape.dimensions) != _proper_sizes(x.shape.dimensions):
+        return None
+    now = dict(zip(_proper(inner.shape.dimensions), _proper(x.shape.dimensions), strict=True))
+    dimensions = inner.op_as(Broadcast).dimensions
+    kept = _proper(source.shape.dimensions)
+    narrow = make.reshape(source, _proper_sizes(source.shape.dimensions))
+    return make.broadcast(narrow, [now[dimensions[d]] for d in kept], x.shape.dimensions)
+
+
+@_rule("reshape")
+def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reshape(transpose(x)) -> transpose(reshape(x)), where it only takes dimensions of size 1 away.
+
+    So transposes come to stand next to what can take them in.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "transpose" or 1 in x.shape.dimensions:
+        return None
+    (source,) = inner.operands
+    if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
+        return None
+    kept = _proper(source.shape.dimensions)
+    permutation = [kept.index(d) for d in inner.op_as(Transpose).dimensions if d in kept]
+    return make.transpose(make.reshape(source, _proper_sizes(source.shape.dimensions)), permutation)
+
+
+# -- transpose -------------------------------------------------------------------------------------
+
+
+@_rule("transpose")
+def transpose_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """transpose(x) -> x, or reshape(x), where only dimensions of size 1 change their places."""
+    (inner,) = x.operands
+    permutation = x.op_as(Transpose).dimensions
+    moved = [d for d in permutation if inner.shape.dimensions[d] != 1]
+    if moved != sorted(moved):
+        return None
+    return make.reshape(inner, x.shape.dimensions) if list(permutation) != sorted(permutation) else inner
+
+
+@_rule("transpose")
+def transpose_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """transpose(transpose(x)) -> transpose(x)."""
+    (inner,) = x.operands
+    if inner.op.opcode != "transpose":
+        return None
+    first = inner.op_as(Transpose).dimensions
+    return make.transpose(inner.operands[0], [first[d] for d in x.op_as(Transpose).dimensions])
+
+
+@_rule("transpose")
+def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
+    """transpose(broadcast(x)) -> broadcast(x)."""
+    (inner,) = x.operands
+    if inner.op.opcode != "broadcast":
+        return None
+    now = permutation_inverse(x.op_as(Transpose).dimensions)
+    dimensions = [now[d] for d in inner.op_as(Broadcast).dimensions]
+    return make.broadcast(inner.operands[0], dimensions, x.shape.dimensions)
+
+
+# -- broadcast -------------------------------------------------------------------------------------
+
+
+@_rule("broadcast")
+def broadcast_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """broadcast(x) -> x, or reshape(transpose(x)), where nothing is repeated."""
+    (inner,) = x.operands
+    if len(_proper(inner.shape.dimensions)) != len(_proper(x.shape.dimensions)):
+        return None
+    dimensions = x.op_as(Broadcast).dimensions
+    order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+    return make.reshape(make.transpose(inner, order), x.shape.dimensions)
+
+
+@_rule("broadcast")
+def broadcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """broadcast(broadcast(x)) -> broadcast(x)."""
+    (inner,) = x.operands
+    if inner.op.opcode != "broadcast":
+        return None
+    outer = x.op_as(Broadcast).dimensions
+    dimensions = [outer[d] for d in inner.op_as(Broadcast).dimensions]
+    return make.broadcast(inner.operands[0], dimensions, x.shape.dimensions)
+
+
+@_rule("broadcast")
+def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
+    """broadcast(x[n,1]) -> broadcast(reshape(x)[n]): so a broadcast undoes the reshape that added the 1."""
+    (inner,) = x.operands
+    sizes = inner.shape.dimensions
+    if 1 not in sizes:
+        return None
+    dimensions = x.op_as(Broadcast).dimensions
+    narrow = make.reshape(inner, _proper_sizes(sizes))
+    return make.broadcast(narrow, [dimensions[d] for d in _proper(sizes)], x.shape.dimensions)
+
+
+@_rule("broadcast")
+def broadcast_iota(x: Instruction, make: Rewriter) -> Instruction | None:
+    """broadcast(iota) -> iota: the numbers count along the dimension that theirs has become."""
+    (inner,) = x.operands
+    if inner.op.opcode != "iota":
+        return None
+    dimension = x.op_as(Broadcast).dimensions[inner.op_as(Iota).iota_dimension]
+    return make.make(Iota(iota_dimension=dimension), shape=x.shape.without_layout())
+
+
+@_rule("iota")
+def iota_of_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """iota -> 0, along a dimension of size 1."""
+    if x.shape.dimensions[x.op_as(Iota).iota_dimension] != 1:
+        return None
+    return make.full(0, x.shape)
+
+
+# -- reverse ---------------------------------------------------------------------------------------
+
+
+@_rule("reverse")
+def reverse_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reverse(x) -> x along dimensions of size 1, and along those that a broadcast has added."""
+    (inner,) = x.operands
+    dimensions = x.op_as(Reverse).dimensions
+    same = {d for d in dimensions if inner.shape.dimensions[d] <= 1}
+    if inner.op.opcode == "broadcast":
+        same |= set(dimensions) - set(inner.op_as(Broadcast).dimensions)
+    return _reverse(inner, [d for d in dimensions if d not in same], make) if same or not dimensions else None
+
+
+@_rule("reverse")
+def reverse_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reverse(reverse(x)) -> reverse(x), along the dimensions that only one of them reverses."""
+    (inner,) = x.operands
+    if inner.op.opcode != "reverse":
+        return None
+    first, second = inner.op_as(Reverse).dimensions, x.op_as(Reverse).dimensions
+    return _reverse(inner.operands[0], sorted(set(first) ^ set(second)), make)
+
+
+def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) -> Instruction:
+    return make.make(Reverse(dimensions=tuple(dimensions)), operand) if dimensions else operand
+
+
+# -- reshapes after operations on elements ---------------------------------------------------------
+
+
+@_rule(*_POINTWISE)
+def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
+    """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: dimensions of size 1 come as late as they can.
+
+    So what is reduced, and spread out again later, keeps the dimensions that it has in between. Broadcast scalars go
+    with any.
+    """
+    wide = x.shape.dimensions
+    if 1 not in wide:
+        return None
+    sizes = _proper_sizes(wide)
+    reshapes = 0
+    for operand in x.operands:
+        if operand.shape.dimensions != wide:
+            return None
+        if operand.op.opcode == "reshape" and operand.operands[0].shape.dimensions == sizes:
+            reshapes += 1
+        elif operand.op.opcode != "broadcast" or operand.operands[0].shape.dimensions:
+            return None
+    if not reshapes:
+        return None
+    narrow = [
+        o.operands[0] if o.op.opcode == "reshape" else make.broadcast(o.operands[0], (), sizes) for o in x.operands
+    ]
+    return make.reshape(make.on(x, *narrow), wide)
+
+
+# -- broadcasts after operations on elements -------------------------------------------------------
+
+
+@_rule(*_POINTWISE)
+def broadcast_later(x: Instruction, make: Rewriter) -> Instruction | None:
+    """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), where that makes fewer elements.
+
+    All arrays must be repeated in the same way; scalars go with any. An operation on elements gives the same for
+    elements that are the same.
+    """
+    wide = x.shape.dimensions
+    pattern: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] = ()
+    for operand in x.operands:
+        if operand.op.opcode != "broadcast":
+            if operand.shape.dimensions or not wide:
+                return None
+            continue
+        dimensions = operand.op_as(Broadcast).dimensions
+        if not dimensions:
+            continue
+        inner = operand.operands[0].shape.dimensions
+        if pattern is None:
+            pattern, sizes = dimensions, inner
+        elif pattern != dimensions or sizes != inner:
+            return None
+    if not wide or (pattern is None and not any(o.shape.dimensions for o in x.operands)):
+        return None
+    if x.shape.num_elements <= _count(sizes):
+        return None
+    narrow = make.on(x, *(_narrowed(o, sizes, make) for o in x.operands))
+    return make.broadcast(narrow, pattern or (), wide)
+
+
+def _count(sizes: Sequence[int]) -> int:
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> Instruction:
+    """The operand before it was repeated, with the dimensions ``sizes``; scalars that are none in the program stay."""
+    if operand.op.opcode != "broadcast":
+        return operand
+    source = operand.operands[0]
+    if source.shape.dimensions == sizes:
+        return source
+    # The caller has looked: what has other dimensions is a scalar.
+    return make.broadcast(source, (), sizes)

@@ -1,0 +1,130 @@
+"""Gradients of padded pooling: the array is padded, windows select elements of it, and the result is cut to size.
+
+An element around the array can be chosen (it wins where all others are NaN, say), so that a window with padding of its
+own, which skips what is around, would not be the same. As one fusion nothing padded is written: a kernel knows what is
+around and drops what that would receive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlakit.ir.attributes import Annotations, SliceDimension, WindowDimension
+from xlakit.ir.enums import FusionKind
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Fusion
+from xlakit.ops.movement import Pad, Slice
+from xlakit.ops.windows import SelectAndScatter
+from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.framework import (
+    Pass,
+    PassContext,
+    change_programs,
+    is_fixed,
+    live_instructions,
+    with_computations,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedSelection:
+    """``slice(select-and-scatter(pad(array, value), source, init))``, where the slice undoes the padding.
+
+    around: how many elements with the padding value are before and behind the array.
+    """
+
+    op: SelectAndScatter
+    array: Instruction
+    value: Instruction
+    source: Instruction
+    init: Instruction
+    around: tuple[tuple[int, int], ...]
+    inside: tuple[Instruction, Instruction]
+
+    @property
+    def operands(self) -> tuple[Instruction, ...]:
+        """What it is computed from, each once."""
+        return tuple(dict.fromkeys((self.array, self.source, self.init, self.value)))
+
+
+def padded_selection(root: Instruction) -> PaddedSelection | None:
+    """What an instruction is made of, where that is a padded selection among elements of the same last index."""
+    if not isinstance(root.op, Slice):
+        return None
+    (selected,) = root.operands
+    if not isinstance(selected.op, SelectAndScatter):
+        return None
+    padded, source, init = selected.operands
+    if not isinstance(padded.op, Pad):
+        return None
+    array, value = padded.operands
+    sizes, window = array.shape.dimensions, selected.op.window.dimensions
+    around = tuple((p.edge_padding_low, p.edge_padding_high) for p in padded.op.padding)
+    cut = tuple(SliceDimension(low, low + size) for size, (low, _) in zip(sizes, around, strict=True))
+    if root.op.slice != cut or any(p.interior_padding for p in padded.op.padding) or min(map(min, around)) < 0:
+        return None
+    if any(d.base_dilation > 1 for d in window) or value.shape.element_type is not array.shape.element_type:
+        return None
+    if sizes[-1] < 2 or window[-1] != WindowDimension(1) or any(around[-1]):
+        return None
+    return PaddedSelection(selected.op, array, value, source, init, around, (padded, selected))
+
+
+class PoolingGradients(Pass):
+    """Make one fusion of padding, selecting and scattering, and cutting.
+
+    ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nobody else reads what is in between.
+    """
+
+    name = "pooling-gradients"
+    left_out_by = "fusion"
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Fuse in all computations that run as programs."""
+        context.computation_names = {c.name for c in module.computations}
+        made = change_programs(module, lambda computation: _fused(computation, context))
+        return with_computations(module, list(made.values()))
+
+
+def _fused(computation: Computation, context: PassContext) -> Computation:
+    found = {i: s for i in computation.instructions if (s := padded_selection(i)) is not None}
+    if not found:
+        return computation
+    live = live_instructions(computation)
+    users: dict[Instruction, int] = {computation.root: 1}
+    for instruction in live:
+        for needed in (*instruction.operands, *instruction.control_predecessors):
+            users[needed] = users.get(needed, 0) + 1
+    chosen = {
+        i: s
+        for i, s in found.items()
+        if i in live
+        and not any(is_fixed(each) for each in (i, *s.inside))
+        and all(users[each] == 1 for each in s.inside)
+        and context.spend("padded-selection")
+    }
+    if not chosen:
+        return computation
+    left_out = {each for s in chosen.values() for each in s.inside}
+    remaking = Remaking(computation, context)
+    for old in computation.instructions:
+        if old in chosen:
+            operands = [remaking.made[o] for o in chosen[old].operands]
+            op = Fusion(kind=FusionKind.OUTPUT, calls=_body(old, chosen[old], context))
+            annotations = Annotations(metadata=old.annotations.metadata)
+            name = remaking.names.new("fusion")
+            remaking.stands_for(
+                old, remaking.append(Instruction(op, operands, old.shape, name, annotations=annotations))
+            )
+        elif old not in left_out:
+            remaking.keep(old)
+    return remaking.finished()
+
+
+def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -> Computation:
+    """What the fusion computes."""
+    making = Making(context)
+    made = {o: making.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
+    for old in (*selection.inside, root):
+        made[old] = making.add(old.op, *(made[o] for o in old.operands), like=old, shape=old.shape)
+    return making.computation(context.computation_name("padded_selection"), made[root])

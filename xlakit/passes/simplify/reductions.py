@@ -1,0 +1,171 @@
+"""Reductions, windows and sorts over nothing, over one element, or one after the other.
+
+A reduction may combine elements in any order and with any grouping; what is merged here is exact all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import OPERATIONS, Array
+from xlakit.ops.data import Tuple
+from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.sort import Sort
+from xlakit.passes.core.matching import (
+    highest,
+    is_all_ones,
+    is_number,
+    is_zero,
+    lowest,
+    one_type,
+    same_bits,
+    same_value,
+    uniform,
+)
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+REDUCTIONS = Rules("reductions")
+_rule = REDUCTIONS.rule
+
+_IDEMPOTENT = ("maximum", "minimum", "and", "or")
+
+
+def _known(x: Instruction) -> str | None:
+    """The opcode of the reducer, where ``x`` reduces one array in one type with a known operation."""
+    if len(x.operands) != 2 or not one_type(x):
+        return None
+    computation = x.op_as(Reduce).to_apply
+    same_type = computation.root.shape.element_type is x.shape.element_type
+    return binary_opcode(computation) if same_type else None
+
+
+def is_identity(opcode: str, number: Array | None) -> bool:
+    """Whether combining a value with ``number`` leaves it as it is: 1 of multiply; -0 of add, whatever x is."""
+    if number is None:
+        return False
+    kind = PrimitiveType.from_dtype(number.dtype)
+    if opcode == "add":
+        return is_zero(number, negative=True)
+    if opcode == "multiply":
+        return not kind.is_complex and is_number(number, 1)
+    if opcode in ("maximum", "minimum"):
+        bound = lowest(kind) if opcode == "maximum" else highest(kind)
+        return bound is not None and same_bits(bound, number)
+    return is_all_ones(number) if opcode == "and" else is_zero(number)
+
+
+@_rule("reduce")
+def reduce_one_element(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(x, v, f) -> f(v, reshape(x)) along dimensions of size 1, and reshape(x) where v is f's identity.
+
+    The identity of a sum of floats is -0: 0 + -0 is 0.
+    """
+    opcode = _known(x)
+    if opcode is None:
+        return None
+    operand, init = x.operands
+    if any(operand.shape.dimensions[d] != 1 for d in x.op_as(Reduce).dimensions):
+        return None
+    element = make.reshape(operand, x.shape.dimensions)
+    if is_identity(opcode, uniform(init)):
+        return element
+    return make.make(OPERATIONS[opcode](), element, make.spread(init, x.shape))
+
+
+@_rule("reduce")
+def reduce_narrow_dimension(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(x[n,1], {0,1}) -> reduce(reshape(x)[n], {0}): dimensions of size 1 have nothing to combine."""
+    if len(x.operands) != 2:
+        return None
+    operand, init = x.operands
+    op = x.op_as(Reduce)
+    sizes = operand.shape.dimensions
+    gone = {d for d in op.dimensions if sizes[d] == 1}
+    if not gone or len(gone) == len(op.dimensions):
+        return None
+    kept = [d for d in range(len(sizes)) if d not in gone]
+    dimensions = tuple(kept.index(d) for d in op.dimensions if d not in gone)
+    narrow = make.reshape(operand, [sizes[d] for d in kept])
+    return _in_type_of(x, make.make(dataclasses.replace(op, dimensions=dimensions), narrow, init))
+
+
+def _in_type_of(x: Instruction, made: Instruction) -> Instruction:
+    """``made`` declared to give elements of the type that ``x`` gives."""
+    kind = x.shape.element_type
+    return made if made.shape.element_type is kind else made.replace(shape=made.shape.with_element_type(kind))
+
+
+@_rule("reduce")
+def reduce_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(reduce(x, u, f, A), v, f, B) -> reduce(x, v, f, A and B), of integers and PRED, and of max and min.
+
+    u goes in once for each element of the inner result, so it must be f's identity, or v itself where f has no use
+    for it twice. Sums of floats would round otherwise.
+    """
+    inner, init = x.operands[0], x.operands[-1]
+    opcode = _known(x)
+    if opcode is None or inner.op.opcode != "reduce" or make.uses(inner) > 1 or _known(inner) != opcode:
+        return None
+    kind = x.shape.element_type
+    if (kind.is_floating or kind.is_complex) and opcode not in ("maximum", "minimum"):
+        return None
+    operand, first = inner.operands
+    twice = opcode in _IDEMPOTENT and same_value(first, init)
+    if not twice and not is_identity(opcode, uniform(first)):
+        return None
+    done = inner.op_as(Reduce).dimensions
+    left = [d for d in range(operand.shape.rank) if d not in done]
+    dimensions = tuple(sorted([*done, *(left[d] for d in x.op_as(Reduce).dimensions)]))
+    return make.make(dataclasses.replace(x.op_as(Reduce), dimensions=dimensions), operand, init)
+
+
+@_rule("reduce")
+def reduce_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(transpose(x)) -> reduce(x), where the dimensions that stay are in order.
+
+    Elements are combined in another order, as any reduction may; each result combines the same ones.
+    """
+    if len(x.operands) != 2 or x.operands[0].op.opcode != "transpose" or _known(x) is None:
+        return None
+    inner, init = x.operands
+    permutation = inner.op_as(Transpose).dimensions
+    op = x.op_as(Reduce)
+    kept = [permutation[d] for d in range(len(permutation)) if d not in op.dimensions]
+    if kept != sorted(kept):
+        return None
+    dimensions = tuple(sorted(permutation[d] for d in op.dimensions))
+    return make.make(dataclasses.replace(op, dimensions=dimensions), inner.operands[0], init)
+
+
+@_rule("reduce")
+def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(broadcast(x), v, f) -> reduce(x, v, f) without the dimensions that were added; f is max, min, and, or.
+
+    Those have no use for an element twice. The dimensions must not be empty.
+    """
+    opcode = _known(x)
+    inner, init = x.operands[0], x.operands[-1]
+    if opcode not in _IDEMPOTENT or inner.op.opcode != "broadcast" or 0 in inner.shape.dimensions:
+        return None
+    (source,) = inner.operands
+    pattern = inner.op_as(Broadcast).dimensions
+    op = x.op_as(Reduce)
+    added = [d for d in op.dimensions if d not in pattern]
+    if not added:
+        return None
+    kept = [d for d in range(inner.shape.rank) if d not in added]
+    narrow = make.broadcast(source, [kept.index(d) for d in pattern], [inner.shape.dimensions[d] for d in kept])
+    dimensions = tuple(kept.index(d) for d in op.dimensions if d not in added)
+    return make.make(dataclasses.replace(op, dimensions=dimensions), narrow, init)
+
+
+@_rule("sort")
+def sort_one_element(x: Instruction, make: Rewriter) -> Instruction | None:
+    """sort(x, y) -> (x, y), along a dimension of at most one element."""
+    if x.operands[0].shape.dimensions[x.op_as(Sort).dimension] > 1:
+        return None
+    return x.operands[0] if x.shape.is_array else make.make(Tuple(), *x.operands)

@@ -1,0 +1,294 @@
+"""Parts of arrays: slices, pads and concatenations that do nothing, that merge, or that miss what they take.
+
+No element changes on its way, so the laws hold for every type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Iota
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from xlakit.passes.core.matching import one_type, permutation_inverse, same_value, scalar_source
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+SLICES = Rules("slices")
+_rule = SLICES.rule
+
+# A concatenation of more arrays than this is not made out of nested ones: each nesting copies the list.
+_LONGEST_CONCATENATION = 64
+
+
+def _ranges(x: Instruction) -> tuple[SliceDimension, ...]:
+    return x.op_as(Slice).slice
+
+
+def make_slice(operand: Instruction, ranges: Sequence[SliceDimension], make: Rewriter) -> Instruction:
+    """A part of an array; itself where that is all of it."""
+    whole = all(
+        r.start == 0 and r.stride == 1 and r.limit == size
+        for r, size in zip(ranges, operand.shape.dimensions, strict=True)
+    )
+    return operand if whole else make.make(Slice(slice=tuple(ranges)), operand)
+
+
+# -- slice -----------------------------------------------------------------------------------------
+
+
+@_rule("slice")
+def slice_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(x) -> x, where it takes all."""
+    (inner,) = x.operands
+    return inner if inner.shape.dimensions == x.shape.dimensions else None
+
+
+@_rule("slice")
+def slice_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(slice(x)) -> slice(x): element i of the outer one is element start + i * stride of the inner one."""
+    (inner,) = x.operands
+    if inner.op.opcode != "slice":
+        return None
+    ranges = [
+        _range(first.start + second.start * first.stride, size, first.stride * second.stride)
+        for first, second, size in zip(_ranges(inner), _ranges(x), x.shape.dimensions, strict=True)
+    ]
+    return make_slice(inner.operands[0], ranges, make)
+
+
+def _range(start: int, count: int, stride: int) -> SliceDimension:
+    # The limit is just behind the last element, so that it lies inside.
+    return SliceDimension(start, start + (count - 1) * stride + 1, stride) if count else SliceDimension(0, 0)
+
+
+@_rule("slice")
+def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(broadcast(x)) -> broadcast(slice(x))."""
+    (inner,) = x.operands
+    if inner.op.opcode != "broadcast":
+        return None
+    dimensions = inner.op_as(Broadcast).dimensions
+    part = make_slice(inner.operands[0], [_ranges(x)[d] for d in dimensions], make)
+    return make.broadcast(part, dimensions, x.shape.dimensions)
+
+
+@_rule("slice")
+def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(iota) -> iota, where it takes the first numbers."""
+    (inner,) = x.operands
+    if inner.op.opcode != "iota":
+        return None
+    counted = _ranges(x)[inner.op_as(Iota).iota_dimension]
+    if counted.start or counted.stride != 1:
+        return None
+    return make.make(inner.op, shape=x.shape.without_layout())
+
+
+@_rule("slice")
+def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(reshape(x)) -> reshape(slice(x)), where only dimensions of size 1 come and go.
+
+    So what takes an element of a stack comes to stand next to the pieces that it was stacked up from.
+    """
+    (inner,) = x.operands
+    if inner.op.opcode != "reshape" or not x.shape.num_elements:
+        return None
+    (source,) = inner.operands
+    sizes = inner.shape.dimensions
+    moved = iter([part for part, size in zip(_ranges(x), sizes, strict=True) if size != 1])
+    if [n for n in sizes if n != 1] != [n for n in source.shape.dimensions if n != 1]:
+        return None
+    ranges = [SliceDimension(0, 1) if size == 1 else next(moved) for size in source.shape.dimensions]
+    return make.reshape(make_slice(source, ranges, make), x.shape.dimensions)
+
+
+@_rule("slice")
+def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(transpose(x)) -> transpose(slice(x)), where as many such slices have no more elements than x has."""
+    (inner,) = x.operands
+    if inner.op.opcode != "transpose":
+        return None
+    uses = make.uses(inner)
+    if uses > 1 and uses * x.shape.num_elements > inner.shape.num_elements:
+        return None
+    permutation = inner.op_as(Transpose).dimensions
+    now = permutation_inverse(permutation)
+    part = make_slice(inner.operands[0], [_ranges(x)[d] for d in now], make)
+    return make.transpose(part, permutation)
+
+
+@_rule("slice")
+def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(reverse(x)) -> reverse(slice(x)): element i is the one that is as far from the end."""
+    (inner,) = x.operands
+    if not isinstance(inner.op, Reverse) or not x.shape.num_elements:
+        return None
+    ranges = list(_ranges(x))
+    for d in inner.op.dimensions:
+        size, count, stride = inner.shape.dimensions[d], x.shape.dimensions[d], ranges[d].stride
+        ranges[d] = _range(size - 1 - ranges[d].start - (count - 1) * stride, count, stride)
+    return make.make(inner.op, make_slice(inner.operands[0], ranges, make))
+
+
+@_rule("slice")
+def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(pad(x, v)) -> slice(x) inside of x, broadcast(v) outside of it."""
+    (inner,) = x.operands
+    if inner.op.opcode != "pad" or not one_type(inner):
+        return None
+    source, value = inner.operands
+    moved: list[SliceDimension] = []
+    for part, pad, size in zip(_ranges(x), inner.op_as(Pad).padding, source.shape.dimensions, strict=True):
+        if pad.interior_padding:
+            return None
+        start, limit = part.start - pad.edge_padding_low, part.limit - pad.edge_padding_low
+        if limit <= 0 or start >= size:
+            return make.spread(value, x.shape)
+        if start >= 0 and limit <= size:
+            moved.append(SliceDimension(start, limit, part.stride))
+    return make_slice(source, moved, make) if len(moved) == len(_ranges(x)) else None
+
+
+@_rule("slice")
+def slice_concatenate(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(concatenate(x, y, z)) -> slice(y), or slice(concatenate(x, y)), without the arrays that it misses."""
+    (inner,) = x.operands
+    if inner.op.opcode != "concatenate" or not one_type(inner):
+        return None
+    dimension = inner.op_as(Concatenate).dimension
+    part = _ranges(x)[dimension]
+    touched: list[Instruction] = []
+    offset = skipped = 0
+    for operand in inner.operands:
+        size = operand.shape.dimensions[dimension]
+        if offset < part.limit and offset + size > part.start:
+            touched.append(operand)
+        elif not touched:
+            skipped = offset + size
+        offset += size
+    if not touched or len(touched) == len(inner.operands):
+        return None
+    ranges = list(_ranges(x))
+    ranges[dimension] = SliceDimension(part.start - skipped, part.limit - skipped, part.stride)
+    return make_slice(_concatenate(touched, dimension, make), ranges, make)
+
+
+def _concatenate(operands: Sequence[Instruction], dimension: int, make: Rewriter) -> Instruction:
+    return operands[0] if len(operands) == 1 else make.make(Concatenate(dimension=dimension), *operands)
+
+
+# -- pad -------------------------------------------------------------------------------------------
+
+
+@_rule("pad")
+def pad_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
+    """pad(x, v) -> x, where nothing is added or taken."""
+    return x.operands[0] if all(p == PaddingDimension() for p in x.op_as(Pad).padding) else None
+
+
+@_rule("pad")
+def pad_takes_away(x: Instruction, make: Rewriter) -> Instruction | None:
+    """pad(x, v) -> slice(x), where it only takes away."""
+    operand = x.operands[0]
+    padding = x.op_as(Pad).padding
+    if any(p.interior_padding or p.edge_padding_low > 0 or p.edge_padding_high > 0 for p in padding):
+        return None
+    ranges = [
+        SliceDimension(-p.edge_padding_low, size + p.edge_padding_high)
+        for p, size in zip(padding, operand.shape.dimensions, strict=True)
+    ]
+    if any(r.start > r.limit for r in ranges):
+        return None
+    return make_slice(operand, ranges, make)
+
+
+@_rule("pad")
+def pad_with_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
+    """pad(broadcast(v), v) -> broadcast(v); pad(x, v) -> broadcast(v) of an empty x."""
+    operand, value = x.operands
+    source = scalar_source(operand)
+    same = source is not None and bool(operand.shape.dimensions) and same_value(source, value)
+    if not one_type(x) or not (same or 0 in operand.shape.dimensions):
+        return None
+    return make.spread(value, x.shape)
+
+
+@_rule("pad")
+def pad_twice(x: Instruction, make: Rewriter) -> Instruction | None:
+    """pad(pad(x, v), v) -> pad(x, v), at the edges, where both add."""
+    inner, value = x.operands
+    if inner.op.opcode != "pad" or not (one_type(x) and one_type(inner)) or not same_value(inner.operands[1], value):
+        return None
+    first, second = inner.op_as(Pad).padding, x.op_as(Pad).padding
+    if any(p.interior_padding or min(p.edge_padding_low, p.edge_padding_high) < 0 for p in (*first, *second)):
+        return None
+    both = tuple(
+        PaddingDimension(a.edge_padding_low + b.edge_padding_low, a.edge_padding_high + b.edge_padding_high)
+        for a, b in zip(first, second, strict=True)
+    )
+    return make.make(Pad(padding=both), inner.operands[0], value)
+
+
+# -- concatenate -----------------------------------------------------------------------------------
+
+
+@_rule("concatenate")
+def concatenate_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """concatenate(x) -> x, and arrays without elements are left out."""
+    dimension = x.op_as(Concatenate).dimension
+    kept = [o for o in x.operands if o.shape.dimensions[dimension]]
+    if not one_type(x) or (len(kept) == len(x.operands) and len(kept) > 1):
+        return None
+    return _concatenate(kept or x.operands[:1], dimension, make)
+
+
+@_rule("concatenate")
+def concatenate_flat(x: Instruction, make: Rewriter) -> Instruction | None:
+    """concatenate(concatenate(x, y), z) -> concatenate(x, y, z), along one dimension."""
+    dimension = x.op_as(Concatenate).dimension
+
+    def is_inner(operand: Instruction) -> bool:
+        return operand.op == x.op and one_type(operand) and make.uses(operand) <= 1
+
+    if len(x.operands) > _LONGEST_CONCATENATION or not one_type(x) or not any(map(is_inner, x.operands)):
+        return None
+    flat = [leaf for o in x.operands for leaf in (o.operands if is_inner(o) else (o,))]
+    return _concatenate(flat, dimension, make) if len(flat) <= _LONGEST_CONCATENATION else None
+
+
+@_rule("concatenate")
+def concatenate_neighbors(x: Instruction, make: Rewriter) -> Instruction | None:
+    """concatenate(x[0:2], x[2:5]) -> x[0:5]; broadcasts of the same scalar become one."""
+    if not one_type(x):
+        return None
+    dimension = x.op_as(Concatenate).dimension
+    merged: list[Instruction] = []
+    for operand in x.operands:
+        joined = _joined(merged[-1], operand, dimension, make) if merged else None
+        if joined is None:
+            merged.append(operand)
+        else:
+            merged[-1] = joined
+    return _concatenate(merged, dimension, make) if len(merged) < len(x.operands) else None
+
+
+def _joined(a: Instruction, b: Instruction, dimension: int, make: Rewriter) -> Instruction | None:
+    """Two neighbors as one array, where they are parts of one, or the same scalar all over."""
+    if a.op.opcode != b.op.opcode:
+        return None
+    if a.op.opcode == "broadcast" and not a.operands[0].shape.dimensions:
+        if b.operands[0].shape.dimensions or not same_value(a.operands[0], b.operands[0]):
+            return None
+        sizes = list(a.shape.dimensions)
+        sizes[dimension] += b.shape.dimensions[dimension]
+        return make.broadcast(a.operands[0], (), sizes)
+    if a.op.opcode != "slice" or a.operands[0] is not b.operands[0]:
+        return None
+    first, second = list(_ranges(a)), list(_ranges(b))
+    left, right = first[dimension], second[dimension]
+    first[dimension] = second[dimension] = SliceDimension(left.start, right.limit)
+    if first != second or (left.stride, right.stride) != (1, 1) or left.limit != right.start:
+        return None
+    return make_slice(a.operands[0], first, make)

@@ -1,0 +1,78 @@
+"""Sorts of arrays that were turned around or negated before, for want of an order from the greatest down.
+
+A sort keeps the order of what is equal, and so do its elements turned around twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xlakit.ir.instruction import Computation, Instruction, post_order
+from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.movement import Reverse
+from xlakit.ops.sort import Sort, TopK
+from xlakit.passes.analysis.sort_order import recognize_order
+from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.framework import PassContext, is_fixed
+from xlakit.passes.core.matching import one_type
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+
+SORTS = Rules("sorts")
+_rule = SORTS.rule
+
+
+@_rule("reverse")
+def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reverse(sort(reverse(x), reverse(y))) -> sort(x, y), by the opposite order, where one result is read.
+
+    What is equal comes in the order of x, since it was turned around twice. Comparisons that put NaN behind everything,
+    whichever way they are, have no opposite.
+    """
+    (inner,) = x.operands
+    sort, number = (inner.operands[0], inner.op.index) if isinstance(inner.op, GetTupleElement) else (inner, 0)
+    if not isinstance(sort.op, Sort) or is_fixed(sort) or make.uses(inner) > 1 or make.uses(sort) > 1:
+        return None
+    turned = Reverse(dimensions=(sort.op.dimension,))
+    if x.op != turned or any(o.op != turned or is_fixed(o) for o in sort.operands):
+        return None
+    opposite = _opposite(sort.op.to_apply, make.context)
+    if opposite is None:
+        return None
+    op = Sort(dimension=sort.op.dimension, is_stable=True, to_apply=opposite)
+    sources = [o.operands[0] for o in sort.operands]
+    again = make.make(op, *sources, shape=sort.shape.without_layout())
+    return make.make(GetTupleElement(index=number), again) if again.shape.is_tuple else again
+
+
+def _opposite(comparator: Computation, context: PassContext) -> Computation | None:
+    """The comparator of the order from the last element to the first one, if its keys are known."""
+    making = Making(context)
+    made: dict[Instruction, Instruction] = {}
+    for number, old in enumerate(comparator.parameters):
+        made[comparator.parameters[number ^ 1]] = making.parameter(number, old.shape)
+    for each in post_order([comparator.root]):
+        if each not in made:
+            made[each] = making.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
+    opposite = making.computation(context.computation_name(comparator.name), made[comparator.root])
+    keys = recognize_order(comparator)
+    if keys is None or recognize_order(opposite) != tuple(replace(k, descending=not k.descending) for k in keys):
+        return None
+    return opposite
+
+
+@_rule("topk")
+def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
+    """topk(-x) -> (-values, indices) of the topk(x) that looks for the other end, for floats.
+
+    Negating turns the total order around, NaN and zeros included; of integers the lowest one is its own negative.
+    """
+    (negated,) = x.operands
+    op = x.op_as(TopK)
+    if negated.opcode != "negate" or not one_type(negated) or not negated.shape.element_type.is_floating:
+        return None
+    if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
+        return None
+    other = make.make(replace(op, largest=not op.largest), negated.operands[0])
+    values, indices = (make.make(GetTupleElement(index=n), other) for n in range(2))
+    return make.make(Tuple(), make.apply("negate", values), indices)

@@ -1,0 +1,91 @@
+"""Pooling with large windows: several small windows, one after the other, instead of a large one.
+
+A window may combine its elements in any order and with any grouping. The result of the first small window is rounded to
+the element type, so that narrow floats are left alone where that matters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from xlakit.ir.attributes import Window, WindowDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.reduction import binary_opcode
+from xlakit.ops.windows import ReduceWindow
+from xlakit.options import knob
+from xlakit.passes.core.matching import is_zero, one_type, uniform
+from xlakit.passes.core.rewriter import Rewriter
+from xlakit.passes.core.rules import Rules
+from xlakit.passes.simplify.reductions import is_identity
+
+WINDOWS = Rules("windows")
+_rule = WINDOWS.rule
+
+_IDEMPOTENT = ("maximum", "minimum", "and", "or")
+# Windows of so many elements are combined at once.
+_SMALL = knob("windows.small", 16, 0)
+
+
+def _moving(x: Instruction) -> list[int]:
+    """The dimensions along which the window of ``x`` is not just each element."""
+    return [n for n, d in enumerate(x.op_as(ReduceWindow).window.dimensions) if d != WindowDimension(1)]
+
+
+def _may_regroup(x: Instruction) -> bool:
+    """Whether the window of ``x`` is large, and combining combinations of its elements gives the same."""
+    window = x.op_as(ReduceWindow).window
+    if len(x.operands) != 2 or not one_type(x) or math.prod(d.size for d in window.dimensions) <= _SMALL.value:
+        return False
+    opcode = binary_opcode(x.op_as(ReduceWindow).to_apply)
+    kind, init = x.shape.element_type, uniform(x.operands[1])
+    if opcode in _IDEMPOTENT:
+        return True
+    if opcode is None or kind.is_complex or (kind.is_floating and kind.bit_width < 32):
+        return False
+    return is_identity(opcode, init) or (opcode == "add" and init is not None and is_zero(init, negative=None))
+
+
+@_rule("reduce-window")
+def window_one_dimension_after_another(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce-window(x, a*b) -> reduce-window(reduce-window(x, a), b), where the window has more than 16 elements."""
+    axes = _moving(x)
+    if len(axes) < 2 or not _may_regroup(x):
+        return None
+    op = x.op_as(ReduceWindow)
+    window = op.window.dimensions
+    # What leaves the fewest elements to the second window comes first.
+    first = max(axes, key=lambda n: (window[n].stride, window[n].size))
+    still = WindowDimension(1)
+    alone = Window(tuple(d if n == first else still for n, d in enumerate(window)))
+    others = Window(tuple(still if n == first else d for n, d in enumerate(window)))
+    inner = make.make(dataclasses.replace(op, window=alone), *x.operands)
+    return make.make(dataclasses.replace(op, window=others), inner, x.operands[1])
+
+
+@_rule("reduce-window")
+def long_window_in_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce-window(x, p*q) -> reduce-window(reduce-window(x, p), q with p - 1 holes), along one dimension."""
+    axes = _moving(x)
+    if len(axes) != 1 or not _may_regroup(x):
+        return None
+    (axis,) = axes
+    op = x.op_as(ReduceWindow)
+    d, length = op.window.dimensions[axis], x.operands[0].shape.dimensions[axis]
+    # A window as long as the array is a running total, which has a kernel of its own.
+    if d.base_dilation != 1 or d.size >= length or d.window_reversal:
+        return None
+    # So many combinations for each element of the array: p for the first window, q / stride for the second.
+    costs = [(p + d.size / p / d.stride, p) for p in range(2, d.size // 2 + 1) if d.size % p == 0]
+    if not costs or min(costs)[0] > 0.6 * d.size / d.stride:
+        return None
+    inner_size = min(costs)[1]
+    inner = dataclasses.replace(d, size=inner_size, stride=1)
+    outer = WindowDimension(d.size // inner_size, d.stride, window_dilation=d.window_dilation * inner_size)
+    made = make.make(_with(op, axis, inner), *x.operands)
+    return make.make(_with(op, axis, outer), made, x.operands[1])
+
+
+def _with(op: ReduceWindow, axis: int, dimension: WindowDimension) -> ReduceWindow:
+    window = [dimension if n == axis else d for n, d in enumerate(op.window.dimensions)]
+    return dataclasses.replace(op, window=Window(tuple(window)))

@@ -1,0 +1,266 @@
+"""What programs say about shardings, as splits: shardings of HLO, and those of Shardy in frontend attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, NamedSharding, Sharding
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.passes.spmd.tilings import Split, Tiling, parts, split_of
+from xlakit.passes.spmd.values import leaf_shapes
+
+SHARDINGS: Final = "xla.sdy.sharding"
+IN_SHARDINGS: Final = "xla.sdy.in_shardings"
+OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
+MANUAL_AXES: Final = "xla.sdy.manual_axes"
+MESHES: Final = "xla.sdy.meshes"
+GROUP_NUMBER: Final = "xla.sdy.sharding_group_id"
+
+# Custom calls that say how their operands are to be split.
+OF_RESULT: Final = "xla.sdy.FuncResultSharding"
+CONSTRAINTS: Final = frozenset({"Sharding", OF_RESULT})
+BARRIER: Final = "xla.sdy.PropagationBarrier"
+# It gives nothing: all operands of one number are to be split alike.
+GROUP: Final = "xla.sdy.ShardingGroup"
+# They say something about their operand, and give it as it is.
+HINTS: Final = frozenset({"LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", BARRIER})
+
+_MESH: Final = re.compile(r"#?(?:sdy\.)?mesh<\[([^\]]*)\](?:, *device_ids=\[([^\]]*)\])?>")
+_NAMED_MESH: Final = re.compile(r'(?:"([^"]*)"|([\w.$-]+)) *= *(#sdy\.mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)')
+_VALUE: Final = re.compile(
+    r'<(?:@(?:"(?P<quoted>[^"]*)"|(?P<name>[\w.$-]+))|(?P<mesh>mesh<\[[^\]]*\](?:, *device_ids=\[[^\]]*\])?>)), '
+    r"\[(?P<dims>[^\[\]]*)\](?P<rest>[^<>]*)>"
+)
+_UNREDUCED: Final = re.compile(r"unreduced=(\w*)\{([^}]*)\}")
+_DIMENSION: Final = re.compile(r"\{([^}]*)\}")
+_AXIS: Final = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
+_SIZE: Final = re.compile(r'"([^"]*)"=(\d+)')
+
+
+class Annotations:
+    """What the annotations of a module mean."""
+
+    def __init__(self, module: HloModule, partitions: int) -> None:
+        self._partitions = partitions
+        text = dict(module.frontend_attributes).get(MESHES, "")
+        self._meshes = {m[1] or m[2]: _mesh(m[3]) for m in _NAMED_MESH.finditer(text)}
+
+    # -- what is said of instructions --------------------------------------------------------------
+
+    def stated(self, instruction: Instruction, key: str, count: int | None = None) -> list[Sharding] | None:
+        """What a frontend attribute says of each of so many values; None where it says nothing."""
+        text = dict(instruction.annotations.frontend_attributes).get(key)
+        if text is None:
+            return None
+        found = [self._stated(m) for m in _VALUE.finditer(text)]
+        if count is not None and len(found) != count:
+            raise ShapeError(
+                f"{key} has {len(found)} shardings for {count} values",
+                hint='write one for each: #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>',
+            )
+        return found
+
+    def said(self, instruction: Instruction) -> list[Sharding | None]:
+        """What is said of each array and token that an instruction gives; Shardy's word comes first."""
+        count = len(leaf_shapes(instruction.shape))
+        return [*(self.stated(instruction, SHARDINGS, count) or of_leaves(instruction))]
+
+    def manual_axes(self, instruction: Instruction) -> tuple[Mesh, list[AxisRef]] | None:
+        """The axes that are manual in the computation that begins or ends here; None where there is no mesh."""
+        attributes = dict(instruction.annotations.frontend_attributes)
+        stated = self.stated(instruction, IN_SHARDINGS) or self.stated(instruction, OUT_SHARDINGS) or []
+        meshes = [*(s.named.mesh for s in stated if s.named is not None), *self._meshes.values()]
+        mesh = next((m for m in meshes if m.axes), None)
+        return None if mesh is None else (mesh, _axes(mesh, attributes.get(MANUAL_AXES, "")))
+
+    def _stated(self, match: re.Match[str]) -> Sharding:
+        name = match["quoted"] or match["name"]
+        mesh = _mesh(match["mesh"]) if match["mesh"] else self._meshes.get(name)
+        if mesh is None:
+            raise ShapeError(f"there is no mesh '{name}'", hint=f"known: {', '.join(self._meshes) or 'none'}")
+        if not mesh.axes and mesh.device_ids:
+            return Sharding("MAXIMAL", devices=mesh.device_ids)
+        dimensions = tuple((tuple(_axes(mesh, d)), "?" not in d) for d in _DIMENSION.findall(match["dims"]))
+        found = _UNREDUCED.search(match["rest"])
+        kind, axes = (found[1] or "sum", found[2]) if found else ("sum", "")
+        unreduced = tuple(_axes(mesh, axes))
+        named = NamedSharding(mesh, dimensions, unreduced_axes=unreduced, reduction_op=kind.upper())
+        return Sharding("OTHER", named=named)
+
+    # -- what that means ---------------------------------------------------------------------------
+
+    def along(self, mesh: Mesh, axes: Sequence[AxisRef]) -> Split:
+        """For each partition its place along some axes of a mesh, the first counting most."""
+        places = [0] * self._partitions
+        devices = mesh.devices()
+        # Programs that JAX has exported for one device run on several with that device's mesh, which splits nothing.
+        if axes and devices.size > 1:
+            self._check(devices.tolist(), "mesh")
+            for group in mesh.groups(axes):
+                for place, device in enumerate(group):
+                    places[device] = place
+        return tuple(places)
+
+    def splits(self, sharding: Sharding | None, rank: int) -> tuple[Split | None, ...] | None:
+        """For each dimension of an array the parts of all partitions; None where nothing is said."""
+        if sharding is None or sharding.kind in ("UNKNOWN", "TUPLE", "MANUAL"):
+            return None
+        if sharding.kind != "OTHER":
+            return (None,) * rank
+        if sharding.named is not None:
+            return tuple(split_of(self.along(sharding.named.mesh, axes)) for axes in axes_of(sharding, rank))
+        places = self._places(sharding)
+        return tuple(split_of(int(n) for n in places[:, d]) for d in range(rank))
+
+    def manual_numbers(self, sharding: Sharding) -> Split | None:
+        """For each partition the number of its team, where a sharding is manual in part or in all; else None."""
+        if sharding.kind == "MANUAL":
+            return tuple(range(self._partitions))
+        if sharding.named is not None:
+            return split_of(self.along(sharding.named.mesh, sharding.named.manual_axes))
+        return self._subgroups(sharding, "MANUAL")
+
+    def unreduced(self, sharding: Sharding | None) -> Split | None:
+        """For each partition which of the values it has that are still to be added; None where there is one."""
+        if sharding is None:
+            return None
+        if sharding.kind == "UNREDUCED":
+            return tuple(range(self._partitions))
+        named = sharding.named
+        if named is None:
+            return self._subgroups(sharding, "UNREDUCED")
+        if named.unreduced_axes and named.reduction_op != "SUM":
+            raise UnsupportedError(
+                f"values of which the {named.reduction_op.lower()} is still to be taken", hint="take it, or use a sum"
+            )
+        return split_of(self.along(named.mesh, named.unreduced_axes))
+
+    def _subgroups(self, sharding: Sharding, wanted: str) -> Split | None:
+        """For each partition its place along the last dimensions that are of some kind."""
+        if wanted not in sharding.last_tile_dims:
+            return None
+        first = len(sharding.tile_dimensions) - len(sharding.last_tile_dims)
+        numbers = np.zeros(self._partitions, np.int64)
+        places = self._places(sharding)
+        for offset, kind in enumerate(sharding.last_tile_dims):
+            if kind == wanted:
+                numbers = numbers * sharding.tile_dimensions[first + offset] + places[:, first + offset]
+        return tuple(int(n) for n in numbers)
+
+    def _places(self, sharding: Sharding) -> np.ndarray:
+        """For each partition the place of it in the tile assignment."""
+        devices = sharding.iota.devices() if sharding.iota is not None else np.asarray(sharding.devices)
+        self._check(devices.tolist(), "sharding")
+        places = np.zeros((self._partitions, len(sharding.tile_dimensions)), np.int64)
+        places[devices] = np.stack(np.unravel_index(np.arange(devices.size), sharding.tile_dimensions), axis=-1)
+        return places
+
+    def _check(self, devices: Sequence[int], what: str) -> None:
+        if len(devices) != self._partitions:
+            raise ShapeError(
+                f"a {what} over {len(devices)} devices in a program of {self._partitions} partitions",
+                hint=f"let each {what} have all partitions",
+            )
+        if sorted(devices) != list(range(self._partitions)):
+            raise ShapeError(
+                f"a {what} of devices {', '.join(map(str, devices))} in a program of {self._partitions} partitions",
+                hint=f"name each of 0 to {self._partitions - 1} once",
+            )
+
+
+def partitions_said(module: HloModule) -> int:
+    """How many partitions the meshes and shardings of a module have, which not every format says; 1 without any."""
+    meshes = dict(module.frontend_attributes).get(MESHES, "")
+    found = [1, *(_mesh(m[3]).devices().size for m in _NAMED_MESH.finditer(meshes))]
+    said = {i.annotations.sharding for c in module.computations for i in c.instructions}
+    found += [_device_count(sharding) for sharding in said if sharding is not None]
+    return max(found)
+
+
+def _device_count(sharding: Sharding) -> int:
+    if sharding.kind == "TUPLE":
+        return max(map(_device_count, sharding.elements), default=1)
+    if sharding.named is not None:
+        return sharding.named.mesh.devices().size
+    return int(np.prod(sharding.tile_dimensions)) if sharding.kind == "OTHER" else 1
+
+
+def of_leaves(instruction: Instruction) -> list[Sharding | None]:
+    """What the sharding of an instruction says of each array and token that it gives."""
+    sharding, count = instruction.annotations.sharding, len(leaf_shapes(instruction.shape))
+    if sharding is None or not count:
+        return [None] * count
+    return list(sharding.elements) if sharding.kind == "TUPLE" else [sharding] * count
+
+
+def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
+    """The axes that each dimension of an array is split along, where a sharding is one in terms of a mesh."""
+    said = () if sharding.named is None else sharding.named.dim_shardings
+    if not said:
+        return [()] * rank
+    if len(said) != rank:
+        raise ShapeError(
+            f"a sharding of {len(said)} dimensions for an array of {rank}",
+            hint="write {} for one that is whole",
+        )
+    return [axes for axes, _ in said]
+
+
+def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
+    """What a sharding in terms of a mesh says about some axes of it; others say nothing."""
+    kept, named = {a.mesh_axis_index for a in axes}, sharding.named
+
+    def left(axes: Sequence[AxisRef]) -> tuple[AxisRef, ...]:
+        return tuple(a for a in axes if a.mesh_axis_index in kept)
+
+    if named is None:
+        return Sharding("REPLICATED")
+    dims = tuple((left(axes), closed) for axes, closed in named.dim_shardings)
+    return Sharding("OTHER", named=replace(named, dim_shardings=dims, unreduced_axes=left(named.unreduced_axes)))
+
+
+def is_open(sharding: Sharding, dimension: int) -> bool:
+    """Whether a dimension may be split further than a sharding says."""
+    said = () if sharding.named is None else sharding.named.dim_shardings
+    return bool(said) and not said[dimension][1]
+
+
+def as_sharding(tiling: Tiling) -> Sharding:
+    """A tiling over all partitions as a sharding of HLO."""
+    splits = [s for s in tiling if s is not None]
+    if not splits:
+        return Sharding("REPLICATED")
+    count = len(splits[0])
+    sizes = [parts(s) for s in tiling]
+    order = sorted(range(count), key=lambda p: [0 if s is None else s[p] for s in tiling])
+    copies = count // int(np.prod(sizes))
+    dimensions = tuple(sizes) if copies == 1 else (*sizes, copies)
+    if order == list(range(count)):
+        iota = IotaTileAssignment(dimensions, (count,), (0,))
+        return Sharding("OTHER", dimensions, iota=iota, replicate_on_last_tile_dim=copies > 1)
+    return Sharding("OTHER", dimensions, tuple(order), replicate_on_last_tile_dim=copies > 1)
+
+
+def _mesh(text: str) -> Mesh:
+    found = _MESH.search(text)
+    if found is None:
+        raise ShapeError(f"'{text}' is not a mesh", hint='write #sdy.mesh<["x"=2, "y"=4]>')
+    axes = tuple((name, int(size)) for name, size in _SIZE.findall(found[1]))
+    ids = tuple(int(i) for i in found[2].split(",")) if found[2] else ()
+    return Mesh(axes, ids)
+
+
+def _axes(mesh: Mesh, text: str) -> list[AxisRef]:
+    numbers = {name: number for number, (name, _) in enumerate(mesh.axes)}
+    found: list[AxisRef] = []
+    for name, before, size in _AXIS.findall(text):
+        if name not in numbers:
+            raise ShapeError(f"the mesh has no axis '{name}'", hint=f"it has {', '.join(numbers)}")
+        found.append(AxisRef(numbers[name], (int(before), int(size)) if size else None))
+    return found

@@ -1,0 +1,64 @@
+"""Loops and branches: the values that go in and out of their computations have one tiling each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.control import Conditional, While
+from xlakit.passes.spmd.pieces import smallest
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import Tiling, is_whole, whole
+from xlakit.passes.spmd.values import Value, leaves
+
+if TYPE_CHECKING:
+    from xlakit.passes.spmd.walk import Walk
+
+# So often a loop's body is made again, in the tilings that it gave before.
+_MOST_TRIALS = 3
+
+
+def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """A loop carries values in the tilings that its body leaves as they are, so far as such are found."""
+    op, (init,) = old.op_as(While), operands
+    scope = smallest(walk.scope, operands)
+    tilings = _own(init, scope)
+    for _ in range(_MOST_TRIALS):
+        body, found = walk.region(op.body, scope, [tilings], of=old)
+        if found == tilings:
+            break
+        tilings = found
+    else:
+        body, _ = walk.region(op.body, scope, [tilings], tilings, of=old)
+    condition, _ = walk.region(op.condition, scope, [tilings], [()], of=old)
+    given = walk.pieces.bundle(init, iter(tilings), scope)
+    made = walk.pieces.make.like(old, While(condition=condition, body=body), (given,), given.shape)
+    return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
+
+
+def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """All members take the same branch, and all branches give results in the same tilings."""
+    op, (_, *arguments) = old.op_as(Conditional), operands
+    scope = smallest(walk.scope, operands)
+    given = [_own(argument, scope) for argument in arguments]
+    trials = [walk.region(c, scope, [t], of=old) for c, t in zip(op.branch_computations, given, strict=True)]
+    agreed = [_agreed(leaf) for leaf in zip(*(found for _, found in trials), strict=True)]
+    branches = [
+        computation if found == agreed else walk.region(old_branch, scope, [tilings], agreed, of=old)[0]
+        for (computation, found), old_branch, tilings in zip(trials, op.branch_computations, given, strict=True)
+    ]
+    taken = [walk.pieces.bundle(value, iter(t), scope) for value, t in zip(operands, [[()], *given], strict=True)]
+    shape = branches[0].root.shape
+    made = walk.pieces.make.like(old, Conditional(branch_computations=tuple(branches)), taken, shape)
+    return walk.pieces.unbundle(made, old.shape, iter(agreed), scope)
+
+
+def _own(value: Value, scope: Scope) -> list[Tiling]:
+    """The tilings that a value has; what is of another scope is taken whole."""
+    return [p.tiling if p.scope == scope else whole(len(p.tiling)) for p in leaves(value)]
+
+
+def _agreed(tilings: Sequence[Tiling]) -> Tiling:
+    """What is split in one branch is cheaper to split in the others than to gather."""
+    return next((t for t in tilings if not is_whole(t)), tilings[0])

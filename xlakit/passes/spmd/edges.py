@@ -1,0 +1,115 @@
+"""The edges of a program: arguments come in the parts that are said, results go in those that are said or found.
+
+Parts of an argument or result need not be equal: then all have the size of the largest, and the last are padded. Inside
+the program such an array is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.movement import Pad, Slice
+from xlakit.passes.spmd.annotations import MESHES, of_leaves
+from xlakit.passes.spmd.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
+from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
+from xlakit.passes.spmd.walk import Walk, is_result_sharding, local_shape
+
+
+def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
+    """A parameter as its value, and how it is split."""
+    shapes, said = leaf_shapes(parameter.shape), of_leaves(parameter)
+    with placing(walk.program.module, parameter):
+        tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(said, shapes, strict=True)]
+    found = [t or whole(shape.rank if shape.is_array else 0) for t, shape in zip(tilings, shapes, strict=True)]
+    made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, found))
+    value = walk.pieces.unbundle(made, parameter.shape, iter(found), walk.scope)
+    for piece, sharding in zip(leaves(value), said, strict=True):
+        piece.unreduced = walk.program.annotations.unreduced(sharding) if piece.shape.is_array else None
+    return rebuilt(parameter.shape, _without_padding(walk, leaves(value))), found
+
+
+def _tiling(walk: Walk, sharding: Sharding | None, shape: Shape) -> Tiling | None:
+    """The tiling of an argument or result that is said; None where nothing is said."""
+    splits = walk.program.annotations.splits(sharding, shape.rank) if shape.is_array else None
+    if splits is None:
+        return None
+    if any(splits) and shape.is_dynamic:
+        raise UnsupportedError(
+            f"{shape.without_layout()} in parts", hint="let arrays with dynamic dimensions be whole on every device"
+        )
+    if not is_proper(splits):
+        raise ShapeError(
+            f"a sharding of {shape.without_layout()} of which some parts are nowhere",
+            hint="split each dimension along other axes",
+        )
+    return splits
+
+
+def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
+    for piece in given:
+        sizes = piece.shape.dimensions if piece.shape.is_array else ()
+        if divides(piece.tiling, sizes):
+            yield piece
+            continue
+        padded = walk.pieces.whole(piece)
+        ranges = tuple(SliceDimension(0, size) for size in sizes)
+        made = walk.pieces.make.add(Slice(slice=ranges), padded)
+        yield Piece(made, whole(len(sizes)), walk.scope, piece.shape)
+
+
+def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
+    """The result as it is said to be split, or as it is."""
+    root = walk.program.module.entry.root
+    hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
+    with placing(walk.program.module, root):
+        given = zip(leaves(value), _said_of_result(walk), hints, strict=True)
+        made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
+    return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
+
+
+def _said_of_result(walk: Walk) -> list[Sharding | None]:
+    """What is said of each array and token of the result.
+
+    Shardy's programs say of all as soon as they mean one: what they mean has a custom call of its own.
+    """
+    module = walk.program.module
+    root, said = module.entry.root, of_leaves(module.entry.root)
+    has_meshes = any(name == MESHES for name, _ in module.frontend_attributes)
+    if not has_meshes or root.opcode != "tuple" or len(said) != len(root.operands):
+        return said
+    return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
+
+
+def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -> Piece:
+    wanted = _tiling(walk, sharding, piece.shape)
+    own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
+    if wanted is not None:
+        own = _padded(walk, own, wanted)
+    elif any(hint):
+        own = walk.pieces.retiled(own, hint, walk.scope)
+    numbers = walk.program.annotations.unreduced(sharding)
+    if numbers is None or not own.shape.is_array:
+        return own
+    # What is still to be added is what the caller gets: from here on it is a value as any other.
+    partial = walk.pieces.unreduced(own, own.tiling, numbers, walk.scope)
+    return Piece(partial.instruction, partial.tiling, walk.scope, partial.shape)
+
+
+def _padded(walk: Walk, piece: Piece, wanted: Tiling) -> Piece:
+    """An array in a tiling, padded where parts are not equal."""
+    sizes = piece.shape.dimensions
+    if divides(wanted, sizes):
+        return walk.pieces.retiled(piece, wanted, walk.scope)
+    make = walk.pieces.make
+    zero = make.zeros(piece.shape.element_type)
+    padding = tuple(
+        PaddingDimension(0, local * parts(split) - size)
+        for local, split, size in zip(local_sizes(wanted, sizes), wanted, sizes, strict=True)
+    )
+    padded = make.add(Pad(padding=padding), walk.pieces.whole(piece), zero)
+    everything = Piece(padded, whole(len(sizes)), walk.scope, padded.shape)
+    return Piece(walk.pieces.at(everything, wanted, walk.scope), wanted, walk.scope, piece.shape)

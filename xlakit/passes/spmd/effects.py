@@ -1,0 +1,149 @@
+"""What members of a team must not do each on its own: draw numbers, call functions, meet other teams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.collective_moves import AllToAll, CollectivePermute
+from xlakit.ops.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.control import Conditional
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import AfterAll, Tuple
+from xlakit.ops.shared.collective import Collective
+from xlakit.passes.spmd.annotations import SHARDINGS
+from xlakit.passes.spmd.emit import Emitter
+from xlakit.passes.spmd.pieces import smallest
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import local_sizes
+from xlakit.passes.spmd.values import Piece, Value, leaves, rebuilt, whole_tilings
+
+if TYPE_CHECKING:
+    from xlakit.passes.spmd.walk import Walk
+
+
+def random(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """Each device has random numbers of its own: those of the first member are everybody's."""
+    scope = smallest(walk.scope, operands)
+    value = walk.pieces.on_whole(old, operands, scope)
+    return value if scope.size == 1 else _of_member(walk, value, old.shape, scope, 0)
+
+
+# Functions that want, on each device, what that device has of the operands; they give no arrays.
+_ON_PARTS: Final = frozenset({"xlakit_partitioned_python_callback"})
+
+
+def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """A call with an effect, or one that is said to be on one device, is made by one member for all."""
+    scope = smallest(walk.scope, operands)
+    if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
+        pieces = [walk.pieces.summed(piece) for value in operands for piece in leaves(value)]
+        given = [(p if p.scope == scope else walk.pieces.within(p, scope)).instruction for p in pieces]
+        made = walk.pieces.make.like(old, old.op, given, old.shape)
+        return walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
+    device = _device(walk, old)
+    if scope.size == 1 or not (old.op.has_side_effect or device is not None):
+        return walk.pieces.apply(old, operands, scope)
+    member = scope.teams[0].index(device) if device is not None and device in scope.teams[0] else 0
+    make = walk.pieces.make
+    given = [
+        walk.pieces.bundle(v, iter(whole_tilings(o.shape)), scope) for v, o in zip(operands, old.operands, strict=True)
+    ]
+    argument = make.add(Tuple(), *given)
+    names = walk.program.context.computation_name
+    calls = _calling(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("calls"))
+    waits = _waiting(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("waits"))
+    turn = make.number([int(m != member) for m in range(scope.size)], scope)
+    op = Conditional(branch_computations=(calls, waits))
+    made = make.add(op, turn, argument, argument)
+    value = walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
+    return _of_member(walk, value, old.shape, scope, member)
+
+
+def _device(walk: Walk, old: Instruction) -> int | None:
+    """The device that a call is said to be on."""
+    sharding = old.annotations.sharding
+    elements = () if sharding is None else (sharding.elements or (sharding,))
+    said = [*elements, *(walk.program.annotations.stated(old, SHARDINGS) or ())]
+    return next((s.devices[0] for s in said if s.kind == "MAXIMAL" and s.devices), None)
+
+
+def _calling(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:
+    argument = make.parameter(0, shape)
+    operands = [make.element(argument, n) for n in range(len(old.operands))]
+    return make.done(name, make.like(old, old.op, operands, old.shape))
+
+
+def _waiting(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:
+    make.parameter(0, shape)
+    return make.done(name, _nothing(make, old.shape))
+
+
+def _nothing(make: Emitter, shape: Shape) -> Instruction:
+    if shape.is_tuple:
+        return make.add(Tuple(), *[_nothing(make, s) for s in shape.tuple_shapes])
+    if shape.is_token:
+        return make.add(AfterAll())
+    return make.zeros(shape.element_type, shape.dimensions)
+
+
+def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int) -> Value:
+    """The arrays that a member has, on all members."""
+    order = [member, *(m for m in range(scope.size) if m != member)]
+    groups = scope.groups([order])
+
+    def everybodys(piece: Piece) -> Piece:
+        if not piece.shape.is_array:
+            return piece
+        made = walk.pieces.make.broadcast_from_first(piece.instruction, groups)
+        return Piece(made, piece.tiling, scope, piece.shape)
+
+    return rebuilt(shape, map(everybodys, leaves(value)))
+
+
+# -- collectives of the program ----------------------------------------------------------------------
+
+
+def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """Teams meet; where only members at the same places of their teams meet, they do with what they have."""
+    scope = smallest(walk.scope, operands)
+    (first, *others) = operands
+    if others or not isinstance(first, Piece) or first.scope != scope or old.shape.is_tuple:
+        return walk.pieces.on_whole(old, operands, scope)
+    dimension = _dimension(old)
+    if dimension is None or not _meets_alike(walk, old, first, scope):
+        return walk.pieces.on_whole(old, operands, scope)
+    tiling = tuple(None if d == dimension else split for d, split in enumerate(first.tiling))
+    given = walk.pieces.at(first, tiling, scope)
+    shape = Shape(old.shape.element_type, local_sizes(tiling, old.shape.dimensions))
+    return Piece(walk.pieces.make.like(old, old.op, (given,), shape), tiling, scope, old.shape)
+
+
+def _dimension(old: Instruction) -> int | None:
+    """The dimension that a collective works along; -1 where it works on elements, None where nothing is known."""
+    op = old.op
+    if isinstance(op, (AllReduce, CollectivePermute)):
+        return -1
+    if isinstance(op, AllGather):
+        return op.all_gather_dimension
+    if isinstance(op, ReduceScatter):
+        return op.scatter_dimension
+    return op.split_dimension if isinstance(op, AllToAll) else None
+
+
+def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bool:
+    """Whether all that meet have the same part."""
+    op, count = old.op, walk.program.channels.partitions
+    tables = [scope.of_partitions(list(split)) for split in piece.tiling if split is not None]
+    groups: Sequence[Sequence[int]]
+    if isinstance(op, CollectivePermute):
+        groups = op.source_target_pairs
+    elif isinstance(op, Collective):
+        groups = op.replica_groups.groups or (range(count),)
+        if op.channel_id is None or op.global_ids is False:
+            return op.channel_id is None
+    else:
+        return False
+    return all(len({table[i % count] for i in group}) <= 1 for table in tables for group in groups)

@@ -1,0 +1,190 @@
+"""Making the program of one partition: instructions that know which partition they run on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import Annotations, ReplicaGroups
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ops.collective_moves import AllToAll, CollectivePermute
+from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
+from xlakit.ops.data import Constant
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.movement import Broadcast, Reshape, Transpose
+from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.spmd.scopes import Scope
+
+
+@dataclass
+class Channels:
+    """What the collectives of a program share: their numbers, the devices, and the computations that combine."""
+
+    last: int
+    replicas: int
+    partitions: int
+    combiners: dict[tuple[str, PrimitiveType], Computation] = field(default_factory=dict)
+
+    def new(self) -> int:
+        """A channel that no other collective has."""
+        self.last += 1
+        return self.last
+
+    def everywhere(self, groups: Sequence[Sequence[int]]) -> ReplicaGroups:
+        """Groups of partitions as groups of devices, in each replica."""
+        return ReplicaGroups(
+            tuple(tuple(r * self.partitions + p for p in group) for r in range(self.replicas) for group in groups)
+        )
+
+
+class Emitter(Making):
+    """A computation of one partition in the making; collectives that it makes are left out where nobody needs them."""
+
+    def __init__(self, context: PassContext, channels: Channels) -> None:
+        super().__init__(context)
+        self.context = context
+        self.channels = channels
+        self._numbers: dict[tuple[int, ...], Instruction] = {}
+        self._own: set[Instruction] = set()
+
+    def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
+        """What stands in the place of an old instruction."""
+        annotations = dataclasses.replace(Annotations(), metadata=old.annotations.metadata)
+        if old.op.opcode == "custom-call":
+            annotations = dataclasses.replace(old.annotations, sharding=None)
+        name = self.names.keep_or_new(old.name)
+        return self.append(Instruction(op, operands, shape, name, annotations=annotations))
+
+    def done(self, name: str, root: Instruction) -> Computation:
+        """What has been made, without what nobody needs."""
+        live = {root}
+        for instruction in reversed(self._order):
+            kept = instruction.op.has_side_effect and instruction not in self._own
+            if instruction in live or kept or instruction.opcode == "parameter":
+                live.add(instruction)
+                live.update(instruction.operands)
+                live.update(instruction.control_predecessors)
+        return Computation(name, tuple(i for i in self._order if i in live), root)
+
+    # -- which partition this is -------------------------------------------------------------------
+
+    def number(self, of_member: Sequence[int], scope: Scope) -> Instruction:
+        """A number for each member of a team: that of the one that runs."""
+        table = tuple(scope.of_partitions(list(of_member)))
+        found = self._numbers.get(table)
+        if found is None:
+            values = self.add(Constant(literal=Literal.from_numpy(np.asarray(table, np.int32))))
+            one = self.add(DynamicSlice(dynamic_slice_sizes=(1,)), values, self.add(PartitionId()))
+            found = self._numbers[table] = self.reshape(one, ())
+        return found
+
+    # -- moving elements ---------------------------------------------------------------------------
+
+    def reshape(self, value: Instruction, sizes: Sequence[int]) -> Instruction:
+        """The same elements in other dimensions."""
+        if value.shape.dimensions == tuple(sizes):
+            return value
+        return self.add(Reshape(), value, shape=Shape(value.shape.element_type, tuple(sizes)))
+
+    def transpose(self, value: Instruction, order: Sequence[int]) -> Instruction:
+        """Its dimensions in another order."""
+        if list(order) == list(range(value.shape.rank)):
+            return value
+        return self.add(Transpose(dimensions=tuple(order)), value)
+
+    def part(self, value: Instruction, dimension: int, count: int, places: Sequence[int], scope: Scope) -> Instruction:
+        """One of ``count`` equal parts of a dimension: that at this member's place."""
+        sizes = list(value.shape.dimensions)
+        sizes[dimension] //= count
+        start = self.number([place * sizes[dimension] for place in places], scope)
+        zero = self.scalar(0, PrimitiveType.S32)
+        starts = [start if d == dimension else zero for d in range(len(sizes))]
+        return self.add(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), value, *starts)
+
+    def zeros(self, kind: PrimitiveType, sizes: Sequence[int] = ()) -> Instruction:
+        """An array of zeros."""
+        zero = self.add(Constant(literal=Literal.from_numpy(np.zeros((), kind.dtype))))
+        return self.broadcast(zero, sizes)
+
+    def broadcast(self, scalar: Instruction, sizes: Sequence[int]) -> Instruction:
+        """A scalar in all places of an array."""
+        if not sizes:
+            return scalar
+        return self.add(Broadcast(dimensions=()), scalar, shape=Shape(scalar.shape.element_type, tuple(sizes)))
+
+    # -- collectives -------------------------------------------------------------------------------
+
+    def all_gather(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The parts of all in a group, side by side."""
+        op = AllGather(
+            all_gather_dimension=dimension,
+            channel_id=self.channels.new(),
+            replica_groups=self.channels.everywhere(groups),
+            use_global_device_ids=True,
+        )
+        sizes = list(value.shape.dimensions)
+        sizes[dimension] *= len(groups[0])
+        return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
+
+    def all_reduce(self, value: Instruction, opcode: str, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The values of all in a group, combined by an operation on two."""
+        op = AllReduce(
+            to_apply=self._combiner(opcode, value.shape.element_type),
+            channel_id=self.channels.new(),
+            replica_groups=self.channels.everywhere(groups),
+            use_global_device_ids=True,
+        )
+        return self._collective(self.add(op, value))
+
+    def reduce_scatter(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The sum of the values of all in a group, of which each has a part, in the order of the group."""
+        op = ReduceScatter(
+            to_apply=self._combiner("add", value.shape.element_type),
+            scatter_dimension=dimension,
+            channel_id=self.channels.new(),
+            replica_groups=self.channels.everywhere(groups),
+            use_global_device_ids=True,
+        )
+        sizes = list(value.shape.dimensions)
+        sizes[dimension] //= len(groups[0])
+        return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
+
+    def all_to_all(self, value: Instruction, groups: Sequence[Sequence[int]]) -> Instruction:
+        """Dimension 0 has a block for each in the group; the result has one from each."""
+        among = ReplicaGroups(tuple(map(tuple, groups)))
+        op = AllToAll(split_dimension=0, channel_id=self.channels.new(), replica_groups=among)
+        return self._collective(self.add(op, value))
+
+    def permute(self, value: Instruction, pairs: Sequence[tuple[int, int]]) -> Instruction:
+        """The value of another partition."""
+        op = CollectivePermute(channel_id=self.channels.new(), source_target_pairs=tuple(pairs))
+        return self._collective(self.add(op, value))
+
+    def broadcast_from_first(self, value: Instruction, groups: Sequence[Sequence[int]]) -> Instruction:
+        """The value of the first in each group."""
+        among = ReplicaGroups(tuple(map(tuple, groups)))
+        op = CollectiveBroadcast(channel_id=self.channels.new(), replica_groups=among)
+        return self._collective(self.add(op, value))
+
+    def _combiner(self, opcode: str, kind: PrimitiveType) -> Computation:
+        """The computation of an operation on two numbers, one for all that need it."""
+        known = self.channels.combiners
+        found = known.get((opcode, kind))
+        if found is None:
+            making = Making(self.context)
+            root = making.add(OPERATIONS[opcode](), *(making.parameter(n, Shape(kind)) for n in range(2)))
+            name = self.context.computation_name(f"combine-{opcode}-{kind.hlo_name}")
+            found = known[opcode, kind] = making.computation(name, root)
+        return found
+
+    def _collective(self, made: Instruction) -> Instruction:
+        self._own.add(made)
+        return made

@@ -1,0 +1,203 @@
+"""Where manual computations begin and end: parts of arrays become arrays of their own, and the other way round.
+
+Shardy's form names the mesh and the axes that are manual; the older form says a sharding of HLO, which is manual in all
+or in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ShapeError
+from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Call
+from xlakit.ops.custom_call import CustomCall
+from xlakit.passes.spmd.annotations import IN_SHARDINGS, OUT_SHARDINGS, with_axes
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
+from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
+
+if TYPE_CHECKING:
+    from xlakit.passes.spmd.walk import Walk
+
+_ENDS: Final = "xla.sdy.LocalToGlobalShape"
+
+
+def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
+    """For each call of a manual computation where that ends."""
+    found: dict[Instruction, Instruction] = {}
+    for end in computation.instructions:
+        if not isinstance(end.op, CustomCall) or end.op.custom_call_target != _ENDS:
+            continue
+        for operand in end.operands:
+            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
+            if isinstance(source.op, Call):
+                found[source] = end
+    return found
+
+
+def scope_of(walk: Walk, boundary: Instruction) -> Scope:
+    """The scope of the manual computation that begins or ends with an instruction."""
+    said = walk.program.annotations
+    found = said.manual_axes(boundary)
+    return walk.scope if found is None else walk.scope.inside(said.along(*found))
+
+
+@dataclass(frozen=True)
+class _Border:
+    """What an array crosses: how it is split by hand, over all partitions, into what the teams inside have of it.
+
+    Where ``unreduced`` gives members of the outer team numbers, the values inside are still to be added.
+    """
+
+    inner: Scope
+    by_hand: tuple[Split | None, ...]
+    unreduced: Split | None = None
+
+
+# -- Shardy's form -----------------------------------------------------------------------------------
+
+
+def _begin(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    return _across(walk, old, operands, IN_SHARDINGS, _to_parts)
+
+
+def _end(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    return _across(walk, old, operands, OUT_SHARDINGS, _from_parts)
+
+
+def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
+    """Each array of the operands, across the border that an instruction is."""
+    given, shapes = _arrays(old, operands)
+    said = walk.program.annotations
+    stated = said.stated(old, key, len(shapes)) or [Sharding("REPLICATED")] * len(shapes)
+    _, axes = said.manual_axes(old) or (None, ())
+    inner = scope_of(walk, old)
+    made: list[Piece] = []
+    for piece, shape, sharding in zip(given, shapes, stated, strict=True):
+        manual = with_axes(sharding, axes)
+        by_hand = said.splits(manual, shape.rank if shape.is_array else 0) or ()
+        made.append(crossed(walk, piece, shape, _Border(inner, by_hand, walk.scope.agreed(said.unreduced(manual)))))
+    return rebuilt(old.shape, iter(made))
+
+
+def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece], list[Shape]]:
+    """The arrays that cross a border, and what they are on the other side."""
+    given, shapes = [p for operand in operands for p in leaves(operand)], leaf_shapes(old.shape)
+    kinds = [(s.element_type, s.rank if s.is_array else 0) for s in shapes]
+    if [(p.shape.element_type, len(p.tiling)) for p in given] != kinds:
+        before = ", ".join(str(p.shape.without_layout()) for p in given)
+        raise ShapeError(
+            f"({before}) cannot become {old.shape.without_layout()}",
+            hint="let each operand have a result of its type and rank",
+        )
+    return given, shapes
+
+
+def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
+    """What a team has of an array; what that is split in beyond what is done by hand, it stays split in."""
+    inner, outer = border.inner, walk.scope
+    if not shape.is_array:
+        return Piece(piece.instruction, piece.tiling, inner, shape)
+    hand = [outer.agreed(split) for split in border.by_hand]
+    _check(piece.shape, shape, hand)
+    kept: list[Split | None] = list(piece.tiling) if piece.scope == outer else list(whole(shape.rank))
+    kept = [own if refines(own, split) else split for own, split in zip(kept, hand, strict=True)]
+    inside = [_inside(own, split, outer, inner) for own, split in zip(kept, hand, strict=True)]
+    counts = [parts(h) * parts(i) for h, i in zip(hand, inside, strict=True)]
+    if not is_proper(kept) or not is_proper(inside) or counts != [parts(k) for k in kept]:
+        kept, inside = hand, list(whole(shape.rank))
+    made = walk.pieces.unreduced(piece, tuple(kept), border.unreduced, outer)
+    given = made.instruction if border.unreduced is not None else walk.pieces.at(made, tuple(kept), outer)
+    return Piece(given, tuple(inside), inner, shape)
+
+
+def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -> Split | None:
+    """Within a team of the inner scope, which piece of the team's part each member has."""
+    places = places_in(own, hand)
+    return None if places is None else inner.agreed(tuple(outer.of_partitions(list(places))))
+
+
+def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
+    """The array of which teams have these parts."""
+    inner, outer = border.inner, walk.scope
+    if not shape.is_array:
+        return Piece(piece.instruction, piece.tiling, outer, shape)
+    hand = [outer.agreed(split) for split in border.by_hand]
+    _check(shape, piece.shape, hand)
+    piece = walk.pieces.summed(piece if piece.scope == inner else walk.pieces.within(piece, inner))
+    tiling = tuple(_together(by, own, outer, inner) for by, own in zip(border.by_hand, piece.tiling, strict=True))
+    counts = [parts(by) * parts(own) for by, own in zip(hand, piece.tiling, strict=True)]
+    if not is_proper(tiling) or counts != [parts(t) for t in tiling]:
+        return _from_parts(walk, walk.pieces.retiled(piece, whole(shape.rank), inner), shape, border)
+    return Piece(piece.instruction, tiling, outer, shape, unreduced=border.unreduced)
+
+
+def _together(by_hand: Split | None, own: Split | None, outer: Scope, inner: Scope) -> Split | None:
+    """The team's part, and the member's piece of it, as a part of the whole."""
+    if own is None:
+        return outer.agreed(by_hand)
+    places = inner.of_partitions(list(own))
+    return outer.agreed(tuple(h * parts(own) + p for h, p in zip(by_hand or (0,) * len(places), places, strict=True)))
+
+
+def _check(whole_shape: Shape, part: Shape, hand: Sequence[Split | None]) -> None:
+    sizes = zip(whole_shape.dimensions, part.dimensions, hand, strict=True)
+    if any(size != own * parts(split) for size, own, split in sizes):
+        raise ShapeError(
+            f"{whole_shape.without_layout()} in {[parts(h) for h in hand]} parts is not {part.without_layout()}",
+            hint="the sizes must be those of the parts, times how many there are",
+        )
+
+
+# -- the form of older programs ------------------------------------------------------------------------
+
+
+def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    sharding = old.annotations.sharding
+    numbers = None if sharding is None else walk.program.annotations.manual_numbers(sharding)
+    inner = walk.scope if numbers is None else walk.scope.inside(numbers)
+    made: list[Piece] = []
+    for piece, shape in zip(*_arrays(old, operands), strict=True):
+        by_hand = _by_ratio(walk, piece.shape, shape, old.operands[0], piece.tiling)
+        made.append(_to_parts(walk, piece, shape, _Border(inner, by_hand)))
+    return rebuilt(old.shape, iter(made))
+
+
+def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    made: list[Piece] = []
+    for piece, shape in zip(*_arrays(old, operands), strict=True):
+        by_hand = _by_ratio(walk, shape, piece.shape, old, whole(len(piece.tiling)))
+        made.append(_from_parts(walk, piece, shape, _Border(piece.scope, by_hand)))
+    return rebuilt(old.shape, iter(made))
+
+
+def _by_ratio(
+    walk: Walk, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
+) -> tuple[Split | None, ...]:
+    """The split of each dimension into as many parts as sizes say, where an instruction says which."""
+    splits = walk.program.annotations.splits(said.annotations.sharding, whole_shape.rank) or tiling
+    found: list[Split | None] = []
+    for size, own, split in zip(whole_shape.dimensions, part.dimensions, splits, strict=True):
+        count = size // own if own else 1
+        if split is None or count == 1 or parts(split) % count:
+            found.append(None)
+        else:
+            factor = parts(split) // count
+            found.append(tuple(place // factor for place in split))
+    return tuple(found)
+
+
+_Boundary = Callable[["Walk", Instruction, tuple[Value, ...]], Value]
+_Crossed = Callable[["Walk", Piece, Shape, _Border], Piece]
+
+BOUNDARIES: Final[dict[str, _Boundary]] = {
+    "SPMDFullToShardShape": _full_to_shard,
+    "SPMDShardToFullShape": _shard_to_full,
+    "xla.sdy.GlobalToLocalShape": _begin,
+    _ENDS: _end,
+}

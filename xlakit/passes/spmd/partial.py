@@ -1,0 +1,83 @@
+"""Sums in parts: what each partition computes of one, and how it comes to the total."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import OPERATIONS
+from xlakit.ops.compare import Compare
+from xlakit.ops.data import Constant
+from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.select import Select
+from xlakit.passes.core.matching import is_zero, uniform
+from xlakit.passes.dynamic.padded_reductions import identity_of
+from xlakit.passes.simplify.reductions import is_identity
+from xlakit.passes.spmd.emit import Emitter
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import Split
+
+
+def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
+    """Values that add up to one: itself for members of number 0, zeros for the others."""
+    shape = value.shape
+    place = make.broadcast(make.number(numbers, scope), shape.dimensions)
+    zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
+    is_first = make.add(Compare(direction=ComparisonDirection.EQ), place, zeros)
+    return make.add(Select(), is_first, value, make.zeros(shape.element_type, shape.dimensions))
+
+
+def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
+    """Whether what the parts give only has to be added."""
+    if isinstance(old.op, Reduce):
+        return binary_opcode(old.op.to_apply) == "add" and _may_repeat(old.op, local[1])
+    return not isinstance(old.op, Scatter)
+
+
+# Combining with one of these twice is as good as once, whatever the sum begins with.
+_IDEMPOTENT: Final = frozenset({"maximum", "minimum", "and", "or"})
+
+
+def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> list[Instruction]:
+    """The operands of one partition's part; what the sum begins with may come once only, see :func:`total`."""
+    if isinstance(old.op, Reduce):
+        return local if _may_repeat(old.op, local[1]) else [local[0], _identity(make, old.op.to_apply, old.shape)]
+    if isinstance(old.op, Scatter):
+        nothing = _identity(make, old.op.to_apply, old.shape)
+        return [make.broadcast(nothing, local[0].shape.dimensions), *local[1:]]
+    return local
+
+
+def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instruction]) -> Instruction:
+    """The sum, from all that partitions have given and what it begins with."""
+    if isinstance(old.op, Scatter):
+        return make.add(OPERATIONS["add"](), local[0], made)
+    if isinstance(old.op, Reduce) and not _may_repeat(old.op, local[1]):
+        return make.add(OPERATIONS[combining(old)](), made, make.broadcast(local[1], made.shape.dimensions))
+    return made
+
+
+def _may_repeat(op: Reduce, init: Instruction) -> bool:
+    opcode, number = binary_opcode(op.to_apply), uniform(init)
+    if opcode in _IDEMPOTENT:
+        return True
+    return number is not None and (
+        is_identity(opcode or "", number) or (opcode == "add" and is_zero(number, negative=None))
+    )
+
+
+def combining(old: Instruction) -> str:
+    """The operation that combines two partitions' parts."""
+    return (binary_opcode(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else None) or "add"
+
+
+def _identity(make: Emitter, computation: Computation, shape: Shape) -> Instruction:
+    number = identity_of(computation, shape.element_type)
+    return make.add(Constant(literal=Literal.from_numpy(np.asarray(number))))

@@ -1,0 +1,355 @@
+"""Operations on pieces: which parts they work on, and the operation of one partition."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ops.convert import Convert
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Iota, Tuple
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Reshape, Reverse, Slice
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.spmd.emit import Channels, Emitter
+from xlakit.passes.spmd.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.partial import combining, contribution, is_plain_sum, spread, total
+from xlakit.passes.spmd.reshard import resharded
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import (
+    Split,
+    Tiling,
+    divides,
+    is_proper,
+    is_whole,
+    local_sizes,
+    parts,
+    same_teams,
+    teams_over,
+    whole,
+    with_split,
+)
+from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, whole_tilings
+
+# So far back whole values are made again in parts; beyond that they are cut.
+_MOST_STEPS_BACK = 48
+
+
+@dataclasses.dataclass(frozen=True)
+class Hint:
+    """How a result had better be split; ``comes_first`` says whether that counts more than how operands are."""
+
+    tiling: Tiling
+    comes_first: bool
+
+
+class Pieces:
+    """The values of a computation, and what is made of them."""
+
+    def __init__(self, context: PassContext, channels: Channels) -> None:
+        self.make = Emitter(context, channels)
+        self._steps_back = 0
+
+    # -- values in the tiling that somebody wants ----------------------------------------------------
+
+    def at(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
+        """This partition's part of a value in a tiling over the teams of a scope."""
+        piece = self._summed_in_parts(piece, tiling, scope) or self.summed(piece)
+        if piece.scope != scope:
+            piece = self.within(piece, scope)
+        if piece.tiling == tiling:
+            return piece.instruction
+        found = piece.parts.get(tiling)
+        if found is None:
+            start = self._made_in_parts(piece, tiling) or piece
+            found = resharded(self.make, start.instruction, start.tiling, tiling, scope)
+            piece.parts[tiling] = found
+        return found
+
+    def summed(self, piece: Piece) -> Piece:
+        """The value itself, of which members may have values that are still to be added."""
+        if piece.unreduced is None:
+            return piece
+        made = piece.parts.get(piece.tiling)
+        if made is None:
+            groups = piece.scope.groups(teams_over(piece.unreduced, piece.tiling))
+            made = piece.parts[piece.tiling] = self.make.all_reduce(piece.instruction, "add", groups)
+        return Piece(made, piece.tiling, piece.scope, piece.shape, parts=piece.parts)
+
+    def _summed_in_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece | None:
+        """The sum, of which each member has the part that it wants, where those who add are those who share it."""
+        split = piece.unreduced
+        if split is None or piece.scope != scope or tiling in piece.parts or piece.tiling in piece.parts:
+            return None
+        for dimension, own in enumerate(piece.tiling):
+            if own is None and tiling == with_split(piece.tiling, dimension, split):
+                groups = scope.groups(teams_over(split, piece.tiling))
+                made = self.make.reduce_scatter(piece.instruction, dimension, groups)
+                piece.parts[tiling] = made
+                return Piece(made, tiling, scope, piece.shape)
+        return None
+
+    def unreduced(self, piece: Piece, tiling: Tiling, numbers: Split | None, scope: Scope) -> Piece:
+        """Values in a tiling that add up to this one, for members of different numbers."""
+        if numbers is None or not piece.shape.is_array:
+            return self.retiled(piece, tiling, scope)
+        if piece.scope == scope and piece.tiling == tiling and same_teams(piece.unreduced, numbers):
+            return piece
+        own = self.summed(piece)
+        for dimension, split in enumerate(own.tiling if own.scope == scope else ()):
+            # Each member has a part already: that, with zeros around it, is its own of the values.
+            if split == numbers and own.tiling == with_split(tiling, dimension, split) and tiling[dimension] is None:
+                made = self._among_zeros(own, dimension, numbers)
+                return Piece(made, tiling, scope, piece.shape, unreduced=numbers)
+        made = spread(self.make, self.at(piece, tiling, scope), numbers, scope)
+        return Piece(made, tiling, scope, piece.shape, unreduced=numbers)
+
+    def _among_zeros(self, piece: Piece, dimension: int, places: Split) -> Instruction:
+        """This member's part of a dimension at its place, and zeros in the places of the others."""
+        make, own = self.make, piece.instruction
+        sizes = list(own.shape.dimensions)
+        start = make.number([place * sizes[dimension] for place in places], piece.scope)
+        first = make.scalar(0, PrimitiveType.S32)
+        sizes[dimension] *= parts(places)
+        starts = [start if d == dimension else first for d in range(len(sizes))]
+        return make.add(DynamicUpdateSlice(), make.zeros(own.shape.element_type, sizes), own, *starts)
+
+    def within(self, piece: Piece, scope: Scope) -> Piece:
+        """A value of an outer scope as one of an inner scope, whose teams have all of it."""
+        rank = len(piece.tiling)
+        return Piece(self.at(piece, whole(rank), piece.scope), whole(rank), scope, piece.shape, piece.source)
+
+    def whole(self, piece: Piece) -> Instruction:
+        """All of a value, on every member of its teams."""
+        return self.at(piece, whole(len(piece.tiling)), piece.scope)
+
+    def retiled(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece:
+        """The value in another tiling."""
+        if piece.tiling == tiling and piece.scope == scope:
+            return piece
+        return Piece(self.at(piece, tiling, scope), tiling, scope, piece.shape)
+
+    def usable(self, wanted: Sequence[Split | None], sizes: Sequence[int]) -> Tiling:
+        """What of a tiling there can be of an array of these sizes: equal parts, and every tile."""
+        found = list(whole(len(sizes)))
+        for dimension, split in enumerate(wanted):
+            if split is not None and sizes[dimension] % parts(split) == 0:
+                found[dimension] = split
+                if not is_proper(found):
+                    found[dimension] = None
+        return tuple(found)
+
+    def bundle(self, value: Value, tilings: Iterator[Tiling], scope: Scope) -> Instruction:
+        """One instruction for a value in some tilings."""
+        if isinstance(value, Piece):
+            return self.at(value, next(tilings), scope)
+        return self.make.add(Tuple(), *[self.bundle(v, tilings, scope) for v in value])
+
+    def unbundle(self, made: Instruction, shape: Shape, tilings: Iterator[Tiling], scope: Scope) -> Value:
+        """The value that an instruction gives, in some tilings; ``shape`` is that of all of it."""
+        if shape.is_tuple:
+            elements = [self.make.element(made, n) for n in range(len(shape.tuple_shapes))]
+            pairs = zip(elements, shape.tuple_shapes, strict=True)
+            return tuple(self.unbundle(element, s, tilings, scope) for element, s in pairs)
+        return Piece(made, next(tilings), scope, shape)
+
+    # -- operations --------------------------------------------------------------------------------
+
+    def on_whole(self, old: Instruction, operands: Sequence[Value], scope: Scope, op: Op | None = None) -> Value:
+        """The operation on all of its operands, on every member."""
+        given = [
+            self.bundle(v, iter(whole_tilings(o.shape)), scope) for v, o in zip(operands, old.operands, strict=True)
+        ]
+        made = self.make.like(old, op or old.op, given, old.shape)
+        return self.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
+
+    def apply(
+        self,
+        old: Instruction,
+        operands: Sequence[Value],
+        scope: Scope,
+        wanted: Sequence[Split | None] | None = None,
+        hint: Hint | None = None,
+    ) -> Value:
+        """The operation on parts where it has a rule for that, else on the whole."""
+        factors = factors_of(old)
+        given = [v for v in operands if isinstance(v, Piece)]
+        if factors is None or len(given) != len(operands):
+            return self.on_whole(old, operands, scope)
+        choice = _Choice(old, factors)
+        # What is whole stays so: it is made in parts where these are wanted, and never gathered.
+        hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
+        if hint is not None and hint.comes_first:
+            choice.offer(factors.results[0], hint.tiling)
+        self._offer_tilings(choice, factors, given, scope)
+        if wanted is not None:
+            choice.offer(factors.results[0], wanted)
+        if hint is not None:
+            choice.offer(factors.results[0], hint.tiling)
+        value = self._in_parts(old, given, scope, factors, choice.splits)
+        if isinstance(value, Piece) and value.is_whole and not choice.splits:
+            value.source = (old, tuple(operands))
+        return value
+
+    def _offer_tilings(self, choice: _Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
+        """How operands are split already, the largest first; what asks for sums comes last."""
+        order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
+        for with_sums in (False, True):
+            for n in order:
+                if given[n].scope == scope:
+                    dims = tuple(f if with_sums or f not in factors.summed else None for f in factors.operands[n])
+                    choice.offer(dims, given[n].tiling)
+
+    def _made_in_parts(self, piece: Piece, tiling: Tiling) -> Piece | None:
+        """What every member has computed whole, computed again in no more than the wanted parts."""
+        if piece.source is None or not piece.is_whole or self._steps_back >= _MOST_STEPS_BACK:
+            return None
+        old, operands = piece.source
+        factors = factors_of(old)
+        given = [v for v in operands if isinstance(v, Piece)]
+        if factors is None:
+            return None
+        choice = _Choice(old, factors)
+        choice.offer(factors.results[0], tiling)
+        if not choice.splits:
+            return None
+        self._steps_back += 1
+        try:
+            made = self._in_parts(old, given, piece.scope, factors, choice.splits)
+        finally:
+            self._steps_back -= 1
+        return made if isinstance(made, Piece) else None
+
+    def _in_parts(
+        self, old: Instruction, given: Sequence[Piece], scope: Scope, factors: Factors, splits: dict[int, Split]
+    ) -> Value:
+        """The operation with some factors split."""
+        tilings = [_tiling(dims, splits) for dims in factors.operands]
+        results = [_tiling(dims, splits) for dims in factors.results]
+        summed = [splits[f] for f in sorted(factors.summed) if f in splits]
+        local = [self.at(piece, tiling, scope) for piece, tiling in zip(given, tilings, strict=True)]
+        shapes = [_local_shape(old, s, t) for s, t in zip(leaf_shapes(old.shape), results, strict=True)]
+        if old.opcode == "iota":
+            made = self._iota(old, shapes[0], results[0], scope)
+        elif len(summed) == 1 and is_plain_sum(old, local):
+            made = self.make.like(old, old.op, local, shapes[0])
+            return Piece(made, results[0], scope, old.shape, unreduced=summed[0])
+        elif summed:
+            made = self._summed(old, local, shapes[0], results[0], summed, scope)
+        else:
+            shape = shapes[0] if not old.shape.is_tuple else dataclasses.replace(old.shape, tuple_shapes=tuple(shapes))
+            made = self.make.like(old, _local_op(old, tilings, results), local, shape)
+            if isinstance(old.op, Reverse):
+                found = Piece(made, _turned(results[0], old.op.dimensions), scope, old.shape)
+                return self.retiled(found, results[0], scope)
+        return self.unbundle(made, old.shape, iter(results), scope)
+
+    def _summed(
+        self,
+        old: Instruction,
+        local: list[Instruction],
+        shape: Shape,
+        tiling: Tiling,
+        summed: Sequence[Split],
+        scope: Scope,
+    ) -> Instruction:
+        """What the parts give, combined over all that have different ones."""
+        operands = contribution(self.make, old, local)
+        made = self.make.like(old, old.op, operands, shape)
+        for number, split in enumerate(summed):
+            others = (*tiling, *summed[:number], *summed[number + 1 :])
+            made = self.make.all_reduce(made, combining(old), scope.groups(teams_over(split, others)))
+        return total(self.make, old, made, local)
+
+    def _iota(self, old: Instruction, shape: Shape, tiling: Tiling, scope: Scope) -> Instruction:
+        dimension = old.op_as(Iota).iota_dimension
+        split = tiling[dimension]
+        if split is None:
+            return self.make.like(old, old.op, (), shape)
+        kind = shape.element_type
+        counted = kind if kind.is_integral and kind.bit_width >= 32 else PrimitiveType.S32
+        own = self.make.like(old, old.op, (), shape.with_element_type(counted))
+        start = self.make.number([place * shape.dimensions[dimension] for place in split], scope)
+        if counted is not PrimitiveType.S32:
+            start = self.make.add(Convert(), start, shape=Shape(counted))
+        made = self.make.add(OPERATIONS["add"](), own, self.make.broadcast(start, shape.dimensions))
+        return made if counted is kind else self.make.add(Convert(), made, shape=shape)
+
+
+class _Choice:
+    """How the factors of an operation are split."""
+
+    def __init__(self, old: Instruction, factors: Factors) -> None:
+        self.splits: dict[int, Split] = {}
+        self._sizes: dict[int, set[int]] = {}
+        shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
+        for shape, dims in zip(shapes, (*factors.operands, *factors.results), strict=True):
+            for size, factor in zip(shape.dimensions, dims, strict=True):
+                if factor is not None:
+                    self._sizes.setdefault(factor, set()).add(size)
+
+    def offer(self, dims: Dims, splits: Sequence[Split | None]) -> None:
+        """Take the splits of some dimensions where nothing is said yet, and where they can be."""
+        for factor, split in zip(dims, splits, strict=True):
+            if factor is None or split is None or factor in self.splits:
+                continue
+            sizes = tuple(self._sizes[factor])
+            if divides((split,) * len(sizes), sizes) and is_proper([*self.splits.values(), split]):
+                self.splits[factor] = split
+
+
+def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
+    return tuple(None if f is None else splits.get(f) for f in dims)
+
+
+def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
+    """The tiling of parts that were reversed each: the first is the last."""
+    return tuple(
+        tuple(max(split) - place for place in split) if split is not None and d in dimensions else split
+        for d, split in enumerate(tiling)
+    )
+
+
+def _local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
+    """The shape of a part; functions from outside read and write memory in the layouts that are said."""
+    shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
+    return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
+
+
+def _local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
+    """The operation with the sizes that it says, where they are those of parts."""
+    op = old.op
+    if isinstance(op, Reshape):
+        return Reshape()
+    if all(map(is_whole, operands)):
+        return op
+    if isinstance(op, Slice):
+        ranges = [
+            s if split is None else SliceDimension(0, s.limit // parts(split))
+            for s, split in zip(op.slice, results[0], strict=True)
+        ]
+        return dataclasses.replace(op, slice=tuple(ranges))
+    if isinstance(op, CustomCall) and op.operand_layout_constraints:
+        given = zip(op.operand_layout_constraints, operands, strict=True)
+        return dataclasses.replace(op, operand_layout_constraints=tuple(_local_shape(old, s, t) for s, t in given))
+    if isinstance(op, DynamicSlice):
+        return dataclasses.replace(op, dynamic_slice_sizes=local_sizes(results[0], op.dynamic_slice_sizes))
+    if isinstance(op, Gather):
+        whole_ones = old.operands[0].shape.dimensions
+        sizes = [
+            size // parts(split) if size == own and d not in op.operand_batching_dims else size
+            for d, (size, own, split) in enumerate(zip(op.slice_sizes, whole_ones, operands[0], strict=True))
+        ]
+        return dataclasses.replace(op, slice_sizes=tuple(sizes))
+    return op
+
+
+def smallest(scope: Scope, values: Sequence[Value]) -> Scope:
+    """The innermost scope of some values, within ``scope``."""
+    return min([scope, *(p.scope for v in values for p in leaves(v))], key=lambda s: s.size)

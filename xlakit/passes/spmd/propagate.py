@@ -1,0 +1,258 @@
+"""Propagation: how values would be split if all that are combined element by element were split alike.
+
+What is said of arguments, results and constraints spreads through the operations that keep elements where they are, or
+move them in ways that keep dimensions, from operands to results and back. The walk goes forwards only: an optimizer's
+moment comes before the parameter that it updates, and nothing but the parameter says how both are split. What is found
+is a hint for the walk, which may do otherwise.
+
+Values are nodes, and what an operation has in common between them are ties, as ``factors`` gives them. A computation
+that is called from two places has two frames, since it may be split in two ways. Constants have no node of their own:
+each use has another, as two values that begin with the same zeros have nothing else in common.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import GetTupleElement, Parameter
+from xlakit.passes.spmd.annotations import (
+    BARRIER,
+    CONSTRAINTS,
+    GROUP,
+    GROUP_NUMBER,
+    HINTS,
+    Annotations,
+    is_open,
+    of_leaves,
+)
+from xlakit.passes.spmd.factors import Dims, factors_of
+from xlakit.passes.spmd.manual import ends_of_calls
+from xlakit.passes.spmd.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
+from xlakit.passes.spmd.values import leaf_shapes, placing
+
+# Operations, beside those on elements, whose results are split as their operands are wherever they can be.
+_KEEPING: Final = frozenset({"broadcast", "concatenate", "pad", "reshape", "reverse", "slice", "transpose"})
+
+_Nodes = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Frame:
+    """The values of a computation, as one way of calls leads to it: for each instruction a node for each leaf."""
+
+    tilings: list[Tiling]
+    nodes: dict[Instruction, _Nodes] = field(default_factory=dict)
+    inner: dict[tuple[Instruction, Computation], Frame] = field(default_factory=dict)
+
+    def hints(self, instruction: Instruction) -> list[Tiling] | None:
+        """A tiling for each array and token that an instruction gives; whole where nothing is known."""
+        nodes = self.nodes.get(instruction)
+        return None if nodes is None else [self.tilings[n] for n in nodes]
+
+
+def keeps_elements(instruction: Instruction) -> bool:
+    """Whether hints spread through an operation."""
+    return instruction.is_pointwise or instruction.opcode in _KEEPING
+
+
+def propagated(module: HloModule, said: Annotations) -> Frame:
+    """The hints for the entry of a module, and inside it for what it calls."""
+    graph, entry = _Graph(module, said), module.entry
+    frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
+    with placing(module, entry.root):
+        graph.seed(frame.nodes[entry.root], entry.root, of_leaves(entry.root))
+    graph.spread()
+    return frame
+
+
+class _Graph:
+    """Nodes with their tilings, and ties between them."""
+
+    def __init__(self, module: HloModule, said: Annotations) -> None:
+        self._module = module
+        self._said = said
+        self._tilings: list[Tiling] = []
+        self._sizes: list[tuple[int, ...]] = []
+        self._open: list[tuple[bool, ...]] = []
+        # What is tied, and by which factors.
+        self._ties: list[tuple[_Nodes, tuple[Dims, ...]]] = []
+        self._tied: list[list[int]] = []
+        # For each sharding group, by what is said of its number, the values of its first member.
+        self._groups: dict[str, _Nodes] = {}
+        # Arguments of fixed sizes of which nothing is said, by node.
+        self._unsaid: set[int] = set()
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _node(self, shape: Shape) -> int:
+        rank = shape.rank if shape.is_array else 0
+        self._tilings.append(whole(rank))
+        # What has no fixed sizes stays whole.
+        free = shape.is_array and not shape.is_dynamic
+        self._sizes.append(shape.dimensions if rank else ())
+        self._open.append((free,) * rank)
+        self._tied.append([])
+        return len(self._tilings) - 1
+
+    def _new(self, shape: Shape) -> _Nodes:
+        return tuple(map(self._node, leaf_shapes(shape)))
+
+    def given(self, parameter: Instruction) -> _Nodes:
+        """The nodes of an argument, which is split as it is said and in no other way."""
+        nodes = self._new(parameter.shape)
+        with placing(self._module, parameter):
+            self.seed(nodes, parameter, of_leaves(parameter))
+        for node, sharding in zip(nodes, of_leaves(parameter), strict=True):
+            if sharding is None and all(self._open[node]):
+                self._unsaid.add(node)
+            self._open[node] = (False,) * len(self._open[node])
+        return nodes
+
+    def seed(self, nodes: _Nodes, old: Instruction, stated: Sequence[Sharding | None]) -> None:
+        """Have the values of an instruction split as it is said, where that can be."""
+        for node, shape, sharding in zip(nodes, leaf_shapes(old.shape), stated, strict=True):
+            splits = self._said.splits(sharding, shape.rank) if shape.is_array else None
+            if splits is None or sharding is None or not all(self._open[node]):
+                continue
+            if is_proper(splits) and divides(splits, shape.dimensions):
+                self._tilings[node] = splits
+                self._open[node] = tuple(is_open(sharding, d) for d in range(shape.rank))
+
+    # -- from computations to ties -------------------------------------------------------------------
+
+    def frame(self, computation: Computation, arguments: Sequence[_Nodes]) -> Frame:
+        """The nodes of a computation that is given some."""
+        found = Frame(self._tilings)
+        constants: set[Instruction] = set()
+        ends = ends_of_calls(computation)
+        # A constant in a group has something in common with the others: it is one value like them.
+        grouped = {o for i in computation.instructions if _is_group(i) for o in i.operands}
+        for old in computation.instructions:
+            if old not in grouped and _is_constant(old, constants):
+                constants.add(old)
+                continue
+            operands = [self._new(o.shape) if o in constants else found.nodes[o] for o in old.operands]
+            with placing(self._module, old):
+                found.nodes[old] = self._nodes_of(old, operands, arguments, found, is_manual=old in ends)
+        if computation.root in constants:
+            found.nodes[computation.root] = self._new(computation.root.shape)
+        return found
+
+    def _nodes_of(
+        self, old: Instruction, operands: list[_Nodes], arguments: Sequence[_Nodes], frame: Frame, *, is_manual: bool
+    ) -> _Nodes:
+        op = old.op
+        if isinstance(op, Parameter):
+            return arguments[op.number]
+        if old.opcode in ("tuple", "opt-barrier"):
+            return tuple(node for nodes in operands for node in nodes)
+        if isinstance(op, GetTupleElement):
+            counts = [len(leaf_shapes(s)) for s in old.operands[0].shape.tuple_shapes]
+            start = sum(counts[: op.index])
+            return operands[0][start : start + counts[op.index]]
+        if isinstance(op, (Call, Fusion)) and not is_manual:
+            return self._inside(frame, old, op.to_apply if isinstance(op, Call) else op.calls, operands)
+        nodes = self._new(old.shape)
+        if isinstance(op, While):
+            self._alike(operands[0], nodes)
+            self._alike(self._inside(frame, old, op.body, [nodes]), nodes)
+            self._inside(frame, old, op.condition, [nodes])
+        elif isinstance(op, Conditional):
+            for branch, given in zip(op.branch_computations, operands[1:], strict=True):
+                self._alike(self._inside(frame, old, branch, [given]), nodes)
+        else:
+            self._plain(old, operands, nodes)
+        return nodes
+
+    def _inside(self, frame: Frame, old: Instruction, computation: Computation, arguments: Sequence[_Nodes]) -> _Nodes:
+        made = frame.inner[old, computation] = self.frame(computation, arguments)
+        return made.nodes[computation.root]
+
+    def _plain(self, old: Instruction, operands: list[_Nodes], nodes: _Nodes) -> None:
+        if isinstance(old.op, CustomCall):
+            target = old.op.custom_call_target
+            if target == GROUP:
+                self._join(dict(old.annotations.frontend_attributes).get(GROUP_NUMBER, ""), operands[0])
+            if target in CONSTRAINTS:
+                self.seed(nodes, old, self._said.said(old))
+            if target in (CONSTRAINTS | HINTS) - {BARRIER} and [len(o) for o in operands] == [len(nodes)]:
+                self._alike(operands[0], nodes)
+            return
+        self.seed(nodes, old, of_leaves(old))
+        factors = factors_of(old) if keeps_elements(old) else None
+        if factors is not None:
+            tied = (*(node for one in operands for node in one), *nodes)
+            self._tie(tied, (*factors.operands, *factors.results))
+
+    def _join(self, number: str, nodes: _Nodes) -> None:
+        """Have the values of an instruction split as the others of a group are."""
+        for node in self._unsaid.intersection(nodes):
+            # The argument itself comes whole; what is made of it, and a result that it is, is split.
+            self._open[node] = (True,) * len(self._open[node])
+        self._alike(self._groups.setdefault(number, nodes), nodes)
+
+    def _alike(self, one: _Nodes, other: _Nodes) -> None:
+        for pair in zip(one, other, strict=True):
+            dims = tuple(range(len(self._tilings[pair[0]])))
+            if self._sizes[pair[0]] == self._sizes[pair[1]]:
+                self._tie(pair, (dims, dims))
+
+    def _tie(self, nodes: _Nodes, dims: tuple[Dims, ...]) -> None:
+        for node in dict.fromkeys(nodes):
+            self._tied[node].append(len(self._ties))
+        self._ties.append((nodes, dims))
+
+    # -- along the ties ------------------------------------------------------------------------------
+
+    def spread(self) -> None:
+        """Split what is tied alike, the nearest to what is said first, until nothing changes."""
+        queue = deque(t for node, tiling in enumerate(self._tilings) if any(tiling) for t in self._tied[node])
+        waiting = set(queue)
+        while queue:
+            tie = queue.popleft()
+            waiting.discard(tie)
+            for node in self._settle(*self._ties[tie]):
+                queue.extend(t for t in self._tied[node] if t not in waiting)
+                waiting.update(self._tied[node])
+
+    def _settle(self, nodes: _Nodes, dims: tuple[Dims, ...]) -> list[int]:
+        """Split the nodes of a tie as the others are; gives those that changed."""
+        splits: dict[int, Split] = {}
+        for node, factors in zip(nodes, dims, strict=True):
+            for factor, split in zip(factors, self._tilings[node], strict=True):
+                if factor is not None and split is not None and refines(split, splits.get(factor)):
+                    splits[factor] = split
+        changed: list[int] = []
+        for node, factors in zip(nodes, dims, strict=True):
+            before = self._tilings[node]
+            for d, factor in enumerate(factors):
+                split, own = None if factor is None else splits.get(factor), self._tilings[node][d]
+                if split is None or split == own or not self._open[node][d] or not refines(split, own):
+                    continue
+                after = with_split(self._tilings[node], d, split)
+                if divides(after, self._sizes[node]) and is_proper(after):
+                    self._tilings[node] = after
+            if self._tilings[node] != before:
+                changed.append(node)
+        return changed
+
+
+def _is_group(old: Instruction) -> bool:
+    return isinstance(old.op, CustomCall) and old.op.custom_call_target == GROUP
+
+
+def _is_constant(old: Instruction, constants: set[Instruction]) -> bool:
+    """Whether a value is made from constants alone, by operations on elements."""
+    if old.annotations.sharding is not None:
+        return False
+    if old.opcode in ("constant", "iota"):
+        return True
+    return bool(old.operands) and keeps_elements(old) and all(o in constants for o in old.operands)

@@ -1,0 +1,110 @@
+"""From one tiling to another: what has to be cut is cut, what moves is moved, and what is missing is gathered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.emit import Emitter
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import (
+    Split,
+    Tiling,
+    is_proper,
+    parts,
+    places_in,
+    refines,
+    teams_over,
+    with_split,
+)
+
+
+def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope: Scope) -> Instruction:
+    """The part of ``new`` of an array, of which there is the part of ``old``. Both divide its sizes."""
+    moving = _Moving(make, value, old, scope)
+    moving.exchange(new)
+    moving.cut(new)
+    moving.permute(new)
+    for dimension, split in enumerate(new):
+        own = moving.tiling[dimension]
+        if own is not None and not refines(split, own):
+            moving.gather(dimension, own, split if refines(own, split) else None)
+    moving.cut(new, at_the_end=True)
+    return moving.value
+
+
+class _Moving:
+    """An array on its way."""
+
+    def __init__(self, make: Emitter, value: Instruction, tiling: Tiling, scope: Scope) -> None:
+        self.make = make
+        self.value = value
+        self.tiling = tiling
+        self.scope = scope
+
+    def cut(self, new: Tiling, *, at_the_end: bool = False) -> None:
+        """Cut dimensions of which there is more than is wanted; what is missing elsewhere must stay to be had."""
+        for dimension, split in enumerate(new):
+            own = self.tiling[dimension]
+            after = with_split(self.tiling, dimension, split)
+            if own == split or not refines(split, own) or not (at_the_end or is_proper(after)):
+                continue
+            places = places_in(split, own)
+            if places is not None:
+                count = parts(split) // parts(own)
+                self.value = self.make.part(self.value, dimension, count, places, self.scope)
+            self.tiling = after
+
+    def gather(self, dimension: int, own: Split, split: Split | None) -> None:
+        """Bring the pieces of a part together."""
+        places = places_in(own, split)
+        if places is not None:
+            others = (*with_split(self.tiling, dimension, None), split)
+            groups = self.scope.groups(teams_over(places, others))
+            self.value = self.make.all_gather(self.value, dimension, groups)
+        self.tiling = with_split(self.tiling, dimension, split)
+
+    def exchange(self, new: Tiling) -> None:
+        """Where one dimension is split and another is to be, in the same way, everybody sends a piece to everybody."""
+        for source, split in enumerate(self.tiling):
+            if split is None or new[source] == split:
+                continue
+            for target, wanted in enumerate(new):
+                free = self.tiling[target] is None and self.value.shape.dimensions[target] % parts(split) == 0
+                if wanted == split and free and source != target:
+                    self._exchange(source, target, split)
+                    break
+
+    def _exchange(self, source: int, target: int, split: Split) -> None:
+        make, count = self.make, parts(split)
+        sizes = list(self.value.shape.dimensions)
+        sizes[target : target + 1] = [count, sizes[target] // count]
+        blocks = make.reshape(self.value, sizes)
+        rest = [d for d in range(len(sizes)) if d != target]
+        blocks = make.transpose(blocks, [target, *rest])
+        others = with_split(self.tiling, source, None)
+        blocks = make.all_to_all(blocks, self.scope.groups(teams_over(split, others)))
+        # The blocks, in the order of their places, are the pieces of the dimension that was split.
+        order = list(range(1, len(sizes)))
+        order.insert(source, 0)
+        sizes = list(self.value.shape.dimensions)
+        sizes[target] //= count
+        sizes[source] *= count
+        self.value = make.reshape(make.transpose(blocks, order), sizes)
+        self.tiling = with_split(with_split(self.tiling, source, None), target, split)
+
+    def permute(self, new: Tiling) -> None:
+        """Where tiles are of the right sizes, but on other devices, each comes from one that has it."""
+        if self.tiling == new or [parts(s) for s in self.tiling] != [parts(s) for s in new] or not is_proper(new):
+            return
+        holders: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        for member in range(self.scope.size):
+            holders[_tile(self.tiling, member)].append(member)
+        sources = [holders[_tile(new, member)].pop(0) for member in range(self.scope.size)]
+        pairs = [(team[s], team[m]) for team in self.scope.teams for m, s in enumerate(sources)]
+        self.value = self.make.permute(self.value, pairs)
+        self.tiling = new
+
+
+def _tile(tiling: Tiling, member: int) -> tuple[int, ...]:
+    return tuple(0 if split is None else split[member] for split in tiling)

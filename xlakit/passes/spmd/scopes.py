@@ -1,0 +1,62 @@
+"""Scopes: the teams of devices that share the values of a part of a program.
+
+Outside of manual computations there is one team of all partitions. In a computation that is manual over some axes of a
+mesh, each team has a program of its own: its members differ in the other axes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlakit.passes.spmd.tilings import Split, split_of
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Teams of partitions; members at the same place of their teams do the same to the values of their teams."""
+
+    teams: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of_all(count: int) -> Scope:
+        """One team of all partitions."""
+        return Scope((tuple(range(count)),))
+
+    @property
+    def size(self) -> int:
+        """How many members a team has."""
+        return len(self.teams[0])
+
+    @property
+    def count(self) -> int:
+        """How many partitions all teams have."""
+        return len(self.teams) * self.size
+
+    def groups(self, members: list[list[int]]) -> tuple[tuple[int, ...], ...]:
+        """Groups of members as groups of partitions, in all teams."""
+        return tuple(tuple(team[m] for m in group) for team in self.teams for group in members)
+
+    def of_partitions(self, of_member: list[int]) -> list[int]:
+        """What there is for each member, as a table for all partitions."""
+        table = [0] * self.count
+        for team in self.teams:
+            for member, value in zip(team, of_member, strict=True):
+                table[member] = value
+        return table
+
+    def agreed(self, of_partition: Split | None) -> Split | None:
+        """A split that is said for partitions, for the members of a team; None where teams do not agree."""
+        if of_partition is None:
+            return None
+        rows = {tuple(of_partition[p] for p in team) for team in self.teams}
+        return split_of(rows.pop()) if len(rows) == 1 else None
+
+    def inside(self, of_partition: tuple[int, ...]) -> Scope:
+        """The teams of those members of a team for which the same number is said."""
+        return Scope(
+            tuple(
+                tuple(p for p in team if of_partition[p] == number)
+                for team in self.teams
+                for number in sorted({of_partition[p] for p in team})
+            )
+        )

@@ -1,0 +1,82 @@
+"""Values of the whole program, as one partition has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import XlakitError
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import Split, Tiling, is_whole, whole
+
+
+@dataclass(eq=False)
+class Piece:
+    """An array, or a token, of which each member of a team has a part.
+
+    ``shape`` is that of all of it, ``instruction`` gives this partition's part. What is whole on every member may be
+    made again in parts, from what it was made from: ``source``. Where ``unreduced`` gives members numbers, values of
+    different numbers are still to be added; that is done for who first wants the sum.
+    """
+
+    instruction: Instruction
+    tiling: Tiling
+    scope: Scope
+    shape: Shape
+    source: tuple[Instruction, tuple[Value, ...]] | None = None
+    unreduced: Split | None = None
+    parts: dict[Tiling, Instruction] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each member has all of it."""
+        return self.unreduced is None and is_whole(self.tiling)
+
+
+# A tuple is there element by element, and is put together where an instruction needs it.
+Value = Piece | tuple["Value", ...]
+
+
+def leaves(value: Value) -> Iterator[Piece]:
+    """The arrays and tokens of a value, in order."""
+    if isinstance(value, Piece):
+        yield value
+    else:
+        for element in value:
+            yield from leaves(element)
+
+
+def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
+    """A value of this shape from its arrays and tokens."""
+    if shape.is_tuple:
+        return tuple(rebuilt(s, made) for s in shape.tuple_shapes)
+    return next(made)
+
+
+def mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
+    """The shape with each array and token in it changed, in order."""
+    if shape.is_tuple:
+        return make_tuple_shape([mapped(s, change) for s in shape.tuple_shapes])
+    return change(shape)
+
+
+@contextmanager
+def placing(module: HloModule, old: Instruction) -> Generator[None]:
+    """Errors say which instruction they are about."""
+    try:
+        yield
+    except XlakitError as error:
+        raise error.at(operation=f"{old.opcode} '{old.name}'", location=module.location_of(old)) from None
+
+
+def leaf_shapes(shape: Shape) -> list[Shape]:
+    """The shapes of the arrays and tokens in a shape."""
+    return [leaf for _, leaf in shape.leaves()]
+
+
+def whole_tilings(shape: Shape) -> list[Tiling]:
+    """For each array and token in a shape the tiling of what is whole."""
+    return [whole(leaf.rank if leaf.is_array else 0) for leaf in leaf_shapes(shape)]
