@@ -1,7 +1,7 @@
 """``python -m fuzz.compiled``: the same programs on the compiled backend and on the interpreter.
 
-Each program has one operation, and is made from a seed; the tolerances are those of ``fuzz.support.tolerances``. The exit
-status is 1 where a result differs, or where the compiled backend refuses what the interpreter runs.
+Each program has one operation, and is made from a seed; the tolerances are those of ``fuzz.support.tolerances``. The
+exit status is 1 where a result differs, or where the compiled backend refuses what the interpreter runs.
 """
 
 from __future__ import annotations

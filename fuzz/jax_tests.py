@@ -11,8 +11,8 @@ has those that failed run again. So the platforms may be run apart (``--only``),
 
 JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
 chooses among the tests as pytest does. To JAX's tests all platforms are processors: none is skipped for being of
-another kind. Ends with 1 where xlakit fails or skips what jaxlib's CPU passes, unless fuzz/support/jax_accepted.py says why
-it may.
+another kind. Ends with 1 where xlakit fails or skips what jaxlib's CPU passes, unless fuzz/support/jax_accepted.py says
+why it may.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``python -m fuzz.large``: programs on large arrays, compiled, on one thread and on several, and interpreted.
 
-Kernels cut their work into tasks, blocks and strips, at sizes that the programs of the other proofs do not have. Here
+Kernels cut their work into tasks, blocks and strips, at sizes that the programs of the other commands do not have. Here
 arrays have up to some million elements, with odd rests. Most results have the interpreter's bits: their values are such
-that no rounding is done. Those of transforms and factorizations are as near as ``fuzz.support.tolerances`` says. All have the
-same bits on any number of threads, of other values too, which are rounded. Products and convolutions have a proof of
-their own, ``fuzz.products``. The exit status is 1 where a result differs.
+that no rounding is done. Those of transforms and factorizations are as near as ``fuzz.support.tolerances`` says. All
+have the same bits on any number of threads, of other values too, which are rounded. Products and convolutions have a
+proof of their own, ``fuzz.products``. The exit status is 1 where a result differs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ epsilon, times the largest number in the array. The epsilon is that of the narro
 that a result is made of: a number that was rounded to F32 on its way is no more exact as an F64.
 
 Where a float differs by more, the interpreter is asked again, with each rounding going a bit further, up or down
-(:mod:`fuzz.support.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum, says
-nothing.
+(:mod:`fuzz.support.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum,
+says nothing.
 
 With ``--fused``, machine code gets some of the instructions in fusions, as other compilers make them: results of
 different sizes, tuples, constants and loops inside.

@@ -9,10 +9,10 @@ with made up arguments::
     python -m fuzz.plain step.hlo.txt --what memory
 
 Results must be equal to the bit, but for those that sums of floats go into, and functions of constants where rewrites
-are left out, which :mod:`xlakit.passes.analysis.roundings` finds. Where one of these differs by more than the order of a sum
-makes of it, the plain program is run again with each rounding going a bit further (:mod:`fuzz.support.sensitivity`): what
-hangs on roundings as much as that says nothing. With ``--what memory`` no rounding differs, and all results must be
-equal. The exit status is 1 where a result differs.
+are left out, which :mod:`xlakit.passes.analysis.roundings` finds. Where one of these differs by more than the order of
+a sum makes of it, the plain program is run again with each rounding going a bit further
+(:mod:`fuzz.support.sensitivity`): what hangs on roundings as much as that says nothing. With ``--what memory`` no
+rounding differs, and all results must be equal. The exit status is 1 where a result differs.
 
 :func:`fault_of` judges any module; :func:`judge` a generated program.
 """

@@ -1,6 +1,6 @@
 """``python -m fuzz.products``: products and convolutions of sizes at which they are cut, packed and shared out.
 
-The programs of the other proofs are small: their products fit one tile or a few. These have up to some ten million
+The programs of the other commands are small: their products fit one tile or a few. These have up to some ten million
 multiplications, and dimensions in any order, on one, two or three threads; the interpreter says what is right. The exit
 status is 1 where a result differs.
 """

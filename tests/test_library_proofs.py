@@ -87,8 +87,8 @@ def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatc
     # What an interrupted run has left, and other programs are chosen now.
     output.parent.mkdir()
     write(output, "other", {"outcome": "begun"})
-    worker = tmp_path / "proofs" / "libraries_worker.py"
-    worker.parent.mkdir()
+    worker = tmp_path / "fuzz" / "support" / "libraries_worker.py"
+    worker.parent.mkdir(parents=True)
     worker.write_text(
         "import json, os, pathlib, sys\n"
         "path = pathlib.Path(sys.argv[2]) / 'control.jsonl'\n"

@@ -1,7 +1,8 @@
 """Options: how programs are compiled, beside what they say.
 
 What is here changes machine code and never a result, but for roundings of sums that are added in another order. So it
-is part of the keys of the compile cache, and two settings are the same program twice: that is what proofs compare.
+is part of the keys of the compile cache, and two settings are the same program twice: that is what the commands of fuzz
+compare.
 
     XLAKIT_PLAIN=memory,fusion,rewrites,inline,llvm     (or ``all``) what is left out; :data:`PLAIN` says what each is
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for

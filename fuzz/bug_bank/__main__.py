@@ -23,7 +23,7 @@ _SECONDS = 240.0
 
 def copy_of_the_tree(folder: Path) -> None:
     """What git knows of, and what it does not ignore, as it is now."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "xlakit", "proofs"]
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "xlakit", "fuzz"]
     listed = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE).stdout
     for name in filter(None, listed.decode().split("\0")):
         if (_ROOT / name).is_file():

@@ -1,7 +1,7 @@
 """Faults to inject: programs that go wrong while they run, and what still works in the same world afterwards.
 
-A case is a function of a :class:`fuzz.support.fault_bench.Bench`; it gives what goes wrong, and a test of what works when it
-has.
+A case is a function of a :class:`fuzz.support.fault_bench.Bench`; it gives what goes wrong, and a test of what works
+when it has.
 """
 
 from __future__ import annotations

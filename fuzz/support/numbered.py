@@ -1,6 +1,6 @@
-"""What the commands of proofs have in common whose programs are told by numbers: their options, and the count.
+"""What the commands of fuzz have in common whose programs are told by numbers: their options, and the count.
 
-The environment variable ``XLAKIT_PROOFS_BEGUN`` names a file that always says which program is under way, for the case
+The environment variable ``XLAKIT_FUZZ_BEGUN`` names a file that always says which program is under way, for the case
 that the process dies of it.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-BEGUN = "XLAKIT_PROOFS_BEGUN"
+BEGUN = "XLAKIT_FUZZ_BEGUN"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class _Ranks:
                 [launcher, "-n", str(_RANKS), *worker],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=Path(__file__).parents[1],
+                cwd=Path(__file__).parents[2],
                 # A process group of its own, as one that a terminal sends Ctrl-C to.
                 start_new_session=True,
             )

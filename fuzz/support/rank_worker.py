@@ -1,4 +1,6 @@
-"""One of the processes that :mod:`fuzz.support.rank_faults` starts: a program on all of them, then one that a fault meets.
+"""One of the processes that :mod:`fuzz.support.rank_faults` starts.
+
+It runs a program on all of them, then one that a fault meets.
 
 It says who it is, waits until a file is there, and says how each of its programs ended.
 """

@@ -18,7 +18,7 @@ from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(GOLDEN.glob("*/*.hlo"))
 AFTER = "\n// after\n"
-# The program of one partition takes parts of the arguments: tests/passes/partition compares what it gives.
+# The program of one partition takes parts of the arguments: tests/passes/spmd compares what it gives.
 ON_THE_SAME = [path for path in CASES if path.parent.name != "partition"]
 
 

@@ -6,8 +6,9 @@ out; a list of some of these names leaves out those. So JAX's tests, or any prog
     XLAKIT_VERIFY=plain JAX_PLATFORMS=xlakit python program.py
 
 A difference is an InternalError. Results must be equal to the bit, but for those that sums of floats
-and elementary functions go into (:mod:`xlakit.passes.analysis.roundings`), which may differ by some roundings. ``XLAKIT_VERIFY``
-without ``rewrites`` makes no exception for functions, and ``memory`` none at all: then both have the same kernels.
+and elementary functions go into (:mod:`xlakit.passes.analysis.roundings`), which may differ by some roundings.
+``XLAKIT_VERIFY`` without ``rewrites`` makes no exception for functions, and ``memory`` none at all: then both have the
+same kernels.
 
 What acts on the world outside, draws random numbers from the device's state, or has its devices run one by one, runs
 once: it is not compared.

@@ -16,7 +16,6 @@ from xlakit.execution.rendezvous import Box, Meetings
 from xlakit.execution.together import enter_group, shared_channels
 from xlakit.execution.transfers import Transfers
 from xlakit.execution.world import World
-from xlakit.interpreter.evaluate import Plan, make_plan
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.ops.transfer import Recv, Send
 
@@ -34,14 +33,8 @@ class Program:
         self.grid = Grid(num_replicas, num_partitions)
         self.custom_calls = custom_calls
         self.channel_ends = _channel_ends(module)
-        self._plans: dict[Computation, Plan] = {}
-
-    def plan(self, computation: Computation) -> Plan:
-        """The plan of a computation, made when it is first needed."""
-        found = self._plans.get(computation)
-        if found is None:
-            found = self._plans[computation] = make_plan(computation)
-        return found
+        # What the interpreter makes of each computation when it first runs it.
+        self.plans: dict[Computation, Any] = {}
 
     def name_of(self, device: int) -> str:
         """What errors call a device."""

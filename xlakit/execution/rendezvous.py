@@ -21,10 +21,9 @@ from xlakit.ops.shared.collective import reduce_everybody
 
 if TYPE_CHECKING:
     from xlakit.execution.device import Device
-    from xlakit.interpreter.evaluate import Context
     from xlakit.ir.attributes import ReplicaGroups
     from xlakit.ir.instruction import Computation, Instruction
-    from xlakit.ir.operation import Array, Value
+    from xlakit.ir.operation import Array, Evaluation, Value
 
 # Up to so many bytes of all devices, a reduction between processes brings everything to everybody: one step less.
 _SMALL_REDUCTION = 1 << 15
@@ -94,7 +93,7 @@ class Meetings:
         return everybody[sender]
 
     def reduce(
-        self, context: Context, group: Group, arrays: Sequence[Array], computation: Computation
+        self, context: Evaluation, group: Group, arrays: Sequence[Array], computation: Computation
     ) -> list[Array] | None:
         """The arrays of all members combined in the order of the group; None on a device in no group."""
         meeting = self._next(context.instruction, group)
@@ -107,12 +106,12 @@ class Meetings:
             if fixed and sum(a.nbytes for a in arrays) * len(meeting.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
                     return self._assemble(meeting, arrays, lambda s, b: {-1: s.reduce(meeting, b, computation)})[-1]
-                if self._device.program.plan(computation).is_pointwise:
+                if all(i.is_pointwise for i in computation.instructions):
                     return self._reduce_in_parts(context, meeting, arrays, computation)
         return reduce_everybody(context, computation, self._gather(meeting, tuple(arrays)))
 
     def _reduce_in_parts(
-        self, context: Context, meeting: Meeting, arrays: Sequence[Array], computation: Computation
+        self, context: Evaluation, meeting: Meeting, arrays: Sequence[Array], computation: Computation
     ) -> list[Array]:
         """Each member combines one part for all, in the order of the group: the bits are as if one combined it all."""
         count = len(meeting.members)

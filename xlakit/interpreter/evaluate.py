@@ -21,7 +21,7 @@ from xlakit.ops.data import Constant, Parameter, literal_value
 from xlakit.ops.shared.numerics import convert
 
 if TYPE_CHECKING:
-    from xlakit.execution.device import Device
+    from xlakit.execution.device import Device, Program
     from xlakit.ir.attributes import ReplicaGroups
 
 
@@ -46,7 +46,15 @@ class Plan:
     is_pointwise: bool
 
 
-def make_plan(computation: Computation) -> Plan:
+def plan_of(program: Program, computation: Computation) -> Plan:
+    """The plan of a computation of a program, made when it is first needed."""
+    found: Plan | None = program.plans.get(computation)
+    if found is None:
+        found = program.plans[computation] = _make_plan(computation)
+    return found
+
+
+def _make_plan(computation: Computation) -> Plan:
     """Number the values of a computation; leave out what neither the result nor an effect needs."""
     live: set[Instruction] = set()
     for instruction in reversed(computation.instructions):
@@ -170,7 +178,7 @@ class Context:
     def apply(self, computation: Computation, *arrays: Array) -> tuple[Array, ...]:
         """Run a computation on scalars for every element of arrays that broadcast against each other."""
         dimensions = np.broadcast_shapes(*(a.shape for a in arrays))
-        plan = self.device.program.plan(computation)
+        plan = plan_of(self.device.program, computation)
         if plan.is_pointwise:
             result = run_plan(self.device, plan, arrays)
             leaves: Sequence[Array] = result if isinstance(result, tuple) else (result,)  # pyright: ignore
@@ -284,7 +292,7 @@ class Context:
 def run(device: Device, computation: Computation, arguments: Sequence[Value]) -> Value:
     """The result of a computation on a device; raises Stopped where another device has failed."""
     device.run.check()
-    return run_plan(device, device.program.plan(computation), arguments)
+    return run_plan(device, plan_of(device.program, computation), arguments)
 
 
 def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:

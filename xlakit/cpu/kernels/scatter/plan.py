@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
+from xlakit.cpu.loops.ir.reducer import wide_kind
 from xlakit.cpu.loops.ir.walking import simple_fold
-from xlakit.cpu.loops.nests.reduced import wide_kind
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices

@@ -49,7 +49,7 @@ def symbol_of(function: Any) -> str:
 
 def function_of(symbol: str) -> Any:
     """The common function that has this name."""
-    from xlakit.cpu.kernels.shared.common_families import FAMILIES
+    from xlakit.cpu.kernels.common_families import FAMILIES
 
     head, *values = symbol.removeprefix(PREFIX).split(".")
     family, _, tag = head.partition("$")

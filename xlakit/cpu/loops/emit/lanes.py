@@ -14,9 +14,9 @@ from xlakit.cpu.llvm.engine import vector_bytes
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.index import Affine, Opaque
 from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
+from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.loops.ir.tracer import GuardedFold
 from xlakit.cpu.loops.ir.walking import simple_fold, unconditional, walk
-from xlakit.cpu.loops.nests.reduced import neutral_number
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
@@ -24,8 +24,8 @@ from xlakit.options import is_plain
 
 if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.kernel import Level, Output
+    from xlakit.cpu.loops.ir.reducer import Reducer
     from xlakit.cpu.loops.ir.space import Group
-    from xlakit.cpu.loops.nests.reduced import Folding
 
 # One turn of a loop: what it stores, and what it makes of the running values of reductions.
 Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
@@ -40,7 +40,7 @@ _WITH_TABLES = frozenset({"sine", "cosine", "tan"})
 # -- which loops -----------------------------------------------------------------------------------
 
 
-def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], foldings: Sequence[Folding] = ()) -> int:
+def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], foldings: Sequence[Reducer] = ()) -> int:
     """How many lanes the vectors of a loop should have that computes nodes and stores outputs; 1 where it has none."""
     if is_plain("llvm"):
         return 1
@@ -101,7 +101,7 @@ def _is_regular(index: Affine, group: Group) -> bool:
     return not any(isinstance(atom, Opaque) and atom.node.variables & own for atom, _ in index.terms)
 
 
-def _can_fold(folding: Folding) -> bool:
+def _can_fold(folding: Reducer) -> bool:
     """Whether the lanes of a vector may be folded apart."""
     return simple_fold(folding.computation) is not None and not folding.kinds[0].is_complex
 
@@ -191,7 +191,7 @@ def write_turns(
 def fold_turns(
     emitter: Emitter,
     level: Level,
-    foldings: Sequence[Folding],
+    foldings: Sequence[Reducer],
     nodes: Sequence[Node],
     outputs: Sequence[Output],
     running: Sequence[Scalar],
@@ -233,14 +233,14 @@ def fold_turns(
     return list(results)
 
 
-def _neutral(emitter: Emitter, folding: Folding, lanes: int) -> Value:
+def _neutral(emitter: Emitter, folding: Reducer, lanes: int) -> Value:
     """A vector that changes nothing that it is folded into."""
     kind = folding.kinds[0]
     opcode = simple_fold(folding.computation)
     return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(opcode or "", kind))
 
 
-def _together(emitter: Emitter, folding: Folding, running: Value, sums: Value) -> Value:
+def _together(emitter: Emitter, folding: Reducer, running: Value, sums: Value) -> Value:
     """What comes before, and all lanes of a vector, folded together."""
     fn = emitter.fn
 

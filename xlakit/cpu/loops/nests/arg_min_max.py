@@ -27,10 +27,11 @@ from xlakit.cpu.loops.emit.kernel import (
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Variable, linear
 from xlakit.cpu.loops.ir.nodes import Constant, Node, Position
+from xlakit.cpu.loops.ir.reducer import Reducer, folding, is_neutral
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
-from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folding, given_source, is_neutral
+from xlakit.cpu.loops.nests.reduced import Reduced, given_source
 from xlakit.cpu.scalars import constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.cpu.scalars.real import maximum, minimum
@@ -137,7 +138,7 @@ class _Plan:
     """One reduction of this kind, and what is stored for each row."""
 
     word: str
-    folding: Folding
+    folding: Reducer
     rows: list[Variable]
     row: Group
     stores: list[Output]

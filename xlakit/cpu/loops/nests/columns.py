@@ -13,11 +13,12 @@ from xlakit.cpu.loops.emit.lanes import lanes_of, write_turns
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Variable, linear, of
 from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.reducer import Reducer, folding
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folded_once, folding, given_source
+from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.errors import UnsupportedError
@@ -36,7 +37,7 @@ class _Plan:
     __slots__ = ("foldings", "kept", "over", "stores")
 
     def __init__(
-        self, kept: list[Variable], over: list[Variable], foldings: list[Folding], stores: list[Output]
+        self, kept: list[Variable], over: list[Variable], foldings: list[Reducer], stores: list[Output]
     ) -> None:
         self.kept = kept
         self.over = over
@@ -136,7 +137,7 @@ def _write(
     return Phase(fn.name, count, cost)
 
 
-def _types(fold: Folding, part: int) -> list[Type]:
+def _types(fold: Reducer, part: int) -> list[Type]:
     kind = fold.kinds[part]
     return [register_type(kind)] * (2 if kind.is_complex else 1)
 

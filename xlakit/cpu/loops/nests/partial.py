@@ -12,10 +12,11 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Output, Phase
 from xlakit.cpu.loops.ir.index import Variable, linear
 from xlakit.cpu.loops.ir.nodes import Fold, Load, Node, Part
+from xlakit.cpu.loops.ir.reducer import Reducer, part_kind, wide_kind
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
-from xlakit.cpu.loops.nests.reduced import Folding, Reduced, part_kind, wide_kind
+from xlakit.cpu.loops.nests.reduced import Reduced
 from xlakit.cpu.scalars import Scalar, store
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
@@ -24,7 +25,7 @@ from xlakit.options import knob
 _MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 
-def count_parts(reduced: Reduced, foldings: Sequence[Folding], cost: float, extent: int) -> int:
+def count_parts(reduced: Reduced, foldings: Sequence[Reducer], cost: float, extent: int) -> int:
     """Into how many parts the outer reduced loop should be cut; 1 where it cannot be."""
     if not reduced.roots_alike() or not all(f.starts_neutral() for f in foldings):
         return 1

@@ -31,11 +31,12 @@ from xlakit.cpu.loops.emit.non_temporal import streamed
 from xlakit.cpu.loops.ir.cost import element_cost, is_expensive, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.reducer import Reducer, folding
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Folding, Reduced, folded_once, folding, given_source
+from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.errors import UnsupportedError
@@ -55,7 +56,7 @@ _LONG_TURN = 0.6
 class Stage:
     """One pass over a row: what it folds and what it stores."""
 
-    foldings: list[Folding] = field(default_factory=list)
+    foldings: list[Reducer] = field(default_factory=list)
     stores: list[Output] = field(default_factory=list)
 
     @property
