@@ -68,9 +68,17 @@ class XlaComputation:
             input_output_alias=self._aliases,
         )
 
-    def to_text(self) -> str:
+    @converting
+    def to_text(
+        self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
+    ) -> str:
+        """The module as HLO text; see :meth:`HloModule.to_text`."""
+        module = self.to_module()
+        return module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
+
+    def __str__(self) -> str:
         """The module as HLO text."""
-        return self.to_module().to_text()
+        return self.to_text()
 
     def __repr__(self) -> str:
         return f"XlaComputation({self.name}: {self.program_shape.to_string(with_layout=False)})"

@@ -258,9 +258,12 @@ class CpuExecutable(Repeatable):
                 self._code = _generated(self.module, self._target)
         return self._code
 
-    def as_text(self) -> str:
-        """The optimized program as HLO text, with its fusions."""
-        return self._generated_code.module.to_text()
+    def as_text(
+        self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
+    ) -> str:
+        """The optimized program as HLO text, with its fusions; see :meth:`HloModule.to_text`."""
+        module = self._generated_code.module
+        return module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
 
     def llvm_ir(self, *, optimized: bool = True) -> str:
         """The program as LLVM IR; ``optimized=False``: before LLVM's own passes."""

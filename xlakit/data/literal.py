@@ -22,6 +22,10 @@ from xlakit.errors import LiteralError, ResourceError
 Array = npt.NDArray[Any]
 
 
+# How many elements a repr shows all of.
+_SHOWN = 10
+
+
 @constructing
 class Literal:
     """An array, a tuple of literals, or a token, with its shape. It does not change.
@@ -218,9 +222,17 @@ class Literal:
         return hash((self.shape.without_layout(), self._array.tobytes()))
 
     def __repr__(self) -> str:
-        if self.shape.is_array and self.shape.rank == 0:
-            return f"Literal({self.shape} {self._array})"
-        return f"Literal({self.shape})"
+        if self.shape.is_token:
+            return f"Literal({self.shape})"
+        return f"Literal({self.shape} {self._values()})"
+
+    def _values(self) -> str:
+        """The values as Python writes them, those of many elements in part."""
+        if self.shape.is_tuple:
+            return f"({', '.join(e._values() for e in self.elements)})"
+        if self._array is None:
+            return str(self.shape)
+        return " ".join(np.array2string(self._array, separator=", ", threshold=_SHOWN, edgeitems=3).split())
 
 
 def _as_array(value: object) -> Array:

@@ -24,6 +24,7 @@ from xlakit.ir.attributes import (
     StackFrames,
 )
 from xlakit.ir.operation import Op
+from xlakit.ir.structure import structure_of
 
 _OpT = TypeVar("_OpT", bound=Op)
 
@@ -110,9 +111,17 @@ class Instruction:
             )
         return self.op
 
+    def __str__(self) -> str:
+        """Its line of HLO text."""
+        from xlakit.formats import hlo_text
+
+        return hlo_text.print_instruction(self)
+
     def __repr__(self) -> str:
-        operands = ", ".join(o.name for o in self.operands)
-        return f"<{self.name} = {self.shape} {self.opcode}({operands})>"
+        from xlakit.formats import hlo_text
+
+        options = hlo_text.PrintOptions(short=True, large_constants=False)
+        return f"<{hlo_text.print_instruction(self, options)}>"
 
 
 def infer_shape(
@@ -195,6 +204,12 @@ class Computation:
                 new = new.replace(control_predecessors=[made.get(p, p) for p in new.control_predecessors])
             made[old] = new
         return Computation(self.name, tuple(dict.fromkeys(made.values())), made[self.root], self.execution_thread)
+
+    def __str__(self) -> str:
+        """Its HLO text, without the computations that it calls."""
+        from xlakit.formats import hlo_text
+
+        return hlo_text.print_computation(self)
 
     def __repr__(self) -> str:
         return f"<computation {self.name} {self.program_shape.to_string(with_layout=False)}>"
@@ -287,6 +302,24 @@ class HloModule:
             changes.setdefault("computations", self.computations[:-1])
         return dataclasses.replace(self, **changes)  # pyright: ignore
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two modules are the same program: whether they print the same, but for what follows.
+
+        Compared are, computation by computation and instruction by instruction in their order: opcodes, attributes and
+        literals (to the bit), shapes with their layouts (one that is not said is major to minor), which operands and
+        control predecessors an instruction has, shardings, frontend attributes and backend configs; and of the module
+        the entry's layout, whether it is scheduled, replicas, partitions, aliases, donors and its other attributes.
+
+        Not compared are names (of the module, computations, instructions), metadata, origins, statistics, stack frames,
+        and ``proto_fields``. Equality, like the hash, takes time in proportion to the program.
+        """
+        if not isinstance(other, HloModule):
+            return NotImplemented
+        return self is other or structure_of(self) == structure_of(other)
+
+    def __hash__(self) -> int:
+        return hash(structure_of(self))
+
     # -- formats: kept here because this is where a person looks for them --------------------------
 
     @staticmethod
@@ -297,11 +330,20 @@ class HloModule:
 
         return hlo_text.parse_module(text, name=name)
 
-    def to_text(self) -> str:
-        """HLO text that xlakit and XLA parse to the same module."""
+    @converting
+    def to_text(
+        self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
+    ) -> str:
+        """HLO text; by default that which xlakit and XLA parse to the same module.
+
+        short: names without ``%``, computations without their shapes, no metadata. It parses to the same program.
+        metadata: False leaves out where instructions come from: ``metadata``, ``origin``, the tables of stack frames.
+        layouts: False leaves out the layouts of results, parameters and the entry.
+        large_constants: False puts ``{...}`` in the place of more than ten elements; such text does not parse.
+        """
         from xlakit.formats import hlo_text
 
-        return hlo_text.print_module(self)
+        return hlo_text.print_module(self, hlo_text.PrintOptions(short, metadata, layouts, large_constants))
 
     @staticmethod
     @converting
@@ -322,6 +364,10 @@ class HloModule:
         from xlakit.ir.verifier import verify
 
         verify(self)
+
+    def __str__(self) -> str:
+        """Its HLO text, all of it; see :meth:`to_text`."""
+        return self.to_text()
 
     def __repr__(self) -> str:
         return (

@@ -107,6 +107,20 @@ def _add_file(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     )
 
 
+def _add_text_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("how HLO text is printed")
+    group.add_argument("--short", action="store_true", help="no %%, no shapes of computations, no metadata")
+    group.add_argument("--no-metadata", dest="metadata", action="store_false", help="not where instructions come from")
+    group.add_argument("--no-layouts", dest="layouts", action="store_false", help="no layouts")
+    group.add_argument(
+        "--no-large-constants", dest="large_constants", action="store_false", help="{...} for more than ten elements"
+    )
+
+
+def _text_options(options: argparse.Namespace) -> dict[str, bool]:
+    return {name: getattr(options, name) for name in ("short", "metadata", "layouts", "large_constants")}
+
+
 def _add_run(commands: _Commands) -> None:
     command = _common(commands, "run", "run a program and print its results")
     _add_file(command)
@@ -155,6 +169,7 @@ def _add_convert(commands: _Commands) -> None:
         "--to", required=True, choices=("text", "proto", "json"), help="HLO text, HloModuleProto, or its JSON"
     )
     command.add_argument("--output", metavar="PATH", help="where to; default: standard output")
+    _add_text_options(command)
     command.set_defaults(command=_convert)
 
 
@@ -168,6 +183,7 @@ def _add_opt(commands: _Commands) -> None:
     command.add_argument("--dump", metavar="DIR", help="write the program after each pass into files there")
     command.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")
     command.add_argument("--list-passes", action="store_true", help="list the passes and their rules, and do no more")
+    _add_text_options(command)
     command.set_defaults(command=_opt)
 
 
@@ -182,6 +198,7 @@ def _add_inspect(commands: _Commands) -> None:
         help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
         "bytes; memory and what holds it",
     )
+    _add_text_options(command)
     command.set_defaults(command=_inspect)
 
 
@@ -303,7 +320,7 @@ def _convert(options: argparse.Namespace) -> int:
 
         data = module_to_json(module).encode()
     else:
-        data = module.to_text().encode() if options.to == "text" else module.to_proto()
+        data = module.to_text(**_text_options(options)).encode() if options.to == "text" else module.to_proto()
     if options.output is not None:
         Path(options.output).write_bytes(data)
     else:
@@ -327,6 +344,7 @@ def _opt(options: argparse.Namespace) -> int:
         fuel=options.fuel,
         dump=options.dump,
         diff=options.diff,
+        text=_text_options(options),
     )
     _open(sys.stdout, "standard output").writelines(lines)
     return 0
@@ -335,7 +353,7 @@ def _opt(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     from xlakit.tools.inspect import inspect
 
-    _open(sys.stdout, "standard output").write(inspect(_load(options.file), options.view))
+    _open(sys.stdout, "standard output").write(inspect(_load(options.file), options.view, _text_options(options)))
     return 0
 
 

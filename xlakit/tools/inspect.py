@@ -13,11 +13,15 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.tools.shards import on_devices, with_partitions
 
 
-def inspect(module: HloModule, view: str) -> str:
-    """A program in one of the VIEWS: that of one device, where it is split over several."""
+def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
+    """A program in one of the VIEWS: that of one device, where it is split over several.
+
+    text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
+    """
     module = on_devices(with_partitions(module)).module
     executable = compile_module(module, custom_calls={name: _stand_in(name) for name in unknown_calls(module)})
-    return VIEWS[view](executable).rstrip("\n") + "\n"
+    shown = VIEWS[view](executable, **(text if view == "hlo" else {}))
+    return shown.rstrip("\n") + "\n"
 
 
 def unknown_calls(module: HloModule) -> list[str]:
@@ -41,7 +45,7 @@ def _cost(executable: CpuExecutable) -> str:
 
 
 # The names are repeated in cli.py, which does not load this file to print its help.
-VIEWS: Mapping[str, Callable[[CpuExecutable], str]] = {
+VIEWS: Mapping[str, Callable[..., str]] = {
     "hlo": CpuExecutable.as_text,
     "llvm": CpuExecutable.llvm_ir,
     "llvm-raw": lambda executable: executable.llvm_ir(optimized=False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from xlakit.ir.instruction import HloModule
@@ -26,33 +26,37 @@ def optimize(
     fuel: int | None,
     dump: str | None,
     diff: bool,
+    text: Mapping[str, bool],
 ) -> list[str]:
-    """Run passes on a module; gives the lines to print: the new program's, or with ``diff`` what each pass did."""
+    """Run passes on a module; gives the lines to print: the new program's, or with ``diff`` what each pass did.
+
+    text: how programs are printed, as :meth:`HloModule.to_text` takes it.
+    """
     module.verify()
     module = with_partitions(module)
     folder = None if dump is None else Path(dump)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "00-before.hlo").write_text(module.to_text(), encoding="utf-8")
+        (folder / "00-before.hlo").write_text(module.to_text(**text), encoding="utf-8")
     changes: list[str] = []
 
     def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
         if folder is not None:
-            (folder / f"{number:02}-{name}.hlo").write_text(after.to_text(), encoding="utf-8")
+            (folder / f"{number:02}-{name}.hlo").write_text(after.to_text(**text), encoding="utf-8")
         if diff:
-            changes.extend(_difference(f"{number:02}-{name}", before, after))
+            changes.extend(_difference(f"{number:02}-{name}", before, after, text))
 
     result = run_pipeline(module, passes, disabled, until, fuel, look if folder is not None or diff else None)
     result.verify()
-    return changes if diff else [result.to_text()]
+    return changes if diff else [result.to_text(**text)]
 
 
-def _difference(name: str, before: HloModule, after: HloModule) -> Iterator[str]:
+def _difference(name: str, before: HloModule, after: HloModule, text: Mapping[str, bool]) -> Iterator[str]:
     if before is after:
         return
     yield from difflib.unified_diff(
-        before.to_text().splitlines(keepends=True),
-        after.to_text().splitlines(keepends=True),
+        before.to_text(**text).splitlines(keepends=True),
+        after.to_text(**text).splitlines(keepends=True),
         f"before {name}",
         f"after {name}",
     )

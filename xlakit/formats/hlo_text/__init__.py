@@ -11,7 +11,7 @@ from xlakit.formats.hlo_text import literals, shapes, sharding
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.literals import print_literal
 from xlakit.formats.hlo_text.parser import parse_module
-from xlakit.formats.hlo_text.printer import print_computation, print_instruction, print_module
+from xlakit.formats.hlo_text.printer import PrintOptions, print_computation, print_instruction, print_module
 from xlakit.formats.hlo_text.sharding import print_sharding
 from xlakit.ir.attributes import Sharding
 
@@ -41,6 +41,7 @@ def parse_sharding(text: str) -> Sharding:
 
 
 __all__ = [
+    "PrintOptions",
     "parse_literal",
     "parse_module",
     "parse_shape",

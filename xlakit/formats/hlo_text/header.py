@@ -187,7 +187,7 @@ def _table(title: str, rows: list[str]) -> str:
 # -- printing ----------------------------------------------------------------------------------------
 
 
-def print_header(module: HloModule) -> str:
+def print_header(module: HloModule, *, layouts: bool = True) -> str:
     """The module's line, as XLA orders it."""
     others = dict(module.header)
     parts = [f"HloModule {module.name}"]
@@ -207,7 +207,7 @@ def print_header(module: HloModule) -> str:
         parts.append(f"buffer_donor={{ {donors} }}")
     if "alias_passthrough_params" in others:
         parts.append(f"alias_passthrough_params={others.pop('alias_passthrough_params')}")
-    parts.append(f"entry_computation_layout={{{print_program_layout(module)}}}")
+    parts.append(f"entry_computation_layout={{{print_program_layout(module, layouts=layouts)}}}")
     for name in ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output"):
         if name in others:
             parts.append(f"{name}={others.pop(name)}")
@@ -221,11 +221,11 @@ def print_header(module: HloModule) -> str:
     return ", ".join(parts)
 
 
-def print_program_layout(module: HloModule) -> str:
-    """``(f32[2]{0})->f32[]`` with the layouts of the entry."""
+def print_program_layout(module: HloModule, *, layouts: bool = True) -> str:
+    """``(f32[2]{0})->f32[]`` with the layouts of the entry, or without."""
     program = module.entry_computation_layout or module.entry.program_shape
     parameters: list[str] = []
     for number, shape in enumerate(program.parameters):
         mark = f"/*index={number}*/" if number and number % 5 == 0 else ""
-        parameters.append(f"{mark}{shape}")
-    return f"({', '.join(parameters)})->{program.result}"
+        parameters.append(mark + shape.to_string(with_layout=layouts))
+    return f"({', '.join(parameters)})->{program.result.to_string(with_layout=layouts)}"

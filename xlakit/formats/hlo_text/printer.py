@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.formats.hlo_text.attributes import CODECS
@@ -29,11 +30,37 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
 
 
-def print_module(module: HloModule) -> str:
-    """The whole module; xlakit and XLA parse it to the same module."""
+@dataclass(frozen=True, slots=True)
+class PrintOptions:
+    """What of a program is printed; by default all of it.
+
+    short: names without ``%``, computations without their shapes, no metadata. It still parses to the same program.
+    metadata: where instructions come from: ``metadata``, ``origin``, and the tables of stack frames.
+    layouts: the layouts of results, parameters and the entry.
+    large_constants: the elements of constants that have more than ten; otherwise ``{...}``, which does not parse.
+    """
+
+    short: bool = False
+    metadata: bool = True
+    layouts: bool = True
+    large_constants: bool = True
+
+    @property
+    def shows_metadata(self) -> bool:
+        """Whether metadata is printed."""
+        return self.metadata and not self.short
+
+
+_EVERYTHING = PrintOptions()
+_LARGE = 10
+
+
+def print_module(module: HloModule, options: PrintOptions = _EVERYTHING) -> str:
+    """The whole module; with all that there is, xlakit and XLA parse it to the same module."""
     module = with_plain_names(module)
-    printer = _Printer()
-    parts = [print_header(module), print_stack_frames(module.stack_frames), "\n\n"]
+    printer = _Printer(options)
+    frames = print_stack_frames(module.stack_frames) if options.shows_metadata else ""
+    parts = [print_header(module, layouts=options.layouts), frames, "\n\n"]
     hidden = _hidden(module)
     for computation in module.computations:
         if computation not in hidden:
@@ -42,14 +69,14 @@ def print_module(module: HloModule) -> str:
     return "".join(parts)
 
 
-def print_instruction(instruction: Instruction) -> str:
+def print_instruction(instruction: Instruction, options: PrintOptions = _EVERYTHING) -> str:
     """One instruction on a line."""
-    return _Printer().instruction(instruction)
+    return _Printer(options).instruction(instruction)
 
 
-def print_computation(computation: Computation) -> str:
+def print_computation(computation: Computation, options: PrintOptions = _EVERYTHING) -> str:
     """One computation, without those that it calls."""
-    return _Printer().computation(computation, is_entry=False)
+    return _Printer(options).computation(computation, is_entry=False)
 
 
 def _hidden(module: HloModule) -> set[Computation]:
@@ -62,20 +89,21 @@ def _hidden(module: HloModule) -> set[Computation]:
 class _Printer:
     """Prints instructions; remembers the texts of shapes."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: PrintOptions) -> None:
+        self._options = options
+        self._percent = "" if options.short else "%"
         # By identity, since the shapes outlive the printer and hashing one walks it.
         self._shapes: dict[int, str] = {}
 
     def shape(self, shape: Shape) -> str:
         text = self._shapes.get(id(shape))
         if text is None:
-            text = self._shapes[id(shape)] = str(shape)
+            text = self._shapes[id(shape)] = shape.to_string(with_layout=self._options.layouts)
         return text
 
     def computation(self, computation: Computation, *, is_entry: bool) -> str:
-        parameters = ", ".join(f"{p.name}: {p.shape.to_string(with_layout=False)}" for p in computation.parameters)
-        result = computation.root.shape.to_string(with_layout=False)
-        lines = [f"{'ENTRY ' if is_entry else ''}%{computation.name} ({parameters}) -> {result} {{"]
+        signature = "" if self._options.short else self._signature(computation)
+        lines = [f"{'ENTRY ' if is_entry else ''}{self._percent}{computation.name} {signature}{{"]
         root = computation.root
         for instruction in computation.instructions:
             lines.append(f"  {'ROOT ' if instruction is root else ''}{self.instruction(instruction)}")
@@ -83,44 +111,102 @@ class _Printer:
         lines.append("}" if thread == "main" else f"}}, execution_thread={quote(thread)}")
         return "\n".join(lines)
 
+    @staticmethod
+    def _signature(computation: Computation) -> str:
+        parameters = ", ".join(f"{p.name}: {p.shape.to_string(with_layout=False)}" for p in computation.parameters)
+        return f"({parameters}) -> {computation.root.shape.to_string(with_layout=False)} "
+
     def instruction(self, instruction: Instruction) -> str:
         op, opcode = instruction.op, instruction.opcode
         plan = _plan(type(op))
         inner = _sugared_op(instruction) if opcode.startswith("async-") else None
-        inside = self._operands(instruction) if plan.inline is None else plan.inline(op)
+        inside = self._operands(instruction) if plan.inline is None else self._inline(plan.inline, op)
         if inner is not None:
             opcode = inner.opcode + opcode.removeprefix("async")
-        parts = [f"%{instruction.name} = {self.shape(instruction.shape)} {opcode}({inside})"]
+        parts = [f"{self._percent}{instruction.name} = {self.shape(instruction.shape)} {opcode}({inside})"]
         annotations = instruction.annotations
         if annotations.parameter_replication:
             marks = ",".join("true" if m else "false" for m in annotations.parameter_replication)
             parts.append(f"parameter_replication={{{marks}}}")
         if inner is not None:
-            _sugared_attributes(parts, instruction, inner)
+            self._sugared_attributes(parts, instruction, inner)
         else:
-            _attributes(parts, plan.attributes, op, instruction)
+            self._attributes(parts, plan.attributes, op, instruction)
         if annotations is not NO_ANNOTATIONS or instruction.control_predecessors or plan.late:
-            _annotations(parts, instruction, annotations, plan.late)
+            self._annotations(parts, instruction, annotations, plan.late)
         return ", ".join(parts)
 
+    def _inline(self, show: Callable[[Op], str], op: Op) -> str:
+        literal = getattr(op, "literal", None)
+        if not self._options.large_constants and isinstance(literal, Literal) and _count(literal) > _LARGE:
+            return "{...}"
+        return show(op)
+
     def _operands(self, instruction: Instruction) -> str:
-        names = [f"%{operand.name}" for operand in instruction.operands]
+        names = [f"{self._percent}{operand.name}" for operand in instruction.operands]
         # XLA numbers every fifth operand for the reader.
         for number in range(5, len(names), 5):
             names[number] = f"/*index={number}*/{names[number]}"
         return ", ".join(names)
 
+    def _sugared_attributes(self, parts: list[str], instruction: Instruction, inner: Op) -> None:
+        own = [spec for spec in _plan(type(instruction.op)).attributes if spec.name != "calls"]
+        self._attributes(parts, own, instruction.op, instruction)
+        if instruction.opcode == "async-start":
+            self._attributes(parts, _plan(type(inner)).attributes, inner, instruction)
+
+    def _attributes(
+        self, parts: list[str], entries: tuple[_Entry, ...] | list[_Entry], op: Op, instruction: Instruction
+    ) -> None:
+        for entry in entries:
+            value = getattr(op, entry.name)
+            if value is None or (not entry.always and value == entry.default):
+                continue
+            if entry.kind is Kind.PRECISION_LIST and all(p is Precision.DEFAULT for p in value):
+                continue
+            if entry.kind is Kind.COMPUTATION_LIST and op.opcode == "conditional" and _on_predicate(instruction):
+                on_true, on_false = (self._percent + computation.name for computation in value)
+                parts.append(f"true_computation={on_true}, false_computation={on_false}")
+            else:
+                text = entry.show(value)
+                if entry.kind in CALLING and self._options.short:
+                    text = text.replace("%", "")
+                parts.append(f"{entry.text}={text}")
+
+    def _annotations(
+        self, parts: list[str], instruction: Instruction, annotations: Annotations, late: tuple[_Entry, ...]
+    ) -> None:
+        if annotations.sharding is not None:
+            parts.append(f"sharding={print_sharding(annotations.sharding)}")
+        if annotations.frontend_attributes:
+            parts.append(f"frontend_attributes={print_frontend_attributes(annotations.frontend_attributes)}")
+        if instruction.control_predecessors:
+            names = ", ".join(f"{self._percent}{p.name}" for p in instruction.control_predecessors)
+            parts.append(f"control-predecessors={{{names}}}")
+        if annotations.statistics:
+            parts.append(f"statistics={print_statistics(annotations.statistics_visualized, annotations.statistics)}")
+        if late:
+            self._attributes(parts, late, instruction.op, instruction)
+        if annotations.origin is not None and self._options.shows_metadata:
+            parts.append(f"origin={print_origin(annotations.origin)}")
+        if annotations.metadata is not None and self._options.shows_metadata:
+            text = print_metadata(annotations.metadata)
+            if text:
+                parts.append(f"metadata={{{text}}}")
+        if annotations.backend_config:
+            parts.append(f"backend_config={quote_or_json(annotations.backend_config)}")
+
+
+def _count(literal: Literal) -> int:
+    """How many elements a literal has, those of a tuple's elements together."""
+    if literal.shape.is_tuple:
+        return sum(map(_count, literal.elements))
+    return literal.array.size if literal.shape.is_array else 0
+
 
 def _sugared_op(instruction: Instruction) -> Op | None:
     start = start_of(instruction)
     return start.op.called_computations[0].root.op if start is not None and sugared(start) else None
-
-
-def _sugared_attributes(parts: list[str], instruction: Instruction, inner: Op) -> None:
-    own = [spec for spec in _plan(type(instruction.op)).attributes if spec.name != "calls"]
-    _attributes(parts, own, instruction.op, instruction)
-    if instruction.opcode == "async-start":
-        _attributes(parts, _plan(type(inner)).attributes, inner, instruction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,42 +253,5 @@ def _plan(cls: type[Op]) -> _Plan:
     return _Plan(lambda op: show(getattr(op, name)), tuple(early), late)
 
 
-def _attributes(parts: list[str], entries: tuple[_Entry, ...] | list[_Entry], op: Op, instruction: Instruction) -> None:
-    for entry in entries:
-        value = getattr(op, entry.name)
-        if value is None or (not entry.always and value == entry.default):
-            continue
-        if entry.kind is Kind.PRECISION_LIST and all(p is Precision.DEFAULT for p in value):
-            continue
-        if entry.kind is Kind.COMPUTATION_LIST and op.opcode == "conditional" and _on_predicate(instruction):
-            parts.append(f"true_computation=%{value[0].name}, false_computation=%{value[1].name}")
-        else:
-            parts.append(f"{entry.text}={entry.show(value)}")
-
-
 def _on_predicate(instruction: Instruction) -> bool:
     return bool(instruction.operands) and instruction.operands[0].shape.element_type is PrimitiveType.PRED
-
-
-def _annotations(
-    parts: list[str], instruction: Instruction, annotations: Annotations, late: tuple[_Entry, ...]
-) -> None:
-    if annotations.sharding is not None:
-        parts.append(f"sharding={print_sharding(annotations.sharding)}")
-    if annotations.frontend_attributes:
-        parts.append(f"frontend_attributes={print_frontend_attributes(annotations.frontend_attributes)}")
-    if instruction.control_predecessors:
-        names = ", ".join(f"%{p.name}" for p in instruction.control_predecessors)
-        parts.append(f"control-predecessors={{{names}}}")
-    if annotations.statistics:
-        parts.append(f"statistics={print_statistics(annotations.statistics_visualized, annotations.statistics)}")
-    if late:
-        _attributes(parts, late, instruction.op, instruction)
-    if annotations.origin is not None:
-        parts.append(f"origin={print_origin(annotations.origin)}")
-    if annotations.metadata is not None:
-        text = print_metadata(annotations.metadata)
-        if text:
-            parts.append(f"metadata={{{text}}}")
-    if annotations.backend_config:
-        parts.append(f"backend_config={quote_or_json(annotations.backend_config)}")

@@ -1,0 +1,83 @@
+"""What makes two modules the same program: all that they print, but for names and where instructions come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from xlakit.data.layout import Layout
+from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
+from xlakit.ir.operation import Kind, Op
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import Computation, HloModule, Instruction
+
+# A nested tuple of frozen values.
+Structure = tuple[Any, ...]
+
+
+def structure_of(module: HloModule) -> Structure:
+    """A value that is equal for two modules just where they are the same program; see :meth:`HloModule.__eq__`.
+
+    Computations stand for their number in the module, instructions for theirs in the computation.
+    """
+    numbers = {computation: number for number, computation in enumerate(module.computations)}
+    return (
+        tuple(_computation(c, numbers) for c in module.computations),
+        _program(module.program_shape),
+        module.is_scheduled,
+        (module.replica_count, module.num_partitions),
+        module.input_output_alias,
+        module.buffer_donor,
+        module.frontend_attributes,
+        (module.spmd_output_sharding, module.spmd_parameters_shardings),
+        module.header,
+    )
+
+
+def _computation(computation: Computation, numbers: Mapping[Computation, int]) -> Structure:
+    places = {instruction: place for place, instruction in enumerate(computation.instructions)}
+    instructions = tuple(_instruction(i, places, numbers) for i in computation.instructions)
+    return computation.execution_thread, places[computation.root], instructions
+
+
+def _instruction(
+    instruction: Instruction, places: Mapping[Instruction, int], numbers: Mapping[Computation, int]
+) -> Structure:
+    annotations = instruction.annotations
+    return (
+        _operation(instruction.op, numbers),
+        _laid_out(instruction.shape),
+        tuple(places[operand] for operand in instruction.operands),
+        frozenset(places[before] for before in instruction.control_predecessors),
+        annotations.sharding,
+        annotations.frontend_attributes,
+        annotations.backend_config,
+        annotations.parameter_replication,
+    )
+
+
+def _operation(op: Op, numbers: Mapping[Computation, int]) -> Structure:
+    return op.opcode, tuple(_attribute(getattr(op, spec.name), spec.kind, numbers) for spec in op.attributes)
+
+
+def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> Any:
+    if kind is Kind.COMPUTATION:
+        return None if value is None else numbers[value]
+    if kind is Kind.COMPUTATION_LIST:
+        return None if value is None else tuple(numbers[computation] for computation in value)
+    # As numbers NaN would differ from itself, and -0 would be 0.
+    return value.hex() if isinstance(value, float) else value
+
+
+def _program(program: ProgramShape) -> Structure:
+    return tuple(map(_laid_out, program.parameters)), _laid_out(program.result)
+
+
+def _laid_out(shape: Shape) -> Shape:
+    """The shape; arrays of which no layout is said are laid out major to minor."""
+    if shape.is_tuple:
+        return make_tuple_shape([_laid_out(s) for s in shape.tuple_shapes])
+    if shape.is_array and shape.layout is None:
+        return shape.with_layout(Layout.default(shape.rank))
+    return shape
