@@ -26,6 +26,12 @@ def test_a_well_formed_module_passes():
         ("x = f32[2] parameter(0)\nROOT y = f32[] get-tuple-element(x), index=0", "tuple"),
         ("x = f32[2,3] parameter(0)\nROOT y = f32[2,3] transpose(x), dimensions={1,0}", "'y'"),
         ("x = f32[2,3] parameter(0)\nROOT y = f32[7] reshape(x)", "reshape"),
+        ('x = f32[2] parameter(0)\nROOT y = () custom-call(x), custom_call_target="control_dep"', "takes two operands"),
+        (
+            "x = f32[2] parameter(0)\na = f32[2] sine(x)\nROOT b = f32[2] cosine(a)\n"
+            'y = () custom-call(b, a), custom_call_target="control_dep"',
+            "neither before nor after",
+        ),
     ],
 )
 def test_broken_rules_are_named(body, message):

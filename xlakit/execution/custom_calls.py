@@ -213,6 +213,7 @@ _BUILT_IN: dict[str, Target] = {
     "PadToStatic": _pad_to_static,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
+    "control_dep": _nothing,
     "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(
         (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.arguments import Given
 
+_INTEGERS: Final = 2
 _FLOAT: Final = 3
 
 
@@ -28,3 +29,19 @@ class NamedFloats:
             entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
             entry["type"], entry["value_size"] = _FLOAT, 1
             ctypes.c_float.from_address(place + layout.place("value")[0]).value = value
+
+
+class NamedIntegers:
+    """One name with a list of whole numbers, in memory that stays as long as this object."""
+
+    def __init__(self, name: str, values: Sequence[int]) -> None:
+        layout = arguments_of("NamedValue")
+        self._memory = ctypes.create_string_buffer(layout.size)
+        self._name = ctypes.create_string_buffer(name.encode())
+        self._values = (ctypes.c_int64 * len(values))(*values)
+        self.address = ctypes.addressof(self._memory)
+        entry = Given("NamedValue", self.address)
+        entry["struct_size"], entry["extension_start"] = layout.size, 0
+        entry["name"], entry["name_size"] = ctypes.addressof(self._name), len(self._name.value)
+        entry["type"], entry["value_size"] = _INTEGERS, len(values)
+        entry["value"] = ctypes.addressof(self._values)

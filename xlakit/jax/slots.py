@@ -14,6 +14,7 @@ from xlakit.jax.compiling import compile_program
 from xlakit.jax.devices import Devices
 from xlakit.jax.floats import Settings
 from xlakit.jax.identity import device_count
+from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.program import Program, take_error
 from xlakit.jax.records import keep_for_ever
@@ -34,6 +35,7 @@ class State:
         self.native: Native | None = None
         self.devices: Devices | None = None
         self.programs: dict[int, Program] = {}
+        self.attributes: NamedIntegers | None = None
 
     def forget_dead(self) -> None:
         """Give back what programs hold that nobody has a name for any more."""
@@ -74,6 +76,17 @@ def describe(error: BaseException) -> str:
 
 
 # -- the client ------------------------------------------------------------------------------------
+
+
+def _attributes(state: State, given: Given) -> None:
+    """The version of StableHLO that programs may be written in: jaxlib, which writes them, reads them here, too."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    if state.attributes is None:
+        version: str = stablehlo.get_current_version()
+        state.attributes = NamedIntegers("stablehlo_current_version", [int(n) for n in version.split(".")])
+        keep_for_ever(state.attributes)
+    given["attributes"], given["num_attributes"] = state.attributes.address, 1
 
 
 def _create_client(state: State, given: Given) -> None:
@@ -158,6 +171,7 @@ def _memory_stats(state: State, given: Given) -> None:
 
 
 SLOTS: Final[dict[str, Slot]] = {
+    "Plugin_Attributes": _attributes,
     "Client_Create": _create_client,
     "Client_Compile": _compile,
     "Executable_Serialize": _serialize,

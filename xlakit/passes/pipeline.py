@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import current
+from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.canonicalize.inline_calls import InlineCalls
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
@@ -73,6 +74,7 @@ _SIMPLIFY = RulePass(
 
 # The order in which a program is improved, read from the top.
 PIPELINE: tuple[Pass, ...] = (
+    ControlDependencies(),
     NormalizeLayouts(),
     NormalizePrecision(),
     PadDynamic(),

@@ -15,6 +15,7 @@ from xlakit.ir.verifier.annotations import annotation_faults
 from xlakit.ir.verifier.buffers import buffer_faults
 from xlakit.ir.verifier.devices import device_faults
 from xlakit.ir.verifier.faults import Program
+from xlakit.ir.verifier.ordering import ordering_faults
 from xlakit.ir.verifier.pairs import pair_faults
 
 # These hand values on as they are, so their declared precision is that of what they hand on.
@@ -88,7 +89,7 @@ def findings(module: HloModule) -> Iterator[Finding]:
             yield Finding(error)
     if is_sound:
         program = Program(module)
-        for rules in (pair_faults, device_faults, annotation_faults, buffer_faults):
+        for rules in (pair_faults, device_faults, annotation_faults, buffer_faults, ordering_faults):
             for fault in rules(program):
                 yield Finding(_broken(module, *fault), fault.computation, fault.instruction)
 

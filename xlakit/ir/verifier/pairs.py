@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlakit.data.shape import Shape
+from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.verifier.faults import Fault, Program
 
@@ -73,7 +74,7 @@ def _halves(program: Program) -> Iterator[Fault]:
 
 
 def _one_user(program: Program, computation: Computation, start: Instruction) -> Iterator[Fault]:
-    users = [u for u in program.users.get(start, []) if not _calls_target(u, {"control_dep"})]
+    users = [u for u in program.users.get(start, []) if not is_control_dep(u)]
     done = _HALVES[start.opcode]
     if len(users) != 1:
         yield Fault(computation, start, f"has {len(users)} users, it takes one", f"end it with one {done}")

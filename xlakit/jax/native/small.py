@@ -42,12 +42,6 @@ def emit_small(module: Module) -> None:
         fn = module.function(slot, PTR, [PTR], external=True)
         fn.ret(fn.null())
 
-    args = arguments_of("Plugin_Attributes")
-    fn = module.function("Plugin_Attributes", PTR, [PTR], external=True)
-    fn.store(fn.null(), args.at(fn, fn.parameters[0], "attributes"))
-    args.store(fn, fn.parameters[0], "num_attributes", fn.i64(0))
-    fn.ret(fn.null())
-
     # It holds nothing; it only must not be null.
     args = arguments_of("ExecuteContext_Create")
     fn = module.function("ExecuteContext_Create", PTR, [PTR], external=True)

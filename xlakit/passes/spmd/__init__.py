@@ -15,12 +15,14 @@ from xlakit.ir.operation import Op
 from xlakit.ops.collective_moves import CollectivePermute
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.shared.collective import Collective
+from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.core.framework import Pass, PassContext, programs, with_callees, with_computations
 from xlakit.passes.spmd import edges
 from xlakit.passes.spmd.annotations import Annotations, as_sharding, of_leaves
 from xlakit.passes.spmd.emit import Channels
 from xlakit.passes.spmd.manual import BOUNDARIES
+from xlakit.passes.spmd.pairs import with_whole_operations
 from xlakit.passes.spmd.propagate import propagated
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Tiling
@@ -102,6 +104,7 @@ def split_over(
     context = PassContext() if context is None else context
     module = _without_hints_on_elements(NormalizeLayouts().run(module, context))
     context.computation_names = {c.name for c in module.computations}
+    module = with_whole_operations(ControlDependencies().run(module, context), context)
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
     said = Annotations(module, partitions)
     walk = Walk(Program(module, said, channels, context), Scope.of_all(partitions), propagated(module, said))

@@ -54,6 +54,8 @@ class Emitter(Making):
         self.channels = channels
         self._numbers: dict[tuple[int, ...], Instruction] = {}
         self._own: set[Instruction] = set()
+        # What must come before the instructions that are made now, because the old program says so.
+        self.predecessors: tuple[Instruction, ...] = ()
 
     def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
         """What stands in the place of an old instruction."""
@@ -61,7 +63,8 @@ class Emitter(Making):
         if old.op.opcode == "custom-call":
             annotations = dataclasses.replace(old.annotations, sharding=None)
         name = self.names.keep_or_new(old.name)
-        return self.append(Instruction(op, operands, shape, name, annotations=annotations))
+        before = [p for p in self.predecessors if p not in operands]
+        return self.append(Instruction(op, operands, shape, name, control_predecessors=before, annotations=annotations))
 
     def done(self, name: str, root: Instruction) -> Computation:
         """What has been made, without what nobody needs."""

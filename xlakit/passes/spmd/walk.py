@@ -28,6 +28,9 @@ _COLLECTIVES: Final = frozenset(
     {"all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
 )
 
+# Where their dones follow, pairs.py has made one operation of the two.
+_STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"})
+
 
 @dataclass
 class Program:
@@ -53,10 +56,16 @@ class Walk:
         """What a computation gives for arguments."""
         values: dict[Instruction, Value] = {}
         ends = manual.ends_of_calls(computation)
+        make = self.pieces.make
+        before = make.predecessors
         for old in computation.instructions:
             operands = tuple(values[o] for o in old.operands)
+            if old.control_predecessors:
+                also = [piece.instruction for p in old.control_predecessors for piece in leaves(values[p])]
+                make.predecessors = tuple(dict.fromkeys((*before, *also)))
             with placing(self.program.module, old):
                 values[old] = self._step(old, operands, arguments, ends.get(old))
+            make.predecessors = before
         return values[computation.root]
 
     def _step(
@@ -229,6 +238,13 @@ def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     return walk.pieces.on_whole(old, operands, walk.scope)
 
 
+def _refuse_start(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    raise UnsupportedError(
+        f"{old.opcode} whose done is not its only user, in a program that is split over devices",
+        hint="end it with one done in the same computation, or use the operation that is not asynchronous",
+    )
+
+
 def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     scope = smallest(walk.scope, operands)
     if scope.size > 1:
@@ -251,4 +267,5 @@ _SPECIAL: Final[dict[str, _Step]] = {
     "while": control.loop,
     **dict.fromkeys(_COLLECTIVES, effects.collective),
     **dict.fromkeys(_FEEDS, _refuse),
+    **dict.fromkeys(_STARTS, _refuse_start),
 }

@@ -1,0 +1,83 @@
+"""Asynchronous operations of a program that is to be split: start and done become one operation, where the done was.
+
+Devices share one processor, on which others work while one waits, so a start without a done would win nothing; and each
+rule of the partitioner is for the operation as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Final
+
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.collective_moves import CollectivePermute
+from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.control import Call
+from xlakit.passes.core.framework import PassContext, change_computations
+
+_WHOLE: Final[dict[str, type[AllGather | AllReduce | CollectivePermute]]] = {
+    "all-gather-done": AllGather,
+    "all-reduce-done": AllReduce,
+    "collective-permute-done": CollectivePermute,
+}
+
+
+def with_whole_operations(module: HloModule, context: PassContext) -> HloModule:
+    """The module without asynchronous operations whose done is the only user of their start."""
+    return change_computations(module, lambda computation: _changed(computation, context))
+
+
+def _changed(computation: Computation, context: PassContext) -> Computation:
+    uses = Counter(o for i in computation.instructions for o in i.operands)
+    starts = {
+        i.operands[0]: i
+        for i in computation.instructions
+        if (i.opcode in _WHOLE or i.opcode == "async-done") and uses[i.operands[0]] == 1 and _is_start(i.operands[0])
+    }
+    if not starts:
+        return computation
+    made: dict[Instruction, Instruction] = {}
+
+    def predecessors(of: Instruction) -> list[Instruction]:
+        # What is to come after a start comes after its operands: the operation as a whole may have to come later.
+        found: dict[Instruction, None] = {}
+        for before in of.control_predecessors:
+            behind = before.operands if before in starts else (before,)
+            found.update(dict.fromkeys(made[x] for x in behind))
+            if before in starts:
+                found.update(dict.fromkeys(predecessors(before)))
+        return list(found)
+
+    for old in computation.instructions:
+        if old in starts:
+            continue
+        start = old.operands[0] if old.operands and old.operands[0] in starts else None
+        source = old if start is None else start
+        before = [*predecessors(old), *(() if start is None else predecessors(start))]
+        made[old] = old.replace(
+            op=old.op if start is None else _whole(old, start, context),
+            operands=[made[o] for o in source.operands],
+            control_predecessors=list(dict.fromkeys(before)),
+        )
+    return Computation(computation.name, tuple(made.values()), made[computation.root], computation.execution_thread)
+
+
+def _is_start(instruction: Instruction) -> bool:
+    op = instruction.op
+    if isinstance(op, AsyncStart):
+        return len(instruction.operands) == len(op.calls.parameters)
+    return instruction.opcode in ("all-gather-start", "all-reduce-start", "collective-permute-start")
+
+
+def _whole(done: Instruction, start: Instruction, context: PassContext) -> Op:
+    """The operation that a start and its done are."""
+    if isinstance(start.op, AsyncStart):
+        callee = start.op.calls
+        if callee.execution_thread != "main":
+            callee = dataclasses.replace(callee, name=context.computation_name(callee.name), execution_thread="main")
+        return Call(to_apply=callee)
+    kind = _WHOLE[done.opcode]
+    return kind(**{field.name: getattr(start.op, field.name) for field in dataclasses.fields(kind)})
