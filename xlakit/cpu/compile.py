@@ -81,7 +81,7 @@ def generate(module: HloModule, target: Target) -> Code:
         kernels = KernelLibrary(llvm, target.c_functions)
         lowered = Lowering(module, kernels, Collectives(meetings, target.grid)).lower()
     number_uses(lowered.steps)
-    _, placed = place_buffers(list(used_in(lowered.steps)))
+    _, placed = place_buffers(used_in(lowered.steps))
     arena_bytes = assign_offsets(placed)
     EntryWriter(llvm).write(lowered.steps)
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]

@@ -109,7 +109,7 @@ class _Run:
         self._places: dict[Buffer, int] = {}
         self._count = 0
         lowered = code.lowered
-        buffers = used_in(lowered.steps) | {b.resolved() for b in (*lowered.arguments, *lowered.values)}
+        buffers = {*used_in(lowered.steps), *(b.resolved() for b in (*lowered.arguments, *lowered.values))}
         end = _GUARD + code.arena_bytes + _GUARD
         for buffer in sorted(buffers, key=lambda b: (b.place, b.number, b.name)):
             if buffer.place == "temporary" and buffer.offset >= 0:

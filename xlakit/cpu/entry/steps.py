@@ -182,16 +182,16 @@ def buffers_of(step: Step) -> tuple[Buffer, ...]:
     return (step.predicate, *step.carried)
 
 
-def used_in(steps: Sequence[Step]) -> set[Buffer]:
-    """Every buffer that the steps touch."""
-    found: set[Buffer] = set()
+def used_in(steps: Sequence[Step]) -> list[Buffer]:
+    """Every buffer that the steps touch, once each, in an order that depends on the steps alone: code is made from it."""
+    found: dict[Buffer, None] = {}
     stack = list(steps)
     while stack:
         step = stack.pop()
-        found.update(buffers_of(step))
+        found.update(dict.fromkeys(buffers_of(step)))
         if isinstance(step, ConditionalStep):
             for branch in step.branches:
                 stack.extend(branch)
         elif isinstance(step, WhileStep):
             stack.extend((*step.condition, *step.body))
-    return {buffer.resolved() for buffer in found}
+    return list(dict.fromkeys(buffer.resolved() for buffer in found))

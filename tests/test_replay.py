@@ -1,0 +1,42 @@
+"""The comparison of what two trees make of programs, and that one tree always makes the same of a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import xlakit
+from fuzz import replay
+from fuzz.support.recorder import record
+
+_EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_first_stage_that_differs_is_named_and_the_functions_that_do():
+    before = {"hlo": "a\nb", "llvm": "define void @f(i64) {\n x\n}\ndefine void @g() {\n y\n}", "assembly": "1"}
+    after = {"hlo": "a\nb", "llvm": "define void @f(i64) {\n x\n}\ndefine void @g() {\n z\n}", "assembly": "2"}
+    found = replay.compare("p", before, after)
+    assert found is not None
+    assert str(found) == "p: llvm: g"
+    assert found.diff("llvm")[-3:] == ["- y", "+ z", " }"]
+    assert replay.compare("p", before, dict(before)) is None
+
+
+def test_a_program_that_no_longer_compiles_differs():
+    found = replay.compare("p", {"hlo": "a"}, {"error": "unsupported"})
+    assert found is not None
+    assert found.stage == "error"
+
+
+@pytest.mark.parametrize("name", ["scan", "sort", "transformer_block_grad"])
+def test_the_same_program_becomes_the_same_code(name: str):
+    text = (_EXAMPLES / f"{name}.hlo").read_text()
+    executables = [xlakit.compile(xlakit.HloModule.from_text(text), backend="cpu", cache=False) for _ in range(3)]
+    assert len({e.llvm_ir(optimized=False) for e in executables}) == 1
+
+
+def test_all_stages_are_recorded():
+    stages = record("HloModule m\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] negate(p)\n}")
+    assert set(stages) == {"hlo", "memory", "llvm", "assembly"}
+    assert "negate" in stages["hlo"]
