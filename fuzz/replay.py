@@ -1,7 +1,7 @@
 """``python -m fuzz.replay``: what a change makes of the compiler's code for a corpus of programs.
 
 The same programs are compiled by the package of a commit and by that of the working tree, and compared stage by stage:
-HLO after passes, memory, LLVM IR before LLVM's passes, assembly. A change that only moves code changes nothing here. The
+HLO after passes, memory, LLVM IR before LLVM's passes, assembly. What only moves code changes nothing here. The
 corpus is the benchmark's rows at their small sizes, the programs of ``examples/``, generated modules, and loops and
 branches as people write them::
 

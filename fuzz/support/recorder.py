@@ -1,6 +1,6 @@
 """Writes down what the compiler makes of programs, for fuzz.replay: ``python recorder.py PROGRAMS RECORDS``.
 
-It runs on the package of any revision, whichever ``PYTHONPATH`` says, so it imports nothing else of this repository, and
+It runs on the package of any revision, as ``PYTHONPATH`` says, so it imports nothing else of this repository, and
 asks a compiled program only for what executables have long been able to say.
 """
 

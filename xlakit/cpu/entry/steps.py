@@ -183,7 +183,7 @@ def buffers_of(step: Step) -> tuple[Buffer, ...]:
 
 
 def used_in(steps: Sequence[Step]) -> list[Buffer]:
-    """Every buffer that the steps touch, once each, in an order that depends on the steps alone: code is made from it."""
+    """Every buffer that the steps touch, once each, in an order that depends on the steps alone."""
     found: dict[Buffer, None] = {}
     stack = list(steps)
     while stack:
