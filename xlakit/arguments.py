@@ -117,11 +117,18 @@ _WORDS: dict[object, tuple[str, str]] = {
 
 
 _HINTS: dict[object, str] = {}
+# Classes whose values can be iterated, but count as one where a sequence is wanted.
+_SINGLE: set[type] = set()
 
 
-def name_type(kind: type, one: str, many: str, hint: str = "") -> None:
-    """Say how errors call a class, one of it and several, and how a person gets one."""
+def name_type(kind: type, one: str, many: str, hint: str = "", *, is_sequence: bool = True) -> None:
+    """Say how errors call a class, one of it and several, and how a person gets one.
+
+    is_sequence: whether a value that can be iterated may be given where a sequence is wanted.
+    """
     _WORDS[kind], _HINTS[kind] = (one, many), hint
+    if not is_sequence:
+        _SINGLE.add(kind)
 
 
 # -- types made of others --------------------------------------------------------------------------
@@ -132,6 +139,7 @@ def _elements(value: object, wanted: str) -> tuple[object, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(cast("Sequence[object]", value))
     refused = isinstance(value, (str, bytes, bytearray, Set, Mapping)) or not isinstance(value, Iterable)
+    refused = refused or type(value) in _SINGLE
     if not refused:
         try:
             return tuple(cast("Iterable[object]", value))

@@ -7,8 +7,11 @@ An error says what broke (``rule``), where (``operation``, ``shapes``, ``locatio
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 # More than an error of many operands has, and less than a screen.
@@ -75,6 +78,31 @@ class XlakitError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(map(_shortened, lines))
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints, which calls this: the traceback that ends at the person's line, without our frames.
+
+        IPython hides frames with a local ``__tracebackhide__``, but never the last one, where the error was raised.
+        """
+        shell: Any = sys.modules["IPython"].get_ipython()
+        return shell.InteractiveTB.structured_traceback(type(self), self, _outside(self.__traceback__))
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _outside(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this package; all of it where there are no others."""
+    kept: list[TracebackType] = []
+    step = traceback
+    while step is not None:
+        if not step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.append(step)
+        step = step.tb_next
+    made: TracebackType | None = None
+    for step in reversed(kept):
+        made = TracebackType(made, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return made or traceback
 
 
 def _again(kind: type[XlakitError], args: tuple[Any, ...]) -> XlakitError:

@@ -24,7 +24,7 @@ from xlakit.ir.attributes import (
 from xlakit.ir.enums import ConvolutionKind, Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
-from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder
+from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building
 from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
@@ -386,8 +386,7 @@ def conv_with_general_dimensions(
     Raises ShapeError. Source: XlaBuilder::ConvWithGeneralDimensions.
     """
     if isinstance(padding, (Padding, str)):
-        builder = common_builder([lhs, rhs])
-        lhs, rhs = as_op(builder, lhs), as_op(builder, rhs)
+        lhs, rhs = as_ops(lhs, rhs)
         padding = make_padding(
             _sizes(lhs.shape, dimension_numbers.input_spatial_dimensions),
             _sizes(rhs.shape, dimension_numbers.kernel_spatial_dimensions),
@@ -469,8 +468,7 @@ def conv_general_dilated(
     Gives an array in the output's order of dimensions. Raises ShapeError.
     Source: Operation semantics, ConvWithGeneralPadding (XlaBuilder::ConvGeneralDilated).
     """
-    builder = common_builder([lhs, rhs])
-    ops = [as_op(builder, lhs), as_op(builder, rhs)]
+    ops = as_ops(lhs, rhs)
     numbers = dimension_numbers or ConvolutionDimensionNumbers.default(len(window_strides))
     sizes = _sizes(ops[1].shape, numbers.kernel_spatial_dimensions)
     config = precision_config or PrecisionConfig()

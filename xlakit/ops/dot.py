@@ -13,7 +13,7 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.enums import Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
 from xlakit.ops.shared.checks import check_distinct, need_array
 from xlakit.ops.shared.contraction import common_part, contract, free_dimensions
 
@@ -206,7 +206,6 @@ def dot_general(
     Gives the batch dimensions, then the other dimensions of lhs that are not contracted, then those of rhs.
     Raises ShapeError. Source: Operation semantics, DotGeneral.
     """
-    builder = common_builder([lhs, rhs])
     config = precision_config or PrecisionConfig()
     op = Dot(
         lhs_batch_dims=tuple(dimension_numbers.lhs_batch_dimensions),
@@ -216,4 +215,4 @@ def dot_general(
         operand_precision=config.precisions,
         algorithm=PrecisionAlgorithm.of(config.algorithm),
     )
-    return emit_product(op, [as_op(builder, lhs), as_op(builder, rhs)], preferred_element_type)
+    return emit_product(op, as_ops(lhs, rhs), preferred_element_type)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -81,6 +81,42 @@ class XlaOp:
 
     def __repr__(self) -> str:
         return f"XlaOp({self.instruction!r})"
+
+    # -- as arrays and tuples of Python and NumPy --------------------------------------------------
+
+    def __getitem__(self, index: object) -> XlaOp:
+        """The element of a tuple; or a part of an array, by integers, slices, ``...`` and None, as in NumPy."""
+        return _subscripts().subscript(self, index)
+
+    def __len__(self) -> int:
+        """How many elements a tuple has, or how many rows an array."""
+        return _subscripts().length(self)
+
+    def __iter__(self) -> Iterator[XlaOp]:
+        """The elements of a tuple, or the rows of an array."""
+        return iter([self[i] for i in range(len(self))])
+
+    @property
+    def T(self) -> XlaOp:  # noqa: N802 - NumPy's name
+        """The array with its dimensions in the opposite order."""
+        return _subscripts().transposed(self)
+
+    def reshape(self, *sizes: int | Sequence[int]) -> XlaOp:
+        """The elements in their order in other dimensions: ``x.reshape(2, 3)``; one of them may be -1."""
+        only = sizes[0] if len(sizes) == 1 else sizes
+        return _subscripts().reshaped(self, [only] if isinstance(only, int) else only)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            more = "" if name.startswith("__") else _subscripts().instead_of(name)
+            raise AttributeError(f"'XlaOp' object has no attribute '{name}'{more}")
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise ArgumentError(
+            "the elements of an XlaOp are not known while the program is built",
+            hint="use xlakit's functions on it, or compile the program and call it",
+        )
 
     def __bool__(self) -> bool:
         raise ArgumentError(
@@ -206,7 +242,7 @@ OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.
 
 
 _HOW_TO_MAKE = "make one with xlakit.parameter or xlakit.constant"
-name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE)
+name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE, is_sequence=False)
 name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder")
 name_type(HasComputation, "an XlaComputation", "XlaComputations")
 
@@ -215,6 +251,12 @@ def _page() -> Any:
     from xlakit.ops import elementwise_binary  # the pages import this module
 
     return elementwise_binary
+
+
+def _subscripts() -> Any:
+    from xlakit.ops.shared import subscript
+
+    return subscript
 
 
 def _unary_page() -> Any:
@@ -245,18 +287,36 @@ def common_builder(operands: Sequence[object]) -> Builder:
 
 
 def as_op(builder: Builder, value: OperandLike, like: PrimitiveType | None = None) -> XlaOp:
-    """A handle as it is; a number or array as a constant, of type ``like`` where that is given and it is a number."""
+    """A handle as it is; a number or array as a constant, of type ``like`` where that is given and it is a number.
+
+    Raises ArgumentError for an array of NumPy that is of another floating point type than ``like``: NumPy's own are
+    float64 unless something else is said, and HLO would compute in that.
+    """
     if isinstance(value, XlaOp):
         return value
     from xlakit.ops import data
 
-    if isinstance(value, (np.ndarray, np.generic)):
-        return data.constant(builder, value)
-    return data.constant(builder, value, like)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return data.constant(builder, value, like)
+    made = data.constant(builder, value)
+    kind = made.shape.element_type
+    if like is not None and kind is not like and kind.is_floating and like.is_floating:
+        what = "array" if isinstance(value, np.ndarray) else "scalar"
+        narrowed = f"{what}.astype({_dtype_name(like)})" if what == "array" else "float(scalar)"
+        raise ArgumentError(
+            f"NumPy's {what} of {value.dtype} meets an operand of {like.hlo_name}; XLA converts nothing by itself",
+            hint=f"write {narrowed}, or convert the operand with convert_element_type(x, xlakit.{kind.name})",
+        )
+    return made
+
+
+def _dtype_name(kind: PrimitiveType) -> str:
+    dtype = kind.dtype
+    return f"{'np' if dtype.type.__module__ == 'numpy' else 'ml_dtypes'}.{dtype.name}"
 
 
 def as_ops(*values: OperandLike) -> list[XlaOp]:
-    """Handles for all; numbers take the element type of the first handle among them."""
+    """Handles for all; numbers take the element type of the first handle among them, arrays must have it."""
     builder = common_builder(values)
     like = next(v.shape.element_type for v in values if isinstance(v, XlaOp))
     return [as_op(builder, v, like) for v in values]

@@ -17,7 +17,7 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
+from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, emit
 from xlakit.ops.shared.broadcasting import check_broadcast_dimensions, expand
 from xlakit.ops.shared.checks import check_distinct, need_array, need_declared_like
 from xlakit.ops.shared.hints import converted
@@ -478,8 +478,7 @@ def concat_in_dim(operands: Sequence[OperandLike], dimension: int) -> XlaOp:
     Gives T whose ``dimension`` is the sum of theirs. Raises ShapeError.
     Source: Operation semantics, Concatenate (ConcatInDim).
     """
-    builder = common_builder(operands)
-    return emit(Concatenate(dimension=dimension), *(as_op(builder, o) for o in operands))
+    return emit(Concatenate(dimension=dimension), *as_ops(*operands))
 
 
 concatenate = concat_in_dim

@@ -1,0 +1,216 @@
+"""``x[index]`` on an XlaOp: NumPy's basic indexing, made of slices, reverses and reshapes.
+
+All of an index is known while the program is built. What is known only when it runs is an operation of its own, which
+the errors here name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import numpy as np
+
+from xlakit.data.shape import Shape
+from xlakit.errors import ArgumentError, ShapeError
+from xlakit.ops.handle import XlaOp, building
+from xlakit.ops.shared.checks import need_array
+
+# A range of elements along a dimension: start, limit, stride, and whether their order is turned around.
+_Part = tuple[int, int, int, bool]
+
+
+@building
+def subscript(operand: XlaOp, index: object) -> XlaOp:
+    """The element of a tuple; or of an array what NumPy gives for integers, slices, ``...`` and None."""
+    if operand.shape.is_tuple:
+        return _element(operand, index)
+    shape = need_array(operand.shape)
+    items: list[object] = list(cast("tuple[object, ...]", index)) if isinstance(index, tuple) else [index]
+    parts: list[_Part] = []
+    sizes: list[int] = []
+    for item in _spelled_out(items, shape):
+        if item is None:
+            sizes.append(1)
+            continue
+        dimension = len(parts)
+        part, size = _part(item, shape, dimension)
+        parts.append(part)
+        sizes += [] if size is None else [size]
+    return _cut(operand, parts, sizes)
+
+
+def _element(operand: XlaOp, index: object) -> XlaOp:
+    from xlakit.ops.data import get_tuple_element
+
+    count = len(operand.shape.tuple_shapes)
+    number = _integer(index)
+    if number is None:
+        raise ArgumentError(
+            f"a tuple has elements by number, not by {index!r}", hint="write x[0], or unpack it: first, second = x"
+        )
+    if not -count <= number < count:
+        raise ShapeError(f"index {number} is out of range for a tuple of {count}", hint="numbers count from 0")
+    return get_tuple_element(operand, number % count)
+
+
+def _spelled_out(items: Sequence[object], shape: Shape) -> Iterator[object]:
+    """An item for each dimension, and None for each that is new."""
+    given = sum(item is not None and item is not Ellipsis for item in items)
+    if sum(item is Ellipsis for item in items) > 1:
+        raise ArgumentError("an index has more than one '...'", hint="say with ':' which dimensions are whole")
+    if given > shape.rank:
+        raise ShapeError(
+            f"{given} indices are given for rank {shape.rank}", hint=f"give at most {shape.rank}, one for a dimension"
+        )
+    rest = [slice(None)] * (shape.rank - given)
+    for item in items if any(item is Ellipsis for item in items) else [*items, Ellipsis]:
+        if item is Ellipsis:
+            yield from rest
+        else:
+            yield item
+
+
+def _part(item: object, shape: Shape, dimension: int) -> tuple[_Part, int | None]:
+    """What an item takes of a dimension, and the size of that; None where the dimension goes."""
+    size = shape.dimensions[dimension]
+    if isinstance(item, slice) and item.start is item.stop is item.step is None:
+        return (0, size, 1, False), size
+    if shape.is_dynamic:
+        raise ShapeError(
+            "an array of dynamic size has no elements at fixed places",
+            hint="use xlakit.dynamic_slice or xlakit.slice, or fix its size with remove_dynamic_dimension",
+        )
+    if isinstance(item, slice):
+        chosen = range(size)[_checked(item)]
+        if not chosen:
+            return (0, 0, 1, False), 0
+        low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
+        return (low, high + 1, abs(chosen.step), chosen.step < 0), len(chosen)
+    number = _integer(item)
+    if number is None:
+        raise _unfit(item)
+    if not -size <= number < size:
+        raise ShapeError(
+            f"index {number} is out of range for dimension {dimension} of size {size}",
+            hint=f"give a number from {-size} to {size - 1}" if size else "it has no elements",
+        )
+    return (number % size, number % size + 1, 1, False), None
+
+
+def _checked(item: slice) -> slice:
+    bounds = [item.start, item.stop, item.step]
+    for bound in bounds:
+        if bound is not None and _integer(bound) is None:
+            raise _unfit(bound)
+    if _integer(item.step) == 0:
+        raise ArgumentError("the step of a slice is 0", hint="give a step of 1 or more, or below 0 to go backwards")
+    return slice(*(None if bound is None else _integer(bound) for bound in bounds))
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, (bool, np.bool_, XlaOp, np.ndarray)):
+        return None
+    try:
+        return operator.index(cast("int", value))
+    except TypeError:
+        return None
+
+
+def _unfit(item: object) -> ArgumentError:
+    if isinstance(item, XlaOp):
+        hint = (
+            "for an index that the program computes, write xlakit.dynamic_slice(x, [i, ..], sizes), for many of them "
+            "xlakit.gather, and to choose by a mask xlakit.select"
+        )
+    else:
+        hint = "an index has integers, slices, '...' and None; for arrays of indices use xlakit.gather"
+    return ArgumentError(f"cannot index with {type(item).__name__}", hint=hint)
+
+
+def _cut(operand: XlaOp, parts: Sequence[_Part], sizes: Sequence[int]) -> XlaOp:
+    from xlakit.ops import movement
+
+    shape, made = operand.shape, operand
+    if any(part[:3] != (0, size, 1) for part, size in zip(parts, shape.dimensions, strict=True)):
+        starts, limits, strides, _ = zip(*parts, strict=True)
+        made = movement.slice(made, starts, limits, strides)
+    turned = [dimension for dimension, part in enumerate(parts) if part[3]]
+    if turned:
+        made = movement.rev(made, turned)
+    return made if tuple(sizes) == made.shape.dimensions else movement.reshape(made, sizes)
+
+
+@building
+def length(operand: XlaOp) -> int:
+    """How many elements a tuple has, or how many rows an array."""
+    shape = operand.shape
+    if shape.is_tuple:
+        return len(shape.tuple_shapes)
+    if not shape.is_array or not shape.rank:
+        raise ArgumentError(f"a value of shape {shape} has no length", hint="only tuples and arrays of rank 1 on have")
+    if shape.dynamic_dimensions[0]:
+        raise ArgumentError(
+            "how long dimension 0 is, is known when the program runs",
+            hint="write xlakit.get_dimension_size(x, 0); its bound is x.shape.dimensions[0]",
+        )
+    return shape.dimensions[0]
+
+
+@building
+def reshaped(operand: XlaOp, sizes: Sequence[int]) -> XlaOp:
+    """The elements in their order in other dimensions, one of which may be -1: what is left."""
+    from xlakit.ops.movement import reshape
+
+    shape, wanted = need_array(operand.shape), list(sizes)
+    if wanted.count(-1) > 1:
+        raise ShapeError("more than one size is -1", hint="at most one size can follow from the others")
+    if -1 in wanted:
+        known = math.prod(size for size in wanted if size != -1)
+        if not known or shape.num_elements % known:
+            raise ShapeError(
+                f"{shape.num_elements} elements do not divide into {wanted}", hint="give sizes whose product divides it"
+            )
+        wanted[wanted.index(-1)] = shape.num_elements // known
+    return reshape(operand, wanted)
+
+
+@building
+def transposed(operand: XlaOp) -> XlaOp:
+    """The dimensions in the opposite order."""
+    from xlakit.ops.movement import transpose
+
+    rank = need_array(operand.shape).rank
+    return operand if rank < 2 else transpose(operand, range(rank)[::-1])
+
+
+# What people who know NumPy write, and what is written here instead; x stands for the operand.
+_INSTEAD = {
+    "astype": "xlakit.convert_element_type(x, xlakit.F32)",
+    "dtype": "x.shape.element_type",
+    "ndim": "x.shape.rank",
+    "size": "x.shape.num_elements",
+    "sum": "xlakit.reduce(x, 0, xlakit.add, dimensions=[..])",
+    "prod": "xlakit.reduce(x, 1, xlakit.mul, dimensions=[..])",
+    "mean": "xlakit.reduce(x, 0, xlakit.add, dimensions=[..]) and divide",
+    "any": "xlakit.reduce(x, False, xlakit.or_, dimensions=[..])",
+    "all": "xlakit.reduce(x, True, xlakit.and_, dimensions=[..])",
+    "flatten": "x.reshape(-1)",
+    "ravel": "x.reshape(-1)",
+    "at": "xlakit.dynamic_update_slice or xlakit.scatter",
+    "item": "xlakit.compile(builder.build()), and call it: values are there when a program runs",
+    "tolist": "xlakit.compile(builder.build()), and call it: values are there when a program runs",
+    "swapaxes": "xlakit.transpose(x, permutation)",
+    "squeeze": "x.reshape(..)",
+}
+
+
+def instead_of(name: str) -> str:
+    """What to write in the place of an attribute that handles do not have; empty where that is not known."""
+    import xlakit
+
+    if name in _INSTEAD:
+        return f"; write {_INSTEAD[name]}"
+    return f"; write xlakit.{name}(x, ..)" if not name.startswith("_") and hasattr(xlakit, name) else ""
