@@ -18,7 +18,7 @@ def _caught():
 
 
 def test_the_frames_of_the_package_are_left_out(monkeypatch):
-    shown = SimpleNamespace(structured_traceback=lambda kind, error, tb: traceback.format_exception(kind, error, tb))
+    shown = SimpleNamespace(structured_traceback=traceback.format_exception)
     shell = SimpleNamespace(InteractiveTB=shown)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     error = _caught()

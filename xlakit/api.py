@@ -10,8 +10,9 @@ from xlakit.ir.instruction import HloModule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlakit.execution.executable import Executable
     from xlakit.execution.world import World
-    from xlakit.interpreter.executable import Executable
+    from xlakit.interpreter.executable import InterpreterExecutable
 
 
 class BuildsModule(Protocol):
@@ -76,12 +77,17 @@ def compile(
 
         try:
             return compile_module(module, cache=cache, **options)
-        except UnsupportedError:
+        except UnsupportedError as error:
             if backend is not None or not _has_dynamic_dimensions(module):
                 raise
-    from xlakit.interpreter.executable import compile_module as interpret
+            return _interpreted(module, options).instead_of_machine_code(error.rule)
+    return _interpreted(module, options)
 
-    return interpret(module, **options)
+
+def _interpreted(module: HloModule, options: Mapping[str, Any]) -> InterpreterExecutable:
+    from xlakit.interpreter.executable import compile_module
+
+    return compile_module(module, **options)
 
 
 def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:

@@ -42,7 +42,8 @@ from xlakit.execution.custom_calls import (
     register_c_custom_call as register_c_custom_call,
     register_custom_call as register_custom_call,
 )
-from xlakit.interpreter.executable import Executable as Executable, run_together as run_together
+from xlakit.execution.executable import Executable as Executable
+from xlakit.interpreter.executable import run_together as run_together
 from xlakit.execution.world import World as World
 from xlakit.ir.attributes import (
     AxisRef as AxisRef,

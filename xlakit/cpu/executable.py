@@ -27,6 +27,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.meeting import WAIT
 from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
+from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
 from xlakit.execution.custom_calls import c_functions_of
 from xlakit.execution.device import Device, Stopped
 from xlakit.execution.groups import Grid
@@ -41,7 +42,6 @@ from xlakit.ir.operation import TOKEN, Array, Value
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
-    from xlakit.cpu.insight import MemoryAnalysis
 
 
 @converting
@@ -242,6 +242,11 @@ class CpuExecutable(Repeatable):
         # Of a collective it only says what is wrong.
         collectives = self._program.collectives
         return tuple(i for i in self._program.host_instructions if i not in collectives)
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """What of the program is not machine code, and why."""
+        return tuple(fallback_of(i, self._program.host_module) for i in self.host_instructions)
 
     @property
     def cache_key(self) -> str | None:

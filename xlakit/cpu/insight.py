@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlakit.cpu.compile import Code
 from xlakit.cpu.entry.buffers import Buffer, byte_size
 from xlakit.cpu.entry.steps import used_in
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import Effort, engine
 from xlakit.data.shape import Shape
-from xlakit.errors import Location
+from xlakit.execution.analysis import Holder, MemoryAnalysis
 from xlakit.ir.instruction import HloModule, Instruction
-
-# Buffers that hold less than this part of the peak are not worth a line.
-_SMALL_PART = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A temporary value that is there when the arena is fullest, and the instruction that it belongs to."""
-
-    name: str
-    opcode: str
-    bytes: int
-    location: Location | None
-
-    def __str__(self) -> str:
-        where = f"  {self.location}" if self.location is not None else ""
-        return f"{self.bytes:>16,}  {self.opcode} '{self.name}'{where}"
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryAnalysis:
-    """The memory of one call, in bytes, by the names that XLA has for it.
-
-    temp_size_in_bytes: the arena of intermediate values. alias_size_in_bytes: results that may lie in arguments.
-    peak_memory_in_bytes: arguments, results and arena together. holders: what fills the arena when it is fullest, the
-    largest first.
-    """
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    temp_size_in_bytes: int
-    alias_size_in_bytes: int
-    generated_code_size_in_bytes: int
-    peak_memory_in_bytes: int
-    holders: tuple[Holder, ...]
-
-    def __str__(self) -> str:
-        lines = [
-            f"arguments   {self.argument_size_in_bytes:>16,}",
-            f"results     {self.output_size_in_bytes:>16,}",
-            f"  in arguments' memory {self.alias_size_in_bytes:>5,}",
-            f"temporaries {self.temp_size_in_bytes:>16,}",
-            f"code        {self.generated_code_size_in_bytes:>16,}",
-            f"peak        {self.peak_memory_in_bytes:>16,}",
-        ]
-        least = max(1, int(_SMALL_PART * self.temp_size_in_bytes))
-        large = [h for h in self.holders if h.bytes >= least]
-        if large:
-            lines += ["", "temporaries at the peak:", *map(str, large)]
-        if len(large) < len(self.holders):
-            rest = self.holders[len(large) :]
-            lines.append(f"{sum(h.bytes for h in rest):>16,}  in {len(rest)} others")
-        return "\n".join(lines)
 
 
 def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:

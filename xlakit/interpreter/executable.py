@@ -8,13 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Self, cast
 
-from xlakit.arguments import converting, name_type
+from xlakit.arguments import converting
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
+from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Program, Run, Stopped
+from xlakit.execution.executable import Executable
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.together import Together, running_in
@@ -30,68 +32,6 @@ Runner = Callable[[Device, Sequence[Value]], Any]
 
 # Each device has a thread of its own.
 _MAX_DEVICES = 4096
-
-
-@runtime_checkable
-class Executable(Protocol):
-    """A program ready to run, as every backend makes it. Call it with one value for each parameter."""
-
-    @property
-    def module(self) -> HloModule:
-        """The program."""
-        ...
-
-    @property
-    def world(self) -> World:
-        """The infeeds, outfeeds and channels of its devices."""
-        ...
-
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas run the program."""
-        ...
-
-    @property
-    def num_partitions(self) -> int:
-        """How many partitions run the program."""
-        ...
-
-    @property
-    def num_devices(self) -> int:
-        """How many devices run the program; their numbers are ``replica * num_partitions + partition``."""
-        ...
-
-    def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
-        """Run the program with one argument for each parameter.
-
-        Arguments are NumPy arrays of just the parameter's type and dimensions (any size up to the bound for a bounded
-        dynamic dimension), Python numbers and lists that fit the type, Literals, tuples for tuple parameters.
-
-        Gives fresh arrays, tuples of them for tuples, None for tokens. Where several devices run the program all get
-        these arguments, and the result is the list of their results; see :meth:`execute_replicated`.
-
-        donate: numbers of parameters whose arrays the program may overwrite. Where the module says in
-        ``input_output_alias`` that a result may lie in a parameter's memory, and it can, that result then is the
-        argument's own array, and nothing is copied. That is a permission: an array that cannot be used so (one that is
-        read-only, or not aligned to 64 bytes, as all results of programs are, or that several devices get) is left as
-        it is. NumPy cannot tell who uses a donated array later on, so that is for the caller not to do: it holds the
-        result, or nothing of use. Without ``donate`` arguments are never written to, must-alias or not.
-
-        Raises ArgumentError, and what the program raises.
-        """
-        ...
-
-    def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
-        """Run the program on all devices at once, each on its own thread, with arguments for each.
-
-        arguments: for each device, ``replica * num_partitions + partition``, a sequence of its arguments.
-
-        Gives the list of their results. An error on one device stops all, and is raised here.
-        """
-        ...
-
-
-name_type(Executable, "an executable", "executables", "make one with xlakit.compile")
 
 
 @converting
@@ -211,6 +151,7 @@ class InterpreterExecutable(Repeatable):
         self._shares_world = world is not None
         self._program = program
         self._parameters = module.entry.parameters
+        self._fallbacks: tuple[Fallback, ...] = ()
         # Where the random numbers of each device stand.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]
 
@@ -233,6 +174,46 @@ class InterpreterExecutable(Repeatable):
         """Run the program with one argument for each parameter; see :class:`Executable`. It overwrites none."""
         check_donated(donate, len(self._parameters))
         return self.call_with(self._interpret, arguments)
+
+    # -- what it is made of ----------------------------------------------------------------------
+
+    def as_text(
+        self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
+    ) -> str:
+        """The program as it is run: the module as HLO text; see :meth:`HloModule.to_text`."""
+        return self.module.to_text(short=short, metadata=metadata, layouts=layouts, large_constants=large_constants)
+
+    def llvm_ir(self, *, optimized: bool = True) -> str:
+        """Raises UnsupportedError: there is no machine code."""
+        raise _without_code("LLVM IR")
+
+    def assembly(self) -> str:
+        """Raises UnsupportedError: there is no machine code."""
+        raise _without_code("assembly")
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What one call costs; see :meth:`xlakit.Executable.cost_analysis`."""
+        from xlakit.passes.analysis.cost import cost_of
+
+        return cost_of(self.module).as_dict()
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes of arguments, results and intermediate values, and what holds them at the peak."""
+        from xlakit.interpreter.memory import analyze_memory
+
+        return analyze_memory(self.module, self._program)
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """The whole program, with the reason, where machine code was wanted; otherwise nothing."""
+        return self._fallbacks
+
+    def instead_of_machine_code(self, why: str) -> Self:
+        """Remember that machine code was wanted, and why there is none; gives itself."""
+        self._fallbacks = (Fallback(self.module.name, "module", "interpreter", why),)
+        return self
+
+    # -- running ---------------------------------------------------------------------------------
 
     def _random(self) -> Sequence[RandomState]:
         return self.random
@@ -351,6 +332,12 @@ class InterpreterExecutable(Repeatable):
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
         return f"<InterpreterExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def _without_code(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"there is no {what} of a program that the interpreter runs", hint="compile it with backend='cpu'"
+    )
 
 
 def _nested(shape: Shape, arrays: Iterator[Array], what: str) -> Value:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.cpu.runtime import runtime_symbols
-from xlakit.errors import UnsupportedError
 from xlakit.jax.devices import MEMORY_KIND
 from xlakit.jax.executable_metadata import Outline, bytes_of
 from xlakit.jax.named_values import NamedFloats
@@ -82,26 +81,19 @@ class Program:
         entry = self.loaded.native_entry if self._count == 1 else None
         return (_python_run_address, id(self)) if entry is None else entry
 
-    def text(self) -> str | None:
-        """The program after the compiler's passes; None where there are none."""
-        as_text = getattr(self.loaded.compiled, "as_text", None)
-        return None if as_text is None else as_text()
+    def text(self) -> str:
+        """The program after the compiler's passes, where it goes through them."""
+        return self.loaded.compiled.as_text()
 
     def cost_properties(self) -> NamedFloats:
         """What a call costs, as the interface's named values."""
         if self.properties is None:
-            self.properties = NamedFloats(self._analyzed("cost_analysis"))
+            self.properties = NamedFloats(self.loaded.compiled.cost_analysis())
         return self.properties
-
-    def _analyzed(self, what: str) -> Any:
-        analyze = getattr(self.loaded.compiled, what, None)
-        if analyze is None:
-            raise UnsupportedError(f"{what} of a program that the interpreter runs")
-        return analyze()
 
     def memory_stats(self) -> dict[str, int]:
         """The bytes that a call needs, by the interface's names."""
-        found = self._analyzed("memory_analysis")
+        found = self.loaded.compiled.memory_analysis()
         return {
             "generated_code": found.generated_code_size_in_bytes,
             "argument": found.argument_size_in_bytes,

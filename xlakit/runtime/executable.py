@@ -24,7 +24,7 @@ from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.execution import Execution, Part, Work
 
 if TYPE_CHECKING:
-    from xlakit.interpreter.executable import Executable
+    from xlakit.execution.executable import Executable
     from xlakit.runtime.client import Client
     from xlakit.runtime.device import Device
 

@@ -44,14 +44,25 @@ def _cost(executable: CpuExecutable) -> str:
     return "\n".join(f"{name:{width}}  {value:>20,.0f}" for name, value in cost.items())
 
 
+def _hlo(executable: CpuExecutable, **text: bool) -> str:
+    """The program's text, after a comment for all that is not machine code."""
+    comments = [f"// not machine code: {fallback}\n" for fallback in executable.fallbacks]
+    return "".join(comments) + executable.as_text(**text)
+
+
+def _fallbacks(executable: CpuExecutable) -> str:
+    return "\n".join(map(str, executable.fallbacks)) or "all of it is machine code"
+
+
 # The names are repeated in cli.py, which does not load this file to print its help.
 VIEWS: Mapping[str, Callable[..., str]] = {
-    "hlo": CpuExecutable.as_text,
+    "hlo": _hlo,
     "llvm": CpuExecutable.llvm_ir,
     "llvm-raw": lambda executable: executable.llvm_ir(optimized=False),
     "assembly": CpuExecutable.assembly,
     "cost": _cost,
     "memory": lambda executable: str(executable.memory_analysis()),
+    "fallbacks": _fallbacks,
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
-from xlakit.interpreter.executable import Executable
+from xlakit.execution.executable import Executable
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten, make_inputs, read_inputs

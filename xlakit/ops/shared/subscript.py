@@ -209,8 +209,10 @@ _INSTEAD = {
 
 def instead_of(name: str) -> str:
     """What to write in the place of an attribute that handles do not have; empty where that is not known."""
-    import xlakit
+    from xlakit.ops.registry import PAGES
 
     if name in _INSTEAD:
         return f"; write {_INSTEAD[name]}"
-    return f"; write xlakit.{name}(x, ..)" if not name.startswith("_") and hasattr(xlakit, name) else ""
+    # Functions that a person calls are those that convert their arguments.
+    offered = any(hasattr(getattr(page, name, None), "__wrapped__") for page in PAGES)
+    return f"; write xlakit.{name}(x, ..)" if offered else ""

@@ -1,0 +1,62 @@
+"""How much memory the interpreter needs: what its plans hold at once, instruction by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.data.shape import UNBOUNDED, Shape
+from xlakit.execution.analysis import Holder, MemoryAnalysis
+from xlakit.execution.device import Program
+from xlakit.interpreter.evaluate import plan_of
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Call, Conditional, Fusion, While
+
+# Their results are made of the operands' own memory.
+_NO_MEMORY = frozenset({"tuple", "get-tuple-element", "copy", "opt-barrier", "add-dependency", "reshape"})
+
+
+def analyze_memory(module: HloModule, program: Program) -> MemoryAnalysis:
+    """The memory of a call, without what NumPy takes inside of an instruction; dynamic dimensions count as bounds."""
+    entry = module.entry
+    arguments = sum(_bytes(p.shape) for p in entry.parameters)
+    output = _bytes(entry.root.shape)
+    held = _held(program, entry)
+    holders = [Holder(i.name, i.opcode, _bytes(i.shape), module.location_of(i)) for i in held]
+    holders.sort(key=lambda holder: (-holder.bytes, holder.name))
+    temporary = _total(held)
+    return MemoryAnalysis(arguments, output, temporary, 0, 0, arguments + output + temporary, tuple(holders))
+
+
+def _held(program: Program, computation: Computation) -> list[Instruction]:
+    """The values that are there when a computation's own, with those of what it calls, are most.
+
+    Arguments belong to the caller, as does the root, which is its result.
+    """
+    plan = plan_of(program, computation)
+    made = {s.slot: s.instruction for s in plan.steps if s.slot != plan.root and s.instruction.opcode not in _NO_MEMORY}
+    own = {slot: _bytes(instruction.shape) for slot, instruction in made.items()}
+    # What is held inside of a step that runs other computations, one after the other.
+    inside = {
+        step.slot: max((_held(program, c) for c in step.instruction.op.called_computations), key=_total)
+        for step in plan.steps
+        if isinstance(step.instruction.op, (Call, Conditional, Fusion, While))
+    }
+    held, most, fullest = 0, -1, -1
+    for step in plan.steps:
+        held += own.get(step.slot, 0)
+        now = held + _total(inside.get(step.slot, ()))
+        if now > most:
+            most, fullest = now, step.slot
+        held -= sum(own.get(slot, 0) for slot in step.release)
+    released_at = {slot: step.slot for step in plan.steps for slot in step.release}
+    there = [i for slot, i in made.items() if slot <= fullest <= released_at.get(slot, fullest)]
+    return [*(i for i in there if _bytes(i.shape)), *inside.get(fullest, ())]
+
+
+def _total(instructions: Sequence[Instruction]) -> int:
+    return sum(_bytes(i.shape) for i in instructions)
+
+
+def _bytes(shape: Shape) -> int:
+    arrays = [leaf for _, leaf in shape.leaves() if leaf.is_array and UNBOUNDED not in leaf.dimensions]
+    return sum(leaf.byte_size for leaf in arrays)
