@@ -67,6 +67,11 @@ class Knob(Generic[_Number]):
         chosen = _chosen.get()
         return self.default if chosen is None else chosen.knobs.get(self.name, self.default)  # pyright: ignore
 
+    @property
+    def is_set(self) -> bool:
+        """Whether code is made with another number than the default."""
+        return self.value != self.default
+
 
 # All knobs of the modules that are loaded, by name.
 KNOBS: dict[str, Knob[Any]] = {}

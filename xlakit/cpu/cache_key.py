@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOADED = time.time()
 
 # What changes the code that is made of a program.
-_VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
+_VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL", "XLAKIT_MACHINE")
 
 
 def program_key(

@@ -14,6 +14,7 @@ import numpy as np
 from xlakit import options
 from xlakit.arguments import converting
 from xlakit.cpu import cache as compile_cache
+from xlakit.cpu import machine
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.entry.buffers import ALIGNMENT
@@ -162,6 +163,9 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.core.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
+    kinds = machine.large_products(module)
+    if kinds:
+        machine.measure(kinds, lambda text: compile_module(HloModule.from_text(text), cache=False))
     with internal_errors(f"compiling {module.name}", verified=True):
         return generate(run_pipeline(module), target)
 

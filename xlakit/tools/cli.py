@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_opt(commands)
     _add_inspect(commands)
     _add_cache(commands)
+    _add_machine(commands)
     _add_ops(commands)
     return parser
 
@@ -212,6 +213,13 @@ def _add_cache(commands: _Commands) -> None:
         "XLAKIT_CACHE_LIMIT how large it may become (such as 500M; 1G by default)"
     )
     command.set_defaults(command=_cache)
+
+
+def _add_machine(commands: _Commands) -> None:
+    command = _common(commands, "machine", "what is known of this machine, and decides how programs are compiled")
+    command.add_argument("--measure", action="store_true", help="measure it now, again where it was measured before")
+    command.add_argument("--describe", metavar="FILE", help="write it to a file, for XLAKIT_MACHINE=FILE")
+    command.set_defaults(command=_machine)
 
 
 def _add_ops(commands: _Commands) -> None:
@@ -364,6 +372,17 @@ def _cache(options: argparse.Namespace) -> int:
         print(inspect.clear_cache())
     else:
         print(inspect.cache_directory() if options.dir else inspect.cache_summary())
+    return 0
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from xlakit.tools.machine import described
+
+    text = described(measure=options.measure)
+    if options.describe:
+        Path(options.describe).write_text(text + "\n")
+    else:
+        print(text)
     return 0
 
 

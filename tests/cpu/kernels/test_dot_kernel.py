@@ -12,6 +12,7 @@ from xlakit.cpu.llvm import Module
 from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Dot
 from xlakit.ops.shared.contraction import contract
+from xlakit.options import compiling
 
 P = xla.PrimitiveType
 NN = Dot(lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))
@@ -33,16 +34,16 @@ def check(op, lhs, rhs, kinds=(P.F32, P.F32, P.F32), kind=None):
 
 
 @pytest.mark.parametrize("op", [NN, NT, TN, TT])
-def test_blas_is_called_for_large_products(op, monkeypatch):
+def test_blas_is_called_for_large_products(op):
     lhs = (130, 200) if op in (NN, NT) else (200, 130)
     rhs = (200, 110) if op in (NN, TN) else (110, 200)
     check(op, lhs, rhs, kind="gemm")
     check(op, lhs, rhs, (P.C64,) * 3, kind="blas")
-    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._OWN_PRODUCTS.default", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._OWN_TURNED_PRODUCTS.default", 1 << 20)
-    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._BLAS_TASK.default", 1 << 19)
-    for kind in (P.F32, P.F64, P.C128):
-        check(op, lhs, rhs, (kind,) * 3, kind="blas")
+    with compiling(
+        knobs={"machine.own_products": 1 << 20, "machine.own_turned_products": 1 << 20, "dot.blas_task": 1 << 19}
+    ):
+        for kind in (P.F32, P.F64, P.C128):
+            check(op, lhs, rhs, (kind,) * 3, kind="blas")
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 17, 33), (13, 37, 1000), (6, 16, 0), (0, 4, 3), (4, 0, 3), (5, 1, 9)])

@@ -8,6 +8,7 @@ import pytest
 import xlakit as xla
 from fuzz.modules import difference
 from fuzz.programs.values import SMALL, make_values
+from xlakit.options import compiling
 
 ADD = "add { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] add(a, b) }"
 MAX = "max { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] maximum(a, b) }"
@@ -54,8 +55,9 @@ SIZES = [(9, 17, 5), (33, 40, 70), (130, 1030, 20), FOR_BLAS]
 
 
 @pytest.fixture(autouse=True)
-def _blas_for_fewer_products(monkeypatch):
-    monkeypatch.setattr("xlakit.cpu.kernels.gemm.dot._OWN_PRODUCTS.default", math.prod(FOR_BLAS) - 1)
+def _blas_for_fewer_products():
+    with compiling(knobs={"machine.own_products": math.prod(FOR_BLAS) - 1}):
+        yield
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f16", "s8", "u8", "s32", "s64", "f8e4m3fn", "s4"])

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlakit.cpu import machine
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
@@ -24,10 +25,7 @@ from xlakit.options import knob
 
 # Nanoseconds for a multiplication in a product of matrices, on one core.
 MULTIPLICATION = 0.05
-# For more products than this BLAS is called where it can be: its blocks are made for the largest caches. For fewer
-# where it has less trouble with how the left operand lies, and a task has at least so many of them.
-_OWN_PRODUCTS = knob("dot.own_products", 1 << 29, 0)
-_OWN_TURNED_PRODUCTS = knob("dot.own_turned_products", 1 << 28, 0)
+# Of complex numbers, more products than this are left to BLAS where it can do them, if a task has at least so many.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)
 # Rectangles are packed apart, so that there should not be more than processors.
@@ -176,10 +174,10 @@ def plan_product(product: Product) -> DotPlan:
 
 
 def _most_own(product: Product) -> int:
-    """The largest product that we compute ourselves although BLAS could."""
+    """The largest product that own kernels compute although BLAS could."""
     if product.result.is_complex:
         return _OWN_COMPLEX_PRODUCTS.value
-    return _OWN_PRODUCTS.value if product.lhs.along.stride == 1 else _OWN_TURNED_PRODUCTS.value
+    return machine.most_own_products(product.result, turned=product.lhs.along.stride != 1)
 
 
 def _is_streamed(product: Product) -> bool:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlakit.cpu import machine
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
@@ -31,7 +32,7 @@ _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
 _MANY_STREAMS = 2
 # Fewer multiplications than this are not worth a task of their own.
 _TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100)
-# From so many multiplications in a block of whole rows on, BLAS is called where it can be.
+# From so many multiplications in a block of whole rows on, BLAS is called where it can be and is faster.
 _BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000)
 
 
@@ -148,7 +149,9 @@ def _cut_rows(product: Product) -> Cut:
 def _is_for_blas(product: Product, rows: int) -> bool:
     _, columns, depth = product.sizes
     narrow = min(rows, columns, depth) < 16
-    return not narrow and rows * columns * depth >= _BLAS_BLOCK.value and fits_blas(product)
+    large = not narrow and rows * columns * depth >= _BLAS_BLOCK.value
+    faster = _BLAS_BLOCK.is_set or product.result.is_complex or machine.current().has_faster_blas(product.result)
+    return large and faster and fits_blas(product)
 
 
 def _rows_at_once(product: Product) -> int:
