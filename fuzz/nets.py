@@ -56,6 +56,7 @@ NETS: tuple[Net, ...] = (
     _net("forced", "fuzz.forced", 3, "sizes, costs and vectors drawn at random against plain code and the meaning"),
     _net("idioms-watched", "fuzz.idioms", 2, "the same under the sanitizer", XLAKIT_SANITIZE="1"),
     _net("sanitized", "fuzz.sanitized", 2, "memory watched while modules run step by step, with sizes forced"),
+    _net("memory-plans", "fuzz.memory_plans", 1, "memory plans proved from HLO and steps, without running anything"),
     _net("modules", "fuzz.modules", 2, "modules of many operations against the interpreter"),
     _net("modules-fused", "fuzz.modules --fused", 1, "the same with fusions as other compilers make them"),
     _net("attributes", "fuzz.attributes", 1, "attributes that are wrong, or nearly: refused, or the same twice"),

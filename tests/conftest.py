@@ -36,6 +36,8 @@ def pytest_configure(config):
     # A shell that runs tests in the background has them ignore Ctrl-C, which some are about, and so do their children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The memory plan of every program that a test compiles is proved.
+    os.environ.setdefault("XLAKIT_CHECK_MEMORY", "1")
     # Nothing that an earlier run has left behind; the processes of one run share it.
     if "XLAKIT_CACHE_DIR" not in os.environ:
         os.environ["XLAKIT_CACHE_DIR"] = config.own_cache = tempfile.mkdtemp(prefix="xlakit-tests-")

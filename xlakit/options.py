@@ -10,6 +10,8 @@ compare.
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
     XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory
                                                         (:mod:`xlakit.cpu.sanitizer`)
+    XLAKIT_CHECK_MEMORY=1                               the memory plan of each program that is compiled is proved
+                                                        (:mod:`xlakit.cpu.checker`)
 
 The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
 
@@ -41,7 +43,7 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
-_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE")
+_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY")
 
 
 _Number = TypeVar("_Number", int, float)
@@ -89,7 +91,8 @@ class Options:
 
     plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
     leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
-    sanitize: whether programs are run step by step, under a watch over their memory.
+    sanitize: whether programs are run step by step, under a watch over their memory. check_memory: whether memory plans
+    are proved; that is part of no key, since it changes no code.
     """
 
     plain: frozenset[str] = frozenset()
@@ -97,6 +100,7 @@ class Options:
     verify: frozenset[str] = frozenset()
     knobs: Mapping[str, float] = field(default_factory=dict[str, float])
     sanitize: bool = False
+    check_memory: bool = False
 
     @property
     def text(self) -> str:
@@ -136,6 +140,7 @@ def compiling(
     verify: str | Iterable[str] | None = None,
     knobs: Mapping[str, float] | None = None,
     sanitize: bool | None = None,
+    check_memory: bool | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
@@ -159,6 +164,8 @@ def compiling(
         made = replace(made, knobs={**made.knobs, **knobs})
     if sanitize is not None:
         made = replace(made, sanitize=sanitize)
+    if check_memory is not None:
+        made = replace(made, check_memory=check_memory)
     token = _chosen.set(made)
     try:
         yield made
@@ -167,12 +174,17 @@ def compiling(
 
 
 @lru_cache(maxsize=64)
-def _of_environment(plain: str, width: str, verify: str, sanitize: str) -> Options:
-    if sanitize not in ("", "0", "1"):
-        raise ArgumentError(f"XLAKIT_SANITIZE is {sanitize!r}", hint="set it to 1")
+def _of_environment(plain: str, width: str, verify: str, sanitize: str, check_memory: str) -> Options:
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
     names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
-    return Options(names, bytes, verified, sanitize=sanitize == "1")
+    watched, checked = _switch(sanitize, "XLAKIT_SANITIZE"), _switch(check_memory, "XLAKIT_CHECK_MEMORY")
+    return Options(names, bytes, verified, sanitize=watched, check_memory=checked)
+
+
+def _switch(text: str, source: str) -> bool:
+    if text not in ("", "0", "1"):
+        raise ArgumentError(f"{source} is {text!r}", hint="set it to 1")
+    return text == "1"
 
 
 def _names(given: str | Iterable[str], source: str) -> frozenset[str]:

@@ -21,6 +21,7 @@ from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
 from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.options import current
 
 # Fusions have at most a few hundred operations in a row.
 _FRAMES = 10_000
@@ -83,6 +84,12 @@ def generate(module: HloModule, target: Target) -> Code:
     number_uses(lowered.steps)
     _, placed = place_buffers(used_in(lowered.steps))
     arena_bytes = assign_offsets(placed)
+    if current().check_memory:
+        # Loaded where it is used: it stands beside the compiler, and is not part of it.
+        from xlakit.cpu.checker.check import check_memory_plan
+
+        with _deep_calls():
+            check_memory_plan(module, lowered, arena_bytes, target.grid, honored_aliases(module, lowered))
     EntryWriter(llvm).write(lowered.steps)
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
     code = Code(module, lowered, arena_bytes, llvm, imports=imports)

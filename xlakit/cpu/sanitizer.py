@@ -17,6 +17,7 @@ memory of a run is one array with a guard around each argument, result and const
 arena; after each step, everything outside of what the step may write must be what it was before. Kernels run twice, on
 results filled with different bytes, and with their tasks in another order: what they write depends on neither.
 
+The plan is also proved before (:mod:`xlakit.cpu.checker`), which sees what could happen, and the sanitizer what does.
 The entry itself, into which small kernels are inlined, is not run: plain code is the net for that
 (:mod:`xlakit.cpu.verified`). Programs of several devices run as usual.
 """
@@ -64,9 +65,9 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 
 
 def sanitizing() -> options.Options:
-    """The options to compile with: kernels must be functions that can be called one by one."""
+    """The options to compile with: kernels are functions that can be called one by one, and the plan is proved."""
     now = options.current()
-    return replace(now, plain=now.plain | {"inline"})
+    return replace(now, plain=now.plain | {"inline"}, check_memory=True)
 
 
 class SanitizedExecutable(CpuExecutable):

@@ -1,0 +1,98 @@
+"""The symbolic contents of memory: which values each slice holds.
+
+All memory of a program is one line of bytes: the arena first, then every argument, result, constant and variable of the
+entry with a gap after it. A write kills whatever it overlaps, so what a slice holds it holds whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Mapping
+
+from xlakit.cpu.checker.values import Value
+
+Held = frozenset[Value]
+NOTHING: Held = frozenset()
+
+
+class Contents:
+    """What slices hold.
+
+    A slice holds several values where they are equal, as a loop's state and what it begins with are before the first
+    iteration.
+    """
+
+    __slots__ = ("_begins", "_slices")
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        # By the first byte: the one after the last, and the values. No two slices overlap.
+        self._slices: dict[int, tuple[int, Held]] = {}
+
+    def copy(self) -> Contents:
+        """The same, to be changed apart."""
+        other = Contents()
+        other._begins = self._begins.copy()
+        other._slices = self._slices.copy()
+        return other
+
+    def held(self, begin: int, end: int) -> Held:
+        """The values that a slice holds, all of it."""
+        found = self._slices.get(begin)
+        return found[1] if found is not None and found[0] == end else NOTHING
+
+    def inside(self, begin: int, end: int) -> list[tuple[int, int, Held]]:
+        """The slices that lie within a range."""
+        return [found for found in self._overlapping(begin, end) if begin <= found[0] and found[1] <= end]
+
+    def around(self, begin: int, end: int) -> Held:
+        """The values that a range holds, or holds parts of."""
+        return NOTHING.union(*(held for _, _, held in self._overlapping(begin, end)))
+
+    def _overlapping(self, begin: int, end: int) -> Iterator[tuple[int, int, Held]]:
+        place = bisect_left(self._begins, begin)
+        if place and self._slices[self._begins[place - 1]][0] > begin:
+            place -= 1
+        while place < len(self._begins) and self._begins[place] < end:
+            first = self._begins[place]
+            yield first, *self._slices[first]
+            place += 1
+
+    def write(self, begin: int, end: int, held: Held) -> None:
+        """Put values into a slice; what it overlapped is gone."""
+        if begin == end:
+            return
+        found = self._slices.get(begin)
+        if found is not None and found[0] == end:
+            self._slices[begin] = end, held
+            return
+        for first, _, _ in list(self._overlapping(begin, end)):
+            del self._slices[first]
+            del self._begins[bisect_left(self._begins, first)]
+        self._slices[begin] = end, held
+        insort(self._begins, begin)
+
+    def also(self, names: Mapping[Value, Collection[Value]], without: Collection[Value] = ()) -> None:
+        """Where a value is, those of ``names`` are from now on, too; the values ``without`` are no longer."""
+        olds, gone = names.keys(), frozenset(without)
+        for begin, (end, held) in self._slices.items():
+            if held.isdisjoint(olds) and held.isdisjoint(gone):
+                continue
+            more = [name for value in held if value in names for name in names[value]]
+            self._slices[begin] = end, (held - gone).union(more)
+
+    def meet(self, other: Contents) -> bool:
+        """Keep what both hold; gives whether that is less than this one held."""
+        is_less = False
+        for begin in self._begins.copy():
+            end, held = self._slices[begin]
+            both = held & other.held(begin, end)
+            if len(both) == len(held):
+                continue
+            is_less = True
+            if both:
+                self._slices[begin] = end, both
+            else:
+                del self._slices[begin]
+                del self._begins[bisect_left(self._begins, begin)]
+        return is_less

@@ -1,0 +1,153 @@
+"""Proofs that a kernel may have a result in the memory of an operand.
+
+Where a kernel is a nest of loops, its access maps prove it: it is traced again, here without regard to how it is
+emitted, and every element of the operand that an element of the result is made of must be at the same place. All loops
+have in common that an element is stored once, after everything that the results at its index are made of has been
+loaded, and that different iterations, lanes and tasks have different indices. So the element that is overwritten is one
+that nothing reads any more.
+
+What an operation other than an element-wise one reads inside of a fusion (a product, a sort) it may read at any place
+and any time, so its operands are never shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlakit.cpu.entry.steps import KernelStep
+from xlakit.cpu.kernels.library import alone
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint
+from xlakit.cpu.loops.ir.index import Affine, linear
+from xlakit.cpu.loops.ir.nodes import Constant, Load, Node
+from xlakit.cpu.loops.ir.space import Space, with_splits
+from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
+from xlakit.cpu.loops.ir.walking import walk
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Computation, Instruction, post_order
+from xlakit.ops.control import Fusion
+
+# Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
+# the operand's own slice. No other operand is read in that slice.
+CONTRACTS = {
+    "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
+    "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
+    "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
+}
+_WHY_PHASES = "the kernel has phases or scratch, and may read in a later one"
+
+
+class Refusals:
+    """Finds out which results of kernels may be in the memory of operands; of kernels that are alike once."""
+
+    def __init__(self) -> None:
+        self._maps: dict[Any, _AccessMaps | str] = {}
+
+    def refusal(self, step: KernelStep, result: int, operand: int) -> str:
+        """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
+        instruction = step.instruction
+        if step.updates.get(result) == operand and instruction.opcode in CONTRACTS:
+            return ""
+        if len(step.phases) > 1 or len(step.table) > _array_count(instruction):
+            return _WHY_PHASES
+        key = fingerprint(instruction)
+        maps = self._maps.get(key)
+        if maps is None:
+            maps = self._maps[key] = _maps_of(instruction)
+        return maps if isinstance(maps, str) else maps.refusal(result, operand)
+
+
+class _AccessMaps:
+    """Where a nest stores each result, and which places of which arrays that is made of."""
+
+    def __init__(self, places: Sequence[Affine], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
+        self._places = places
+        self._anywhere = anywhere
+        self._read: dict[int, set[Affine]] = {}
+        for node in walk(nodes):
+            if isinstance(node, Load):
+                self._read.setdefault(node.array, set()).add(node.offset)
+
+    def refusal(self, result: int, operand: int) -> str:
+        if operand in self._anywhere:
+            return "an operation in the fusion reads it at other places"
+        elsewhere = [place for place in self._read.get(operand, ()) if place != self._places[result]]
+        if elsewhere:
+            return f"element {elsewhere[0]} is read where element {self._places[result]} is written"
+        return ""
+
+
+def _array_count(instruction: Instruction) -> int:
+    shapes = [*(o.shape for o in instruction.operands), instruction.shape]
+    return sum(leaf.is_array for shape in shapes for _, leaf in shape.leaves())
+
+
+def _maps_of(instruction: Instruction) -> _AccessMaps | str:
+    """The access maps of a kernel; where there are none, why."""
+    if isinstance(instruction.op, Fusion):
+        computation = instruction.op.calls
+    elif is_traced(instruction.opcode) or instruction.opcode == "dynamic-update-slice":
+        computation = alone(instruction)
+    else:
+        return f"the kernel of {instruction.opcode} is no loop nest, and has no contract"
+    try:
+        return with_splits(lambda space: _traced(computation, space))
+    except UnsupportedError as error:
+        return f"its access maps are not known: {error.rule}"
+
+
+def _traced(computation: Computation, space: Space) -> _AccessMaps:
+    root = computation.root
+    roots = [(o, 0, o.shape) for o in root.operands] if root.opcode == "tuple" else []
+    shapes = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
+    roots = roots or [(root, part, shape) for part, shape in enumerate(shapes)]
+    sources: dict[Instruction, Source] = {
+        p: (lambda index, _, p=p, n=n: Load(p.shape.element_type, n, linear(index, p.shape.dimensions)))
+        for n, p in enumerate(computation.parameters)
+    }
+    is_update = len(roots) == 1 and root.opcode == "dynamic-update-slice"
+    anywhere: set[int] = set()
+    for instruction in computation.instructions:
+        if not _is_element_wise(instruction) and not (is_update and instruction is root):
+            sources[instruction] = _unknown(instruction)
+            read = set(post_order(instruction.operands))
+            anywhere.update(n for n, p in enumerate(computation.parameters) if p in read)
+    if is_update:
+        return _update(root, sources, space, anywhere)
+    if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
+        raise UnsupportedError("results of different numbers of elements")
+    tracer = Tracer(sources, space)
+    dimensions = roots[0][2].dimensions
+    index = tuple(space.axis(size).index for size in dimensions)
+    places: list[Affine] = []
+    nodes: list[Node] = []
+    for instruction, part, shape in roots:
+        nodes.append(tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part))
+        places.append(linear(index, dimensions))
+    return _AccessMaps(places, nodes, frozenset(anywhere))
+
+
+def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
+    """A dynamic-update-slice that writes nothing but the slice, into its operand."""
+    target, update, *starts = root.operands
+    tracer = Tracer(sources, space)
+    index = tuple(space.axis(size).index for size in update.shape.dimensions)
+    offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
+    place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+    nodes = [tracer.element(update, index)]
+    opaque = [Load(nodes[0].kind, -1, place)]
+    return _AccessMaps([place], [*nodes, *opaque], frozenset(anywhere))
+
+
+def _is_element_wise(instruction: Instruction) -> bool:
+    """Whether the loops of a fusion compute an element where it is needed."""
+    return instruction.opcode == "parameter" or (is_traced(instruction.opcode) and instruction.opcode != "dot")
+
+
+def _unknown(instruction: Instruction) -> Source:
+    """An element of what no loop nest computes; which one does not matter."""
+    shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+    zeros = [Constant(s.element_type, np.zeros((), s.element_type.dtype)) for s in shapes]
+    return lambda _, part: zeros[part]

@@ -1,0 +1,157 @@
+"""The memory of a program as the checker sees it: contents, what is under way in it, and who has written where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlakit.cpu.checker.contents import NOTHING, Contents, Held
+from xlakit.cpu.checker.faults import MemoryPlanError
+from xlakit.cpu.checker.values import Value
+from xlakit.ir.instruction import Instruction
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A range of the line of all memory. text: as the plan calls it; is_read_only: whether no step may write to it."""
+
+    begin: int
+    end: int
+    text: str
+    is_read_only: bool = False
+
+    def overlaps(self, other: Slice) -> bool:
+        """Whether they have a byte in common."""
+        return self.begin < other.end and other.begin < self.end and self.begin < self.end and other.begin < other.end
+
+    def is_at(self, other: Slice) -> bool:
+        """Whether they are the same range."""
+        return self.begin == other.begin and self.end == other.end
+
+
+@dataclass(frozen=True, slots=True)
+class Doer:
+    """A step and the instruction for which it is there."""
+
+    text: str
+    instruction: Instruction | None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A slice that other devices read or write until an asynchronous operation is done."""
+
+    slice: Slice
+    is_written: bool
+    doer: Doer
+
+
+class Lines:
+    """Gives every object outside of the arena its place on the line of all memory."""
+
+    def __init__(self, arena_bytes: int) -> None:
+        self.arena_bytes = arena_bytes
+        self._end = _next(arena_bytes)
+        self._begins: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def add(self, space: str, number: int, size: int) -> None:
+        """A new object."""
+        self._begins[space, number] = self._end, size
+        self._end = _next(self._end + size)
+
+    def unite(self, space: str, number: int, other: tuple[str, int]) -> None:
+        """An object that has the memory of another one."""
+        self._begins[space, number] = self._begins[other]
+
+    def range_of(self, space: str, number: int) -> tuple[int, int] | None:
+        """Where an object begins, and its size."""
+        return self._begins.get((space, number))
+
+
+def _next(end: int) -> int:
+    """The first aligned place after ``end`` with a gap before it."""
+    return (end // ALIGNMENT + 2) * ALIGNMENT
+
+
+class Memory:
+    """What all slices hold while the steps are walked through."""
+
+    def __init__(self) -> None:
+        self.contents = Contents()
+        self._pending: list[_Pending] = []
+        # Who has written where, the latest last; only for the text of a fault.
+        self._writers: list[tuple[int, int, Doer]] = []
+
+    @property
+    def pending(self) -> int:
+        """How many slices are in use by operations that are not done."""
+        return len(self._pending)
+
+    def begin(self, slices: Sequence[Slice], doer: Doer, *, is_written: bool) -> None:
+        """Other devices read, or write, slices from now on."""
+        for own in slices:
+            self._check_pending(own, doer, is_write=is_written)
+        self._pending += [_Pending(own, is_written, doer) for own in slices]
+
+    def end(self, doer: Doer) -> None:
+        """What ``doer`` has begun is done."""
+        self._pending = [p for p in self._pending if p.doer is not doer]
+
+    def read(self, own: Slice, value: Value, doer: Doer, what: str = "reads") -> None:
+        """A step reads a slice, which must hold a value."""
+        if not value.bytes:
+            return
+        self._check_pending(own, doer, is_write=False)
+        if value not in self.contents.held(own.begin, own.end):
+            raise self.fault(f"{what} {value} in {own.text}", own, doer, value)
+
+    def write(self, own: Slice, held: Held, doer: Doer) -> None:
+        """A step writes a slice, all of it."""
+        if own.begin == own.end:
+            return
+        if own.is_read_only:
+            raise MemoryPlanError(f"writes to {own.text}", step=str(doer), instruction=doer.instruction)
+        self._check_pending(own, doer, is_write=True)
+        self.contents.write(own.begin, own.end, held)
+        self._writers.append((own.begin, own.end, doer))
+
+    def copy(self, source: Slice, target: Slice, doer: Doer) -> None:
+        """Bytes are copied, whatever they are."""
+        if source.is_at(target):
+            return
+        if source.overlaps(target):
+            rule = f"copies {source.text} to {target.text}, which overlap"
+            raise MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
+        self._check_pending(source, doer, is_write=False)
+        moved = self.contents.inside(source.begin, source.end)
+        self.write(target, NOTHING, doer)
+        for begin, end, held in moved:
+            self.contents.write(begin - source.begin + target.begin, end - source.begin + target.begin, held)
+
+    def _check_pending(self, own: Slice, doer: Doer, *, is_write: bool) -> None:
+        for use in self._pending:
+            if use.slice.overlaps(own) and (is_write or use.is_written):
+                what = "writes to" if is_write else "reads"
+                verb = "writes" if use.is_written else "reads"
+                rule = f"{what} {own.text}, which overlaps {use.slice.text}, while {use.doer} still {verb} that"
+                raise MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
+
+    def fault(self, rule: str, own: Slice, doer: Doer, expected: Value) -> MemoryPlanError:
+        """The error of a slice that does not hold what it should."""
+        late = [who for begin, end, who in self._writers if begin < own.end and own.begin < end]
+        whole = self.contents.held(own.begin, own.end)
+        held = whole or self.contents.around(own.begin, own.end)
+        text = " = ".join(sorted(map(str, held)))
+        return MemoryPlanError(
+            rule,
+            step=str(doer),
+            instruction=doer.instruction,
+            expected=str(expected),
+            held=text if whole or not held else f"parts of {text}",
+            writer=str(late[-1]) if late else "",
+        )

@@ -1,0 +1,406 @@
+"""The checker: walks the steps of a lowered module beside its HLO, and knows what each slice of memory holds.
+
+It is modeled on the checker of a register allocator (regalloc2's): the plan says where values are, HLO says which value
+each step reads, and a symbolic run shows whether they agree. Instructions are gone through in the order of their
+computation, together with the steps that compute them. There is no analysis of when values die or which may share
+memory: a step that overwrites a value too early is found when another one reads that value.
+
+A loop is walked until what memory holds before an iteration no longer changes: what holds before the first one and
+after every other one. After a conditional memory holds what all branches leave there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xlakit.cpu.checker.contents import NOTHING, Contents
+from xlakit.cpu.checker.faults import MemoryPlanError
+from xlakit.cpu.checker.memory import Doer, Memory, Slice
+from xlakit.cpu.checker.values import ConstantValues, Tree, Value, arrays, new_tree
+from xlakit.cpu.entry.buffers import Buffer
+from xlakit.cpu.entry.steps import (
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    MeetStep,
+    NumberStep,
+    RandomStep,
+    Step,
+    WhileStep,
+)
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.ops.random import Rng
+
+_SAME = frozenset({"reshape", "bitcast", "copy", "opt-barrier", "add-dependency", "async-update", "all-reduce-done"})
+# Of these the result is the second element of what the start gives; the first one is what it was given.
+_STARTS = frozenset({"all-gather-start", "collective-permute-start", "async-start"})
+_DONES = frozenset({"all-gather-done", "collective-permute-done", "async-done"})
+
+# Where the buffer of a value of so many bytes lies.
+SliceOf = Callable[[Buffer, int], Slice]
+# Why a kernel may not have a result in the memory of an operand, by their numbers; empty where it may.
+Refusal = Callable[[KernelStep, int, int], str]
+# Whether a collective gives each device what that gave.
+IsIdentity = Callable[[Instruction], bool]
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A list of steps, and which comes next."""
+
+    steps: Sequence[Step]
+    next: int = 0
+
+    def step(self) -> Step | None:
+        """The next step."""
+        return self.steps[self.next] if self.next < len(self.steps) else None
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One call of a computation."""
+
+    arguments: Sequence[Tree]
+    values: dict[Instruction, Tree] = field(default_factory=dict[Instruction, Tree])
+    # The state of a draw, and for each asynchronous operation its step, which the second half must repeat.
+    states: dict[Instruction, Value] = field(default_factory=dict[Instruction, Value])
+    posted: dict[Instruction, tuple[MeetStep, Doer]] = field(default_factory=dict[Instruction, tuple[MeetStep, Doer]])
+
+
+class Walk:
+    """Walks through a program's steps."""
+
+    def __init__(self, slice_of: SliceOf, constants: ConstantValues, refusal: Refusal, is_identity: IsIdentity) -> None:
+        self.memory = Memory()
+        self._slice_of = slice_of
+        self._constants = constants
+        self._refusal = refusal
+        self._is_identity = is_identity
+        self._live: dict[Computation, frozenset[Instruction]] = {}
+
+    def run(self, computation: Computation, arguments: Sequence[Tree], steps: Sequence[Step]) -> Tree:
+        """A computation that has a list of steps of its own; gives the value of its root."""
+        cursor, before = _Cursor(steps), self.memory.pending
+        value = self._computation(computation, arguments, cursor)
+        self._copies(cursor)
+        step = cursor.step()
+        if step is not None:
+            raise _fault("stands where no instruction of HLO asks for it", _doer(step))
+        if self.memory.pending != before:
+            rule = "is not awaited where its computation ends"
+            raise _fault(rule, Doer(f"an asynchronous operation of {computation.name}", None))
+        return value
+
+    # -- computations ----------------------------------------------------------------------------
+
+    def _computation(self, computation: Computation, arguments: Sequence[Tree], cursor: _Cursor) -> Tree:
+        frame = _Frame(arguments)
+        live = self._live_in(computation)
+        for instruction in computation.instructions:
+            self._copies(cursor)
+            step = cursor.step()
+            if step is not None and _is_for(step, instruction):
+                frame.values[instruction] = self._stepped(instruction, frame, cursor)
+            elif instruction in live:
+                frame.values[instruction] = self._renamed(instruction, frame, cursor)
+        return frame.values[computation.root]
+
+    def _live_in(self, computation: Computation) -> frozenset[Instruction]:
+        """The instructions that the result or an effect needs; others have no steps."""
+        found = self._live.get(computation)
+        if found is None:
+            live: set[Instruction] = set()
+            stack = [computation.root, *(i for i in computation.instructions if i.op.has_side_effect)]
+            while stack:
+                instruction = stack.pop()
+                if instruction not in live:
+                    live.add(instruction)
+                    stack.extend(instruction.operands)
+            found = self._live[computation] = frozenset(live)
+        return found
+
+    def _renamed(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
+        """The value of an instruction that no step computes: it is another name, or a computation's steps follow."""
+        op, opcode = instruction.op, instruction.opcode
+        if isinstance(op, Parameter):
+            return frame.arguments[op.number]
+        if isinstance(op, Constant):
+            return self.constant(op.literal)
+        operands = [frame.values[o] for o in instruction.operands]
+        if isinstance(op, GetTupleElement):
+            return _part(operands[0], op.index)
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "after-all":
+            return None
+        if opcode in _SAME:
+            return operands[0]
+        if opcode in _DONES:
+            return _part(operands[0], 1)
+        if isinstance(op, Call):
+            return self._computation(op.to_apply, operands, cursor)
+        if isinstance(op, Fusion):
+            return self._computation(op.calls, operands, cursor)
+        collective, given = _collective(instruction, operands)
+        if self._is_identity(collective):
+            return _started(instruction, operands, tuple(given) if _result_of(collective).is_tuple else given[0])
+        step = cursor.step()
+        rule = f"stands where HLO has {opcode} %{instruction.name}, which has no step"
+        raise MemoryPlanError(rule, step=str(_doer(step)) if step else "the end", instruction=instruction)
+
+    def constant(self, literal: Literal) -> Tree:
+        """The value of a literal."""
+        if literal.shape.is_tuple:
+            return tuple(map(self.constant, literal.elements))
+        return self._constants.of(literal.array) if literal.shape.is_array else None
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _copies(self, cursor: _Cursor) -> None:
+        step = cursor.step()
+        while isinstance(step, CopyStep):
+            size = step.target.resolved().bytes
+            doer = _doer(step)
+            self.memory.copy(self._slice_of(step.source, size), self._slice_of(step.target, size), doer)
+            cursor.next += 1
+            step = cursor.step()
+
+    def _stepped(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
+        """The value of an instruction that the next step computes."""
+        step = cursor.steps[cursor.next]
+        cursor.next += 1
+        doer = _doer(step)
+        if isinstance(step, RandomStep) and isinstance(instruction.op, Rng):
+            state = frame.states[instruction] = Value(step.state.resolved().bytes, instruction, (), "the state for")
+            self._write(step.state, state, doer)
+            return self._stepped(instruction, frame, cursor)
+        operands = [frame.values[o] for o in instruction.operands]
+        if isinstance(step, WhileStep):
+            return self._while(step, operands[0])
+        if isinstance(step, ConditionalStep):
+            return self._conditional(step, operands)
+        if isinstance(step, MeetStep):
+            return self._meet(step, operands, frame, doer)
+        value = new_tree(instruction.shape, instruction)
+        if isinstance(step, KernelStep):
+            self._kernel(step, operands, value, frame.states.get(instruction), doer)
+        elif isinstance(step, HostStep):
+            self._each(step.operands, operands, doer, self._read)
+            # Python takes copies of what it reads before it writes.
+            self._each(step.results, [value], doer, self._write)
+        elif isinstance(step, (RandomStep, NumberStep)):
+            self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], doer, self._write)
+        return value
+
+    def _read(self, buffer: Buffer, value: Value, doer: Doer) -> None:
+        self.memory.read(self._slice_of(buffer, value.bytes), value, doer)
+
+    def _write(self, buffer: Buffer, value: Value, doer: Doer) -> None:
+        self.memory.write(self._slice_of(buffer, value.bytes), frozenset((value,)), doer)
+
+    def _each(
+        self,
+        buffers: Sequence[Buffer],
+        trees: Sequence[Tree],
+        doer: Doer,
+        act: Callable[[Buffer, Value, Doer], None],
+    ) -> None:
+        values = list(arrays(tuple(trees)))
+        if len(values) != len(buffers):
+            raise _fault(f"has {len(buffers)} buffers for {len(values)} arrays", doer)
+        for buffer, value in zip(buffers, values, strict=True):
+            act(buffer, value, doer)
+
+    # -- kernels ---------------------------------------------------------------------------------
+
+    def _kernel(self, step: KernelStep, operands: Sequence[Tree], value: Tree, state: Value | None, doer: Doer) -> None:
+        given, made = list(arrays(tuple(operands))), list(arrays(value))
+        scratch = step.table[len(given) + len(made) :]
+        if len(scratch) > 1 or len(step.table) < len(given) + len(made):
+            raise _fault(f"has {len(step.table)} buffers for {len(given)} operands and {len(made)} results", doer)
+        sources = [self._slice_of(b, v.bytes) for b, v in zip(step.table, given, strict=False)]
+        targets = [self._slice_of(b, v.bytes) for b, v in zip(step.table[len(given) :], made, strict=False)]
+        spare = [self._slice_of(b, b.resolved().bytes) for b in scratch]
+        if any(p.tasks for p in step.phases):
+            for own, read in zip(sources, given, strict=True):
+                self.memory.read(own, read, doer)
+        for result, operand in step.updates.items():
+            self.memory.read(targets[result], given[operand], doer, "changes a part of")
+        if state is not None and spare:
+            self.memory.read(spare[0], state, doer)
+        self._check_sharing(step, sources, targets, spare, doer)
+        for own in (*spare, *targets):
+            self.memory.write(own, NOTHING, doer)
+        for own, written in zip(targets, made, strict=True):
+            self.memory.write(own, frozenset((written,)), doer)
+
+    def _check_sharing(
+        self, step: KernelStep, sources: Sequence[Slice], targets: Sequence[Slice], spare: Sequence[Slice], doer: Doer
+    ) -> None:
+        """Results and scratch must be apart from everything, but for results that the kernel can put over operands."""
+        written = [*targets, *spare]
+        for number, own in enumerate(written):
+            for other in written[:number]:
+                if own.overlaps(other):
+                    raise _fault(f"writes to {own.text} and to {other.text}, which overlap", doer)
+            for operand, source in enumerate(sources):
+                if not own.overlaps(source):
+                    continue
+                refusal = "they are not the same slice"
+                if number < len(targets) and own.is_at(source):
+                    refusal = self._refusal(step, number, operand)
+                if refusal:
+                    rule = f"writes to {own.text} while it reads operand {operand} in {source.text}: {refusal}"
+                    raise _fault(rule, doer)
+
+    # -- collectives -----------------------------------------------------------------------------
+
+    def _meet(self, step: MeetStep, operands: Sequence[Tree], frame: _Frame, doer: Doer) -> Tree:
+        instruction = step.instruction
+        if step.half == "await":
+            return self._await(step, frame, doer)
+        collective, given = _collective(instruction, operands)
+        self._each(step.operands, given, doer, self._read)
+        result = new_tree(_result_of(collective), instruction)
+        if step.half == "post":
+            frame.posted[instruction] = step, doer
+            self.memory.begin(self._slices(step.operands), doer, is_written=False)
+            self.memory.begin(self._slices(step.results), doer, is_written=True)
+            visit = frame.states[instruction] = Value(step.visit[0].resolved().bytes, instruction, (), "the visit of")
+            self._write(step.visit[0], visit, doer)
+        else:
+            for own in self._slices(step.results):
+                for number, source in enumerate(self._slices(step.operands)):
+                    self._check_met(step, own, number, source, doer)
+            self._each(step.results, [result], doer, self._write)
+        return _started(instruction, operands, result)
+
+    def _check_met(self, step: MeetStep, own: Slice, number: int, source: Slice, doer: Doer) -> None:
+        """All-reduce reads an element of all operands and then writes it to all results; others move elements."""
+        same = own.is_at(source) and step.instruction.opcode in ("all-reduce", "all-reduce-start")
+        if own.overlaps(source) and not (same and own.is_at(self._slices(step.results)[number])):
+            raise _fault(f"writes to {own.text} while devices read operand {number} in {source.text}", doer)
+
+    def _slices(self, buffers: Sequence[Buffer]) -> list[Slice]:
+        return [self._slice_of(b, b.resolved().bytes) for b in buffers]
+
+    def _await(self, step: MeetStep, frame: _Frame, doer: Doer) -> Tree:
+        start = step.instruction.operands[0]
+        while start.opcode == "async-update":
+            start = start.operands[0]
+        found = frame.posted.pop(start, None)
+        if found is None:
+            raise _fault("awaits what no step has posted", doer)
+        first, poster = found
+        for one, other in (
+            (step.operands, first.operands),
+            (step.results, first.results),
+            (step.visit, first.visit),
+        ):
+            if [s.begin for s in self._slices(one)] != [s.begin for s in self._slices(other)]:
+                raise _fault("awaits the post of other memory", doer)
+        self._read(step.visit[0], frame.states[start], doer)
+        self.memory.end(poster)
+        value = frame.values[start]
+        made = value if start.opcode == "all-reduce-start" else _part(value, 1)
+        self._each(step.results, [made], doer, self._write)
+        return made
+
+    # -- control ---------------------------------------------------------------------------------
+
+    def _while(self, step: WhileStep, initial: Tree) -> Tree:
+        """Walk condition and body until the contents before an iteration are those of every iteration."""
+        op, memory, doer = step.instruction.op_as(While), self.memory, _doer(step)
+        carried = new_tree(step.instruction.shape, step.instruction, "the state of")
+        state = list(arrays(carried))
+        memory.contents.also(_names(arrays(initial), state))
+        head = memory.contents
+        while True:
+            memory.contents = head.copy()
+            holds = self.run(op.condition, [carried], step.condition)
+            self._each((step.predicate,), [holds], doer, self._read)
+            after = memory.contents.copy()
+            given = self.run(op.body, [carried], step.body)
+            memory.contents.also(_names(arrays(given), state), without=state)
+            if not head.meet(memory.contents):
+                break
+        memory.contents = after
+        return carried
+
+    def _conditional(self, step: ConditionalStep, operands: Sequence[Tree]) -> Tree:
+        index, *arguments = operands
+        computations = step.instruction.op_as(Conditional).branch_computations
+        self._each((step.index,), [index], _doer(step), self._read)
+        if len(step.branches) != len(computations):
+            raise _fault(f"has {len(step.branches)} branches instead of {len(computations)}", _doer(step))
+        value = new_tree(step.instruction.shape, step.instruction)
+        before, ends = self.memory.contents, list[Contents]()
+        for computation, argument, steps in zip(computations, arguments, step.branches, strict=True):
+            self.memory.contents = before.copy()
+            given = self.run(computation, [argument], steps)
+            self.memory.contents.also(_names(arrays(given), list(arrays(value))))
+            ends.append(self.memory.contents)
+        self.memory.contents, *others = ends
+        for other in others:
+            self.memory.contents.meet(other)
+        return value
+
+
+def _names(values: Sequence[Value] | object, names: Sequence[Value]) -> dict[Value, list[Value]]:
+    """For each value the names that it gets."""
+    found: dict[Value, list[Value]] = {}
+    for value, name in zip(values, names, strict=True):  # pyright: ignore
+        found.setdefault(value, []).append(name)
+    return found
+
+
+def _is_for(step: Step, instruction: Instruction) -> bool:
+    return not isinstance(step, CopyStep) and step.instruction is instruction
+
+
+def _part(tree: Tree, number: int) -> Tree:
+    if not isinstance(tree, tuple):
+        raise TypeError(f"element {number} of a value that is no tuple")
+    return tree[number]
+
+
+def _collective(instruction: Instruction, operands: Sequence[Tree]) -> tuple[Instruction, Sequence[Tree]]:
+    """The collective that an instruction is, or starts, and the values that it is given."""
+    op = instruction.op
+    if not isinstance(op, AsyncStart):
+        return instruction, operands
+    collective = op.calls.root
+    numbers = [o.op.number for o in collective.operands if isinstance(o.op, Parameter)]
+    return collective, [operands[number] for number in numbers]
+
+
+def _result_of(collective: Instruction) -> Shape:
+    return collective.shape.tuple_shapes[1] if collective.opcode in _STARTS else collective.shape
+
+
+def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
+    """What a collective gives; one that is only started has its operands and contexts beside the result."""
+    if instruction.opcode not in _STARTS:
+        return result
+    one = len(operands) == 1 and instruction.opcode != "async-start"
+    contexts = [new_tree(s, instruction, "a context of") for s in instruction.shape.tuple_shapes[2:]]
+    return (operands[0] if one else tuple(operands), result, *contexts)
+
+
+def _doer(step: Step) -> Doer:
+    if isinstance(step, CopyStep):
+        return Doer(f"the copy of {step.source} to {step.target}", None)
+    kind = type(step).__name__.removesuffix("Step").lower()
+    half = f" ({step.half})" if isinstance(step, MeetStep) and step.half else ""
+    return Doer(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{half}", step.instruction)
+
+
+def _fault(rule: str, doer: Doer) -> MemoryPlanError:
+    return MemoryPlanError(rule, step=str(doer), instruction=doer.instruction)
