@@ -201,6 +201,11 @@ def test_dilation_puts_holes_of_zeros_between_the_elements():
         evaluate(lambda x, k: xla.conv_general_dilated(x, k, (1,), [(1, 1)], (3,), (1,), DEFAULT), lhs, rhs),
         evaluate(lambda x, k: xla.conv_with_general_padding(x, k, (1,), [(1, 1)]), stretched, rhs),
     )
+    both = {"lhs_dilation": (3,), "rhs_dilation": (2,)}
+    same(
+        evaluate(lambda x, k: xla.conv_with_general_padding(x, k, (1,), [(1, 1)], **both), lhs, rhs),
+        evaluate(lambda x, k: xla.conv_with_general_padding(x, k, (1,), [(1, 1)]), stretched, holes),
+    )
 
 
 def test_feature_groups_are_separate_convolutions_put_together():

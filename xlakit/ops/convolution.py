@@ -352,16 +352,26 @@ def conv_with_general_padding(
     batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: PrimitiveType | None = None,
+    *,
+    lhs_dilation: Sequence[int] = (),
+    rhs_dilation: Sequence[int] = (),
 ) -> XlaOp:
     """``conv`` with explicit padding: n pairs (low, high), negative ones cut.
 
+    lhs_dilation, rhs_dilation: n factors d, at least 1: d - 1 holes between the elements of input and kernel; 1 by
+        default. They are given by name: the document's table has them behind the padding, XlaBuilder's function of this
+        name has not, and so its feature_group_count is the fifth argument.
+
     Raises ShapeError. Source: Operation semantics, ConvWithGeneralPadding.
     """
-    return conv(
+    return conv_general_dilated(
         lhs,
         rhs,
         window_strides,
         padding,
+        lhs_dilation,
+        rhs_dilation,
+        None,
         feature_group_count,
         batch_group_count,
         precision_config,

@@ -129,7 +129,8 @@ def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, 
     operand: an array of T of rank N.
     start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
         0 .. size - slice size, so that the part always lies inside.
-    size_indices: N sizes, from 0 to the dimension's.
+    size_indices: N sizes, from 0 to the dimension's. The document wants them greater than zero; XLA takes 0, too, and
+        JAX makes such slices.
 
     Gives T[size_indices]. Raises ShapeError. Source: Operation semantics, DynamicSlice.
     """
@@ -209,7 +210,8 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: Sequence[
     """An array with a part of it replaced, at places computed by the program.
 
     operand: an array of T of rank N.
-    update: an array of T of rank N, no dimension larger than the operand's.
+    update: an array of T of rank N, no dimension larger than the operand's. The document wants its sizes greater than
+        zero; XLA takes an update without elements, too, which changes nothing, and JAX makes such updates.
     start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
         0 .. size - update size.
 

@@ -144,7 +144,9 @@ def reduce_window(
     window_dimensions, window_strides: one size and one step, at least 1, for each dimension.
     padding: "SAME", "VALID", or a pair (low, high) for each dimension.
     base_dilations, window_dilations: d puts d - 1 holes between the elements of arrays or window; 1 by default. Padding
-        by name is that of the arrays and the window with their holes.
+        by name is that of the arrays and the window with their holes. They are given by name here: the document's table
+        has them before the padding, but its signature and its example have the padding in their place; in the table's
+        order ``reduce_window_with_general_padding`` takes them.
 
     Gives one element for each placement, or a tuple of N such arrays. Raises ShapeError.
     Source: Operation semantics, ReduceWindow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -14,6 +15,8 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.operation import OPERATIONS, Attribute, Op
 from xlakit.ops.registry import PAGES
 
+# A signature that is longer has a line for each parameter.
+_LONGEST_SIGNATURE = 100
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -106,8 +109,27 @@ def _attribute_entry(attribute: Attribute) -> str:
 
 def _function_entry(name: str, function: Callable[..., Any]) -> str:
     doc = inspect.getdoc(function) or ""
-    signature = ", ".join(inspect.signature(function).parameters)
-    return f"\n### `{name}({signature})`\n\n{_as_markdown(doc)}\n"
+    return f"\n### `{name}`\n\n```python\n{_signature(name, function)}\n```\n\n{_as_markdown(doc)}\n"
+
+
+def _written(value: object) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """A function as it is called, with the types and defaults of its parameters."""
+    signature = inspect.signature(function)
+    parts: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+            parts.append("*")
+        default = "" if parameter.default is parameter.empty else f" = {_written(parameter.default)}"
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        parts.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
+    line = f"{name}({', '.join(parts)}) -> {signature.return_annotation}"
+    if len(line) <= _LONGEST_SIGNATURE:
+        return line
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f") -> {signature.return_annotation}"])
 
 
 def _as_markdown(doc: str) -> str:
