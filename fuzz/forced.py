@@ -47,16 +47,26 @@ def draw(seed: int, number: int) -> Options:
     """
     rng = random.Random(f"{seed} {number}")
     share = rng.choice([0.05, 0.2, 0.5, 1.0])
-    chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share}
+    # Those of one module say together which way its code goes: now and then all of them are drawn, or none.
+    share_of = {module: rng.choice([share, share, float(rng.random() < share)]) for module in sorted(_modules())}
+    chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share_of[_module(name)]}
     width = rng.choice(widths())
     left_out = rng.choice([(), (), (), ("rewrites",), ("rewrites",), ("rewrites", "fusion"), ("fusion",), ("inline",)])
     return Options(frozenset(left_out), width, knobs=chosen)
 
 
+def _module(knob: str) -> str:
+    return knob.partition(".")[0]
+
+
+def _modules() -> set[str]:
+    return {_module(name) for name in KNOBS}
+
+
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
     """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
     if number % 2:
-        return generated(seed, number), _next_to_plain
+        return generated(seed, number, wide=number % 4 != 3), _next_to_plain
     opcode = random.Random(f"{seed} {number} opcode").choice(sorted(FAMILIES))
     return Entry(opcode, seed, number).make(), _next_to_meaning
 

@@ -74,19 +74,28 @@ def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0
     if a.dtype.kind in "biu" or a.dtype.name.startswith(("int", "uint")):
         wrong = a != b
     else:
-        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-        finite = np.abs(wide_b[np.isfinite(wide_b)])
-        unit = max(epsilon, float(ml_dtypes.finfo(b.dtype).eps))
-        allowed = _UNITS * unit * max(1.0, float(finite.max(initial=0.0))) + _SPREADS * spread
-        with np.errstate(all="ignore"):
-            same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
-            wrong = ~(same | (np.abs(wide_a - wide_b) <= allowed))
+        wrong = _beyond(a, b, epsilon, spread)
     if not wrong.any():
         return ""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     return (
         f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
     )
+
+
+def _beyond(a: Any, b: Any, epsilon: float, spread: Any) -> Any:
+    """Where floats are further apart than roundings explain. Both parts of a complex number have its size's error."""
+    parts = (np.real, np.imag) if b.dtype.kind == "c" else (np.real,)
+    size = np.abs(b.astype(np.complex128))
+    unit = max(epsilon, float(ml_dtypes.finfo(np.real(b).dtype).eps))
+    allowed = _UNITS * unit * max(1.0, float(size[np.isfinite(size)].max(initial=0.0))) + _SPREADS * spread
+    wrong = np.zeros(b.shape, np.bool_)
+    for part in parts:
+        own, other = (part(x).astype(np.float64) for x in (a, b))
+        with np.errstate(all="ignore"):
+            same = (own == other) | (np.isnan(own) & np.isnan(other))
+            wrong |= ~(same | (np.abs(own - other) <= allowed))
+    return wrong
 
 
 def judge(program: Program, fusions: np.random.Generator | None = None) -> str:

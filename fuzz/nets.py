@@ -65,6 +65,7 @@ NETS: tuple[Net, ...] = (
     _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),
     _net("products", "fuzz.products", 2, "products and convolutions of larger sizes against the interpreter"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
+    _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
     _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 1, "devices that meet against the interpreter"),
     _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xlakit
-from fuzz import attributes, mutations
+from fuzz import attributes, mutations, specials
 from fuzz import jaxlib as jaxlib_proof
 from fuzz.programs.draft import FAMILIES
 from fuzz.programs.plan import Entry, plan
@@ -33,6 +33,25 @@ def test_attributes_that_are_nearly_right_are_refused_or_mean_the_same_on_both_b
     assert not failures
     assert outcomes["refused"] > 5
     assert outcomes["agreed"] > 5
+
+
+def test_operations_at_pairs_of_special_values():
+    listed = specials.batches(3)
+    # Each operation of each type once; those that show an operation at a pair of infinities.
+    assert len({(b.kind, b.arity, o) for b in listed for o in b.opcodes}) == sum(len(b.opcodes) for b in listed)
+    batch = next(b for b in listed if (b.kind, b.arity) == ("c64", 2) and "power" in b.opcodes)
+    given = specials.arguments(batch, np.random.default_rng(1))
+    assert any(np.isinf(x) and np.isinf(y) for x, y in zip(*given, strict=True))
+    assert not specials.judge(batch, given)
+
+
+def test_a_wrong_special_value_is_found(monkeypatch):
+    batch = specials.Batch("f32", 1, ("floor", "sign"))
+    monkeypatch.setattr(
+        OPERATIONS["sign"], "evaluate", lambda self, context, x: np.where(np.isinf(x) | (x == 0), x, np.sign(x))
+    )
+    given = specials.arguments(batch, np.random.default_rng(1))
+    assert "sign of f32: 1.0 instead of inf for " in specials.judge(batch, given)
 
 
 def test_a_plan_has_every_operation_and_enough_programs():

@@ -182,4 +182,52 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
+    Bug(
+        "streamed-pieces",
+        "9e25fc7",
+        "pieces of one array that a loop writes are streamed each from a buffer that takes the other's writes",
+        (Edit("xlakit/cpu/loops/emit/non_temporal.py", "if written[o.array] == 1 and _may_stream", "if _may_stream"),),
+    ),
+    Bug(
+        "tuple-for-an-array",
+        "7d93069",
+        "a fusion that takes a tuple gets a kernel, in whose table all that stands behind it is another array",
+        (Edit("xlakit/cpu/kernels/library.py", "            check_arrays(instruction.op.calls)\n", ""),),
+    ),
+    Bug(
+        "fusion-in-one-precision",
+        "d80eddb",
+        "arguments of fusions of operations on elements are converted to the widest float among them",
+        (
+            Edit(
+                "xlakit/passes/canonicalize/normalize_precision.py",
+                "    if calls_computations(op):\n        # Whatever its computation does",
+                "    if calls_computations(op) and not op.is_pointwise:\n        # Whatever its computation does",
+            ),
+        ),
+    ),
+    Bug(
+        "one-lane",
+        "37c40a2",
+        "the imaginary part of real numbers is written for the first element of each vector alone",
+        (
+            Edit(
+                "xlakit/cpu/scalars/apply.py",
+                "as_real, rounded, rounded_result, select\n",
+                "as_real, register_type, rounded, rounded_result, select\n",
+            ),
+            Edit(
+                "xlakit/cpu/scalars/apply.py", "fn.constant(first.type, 0.0)", "fn.constant(register_type(result), 0.0)"
+            ),
+            Edit(
+                "xlakit/cpu/loops/emit/emitter.py", "if self._is_vector(node) and any(", "if not self._width and any("
+            ),
+        ),
+    ),
+    Bug(
+        "subnormal-constants",
+        "919bb3b",
+        "JAX's programs are compiled on a thread that takes subnormal numbers for zero, and lose their constants",
+        (Edit("xlakit/jax/slots.py", "            with usual.here():\n", "            if usual:\n"),),
+    ),
 )

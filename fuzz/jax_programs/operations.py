@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 Value = Any
@@ -328,6 +329,21 @@ def make(r: Source, values: Values) -> Value:
     return fit(r, r.choice(values), r.choice(r.shapes))
 
 
+def constant_bits(r: Source, values: Values) -> Value:
+    """The bits of one of two constants: a subnormal number, and another one, each in a few places.
+
+    As they are, since jaxlib computes with subnormal numbers as if they were 0; and not of one element or of bfloat16,
+    which jaxlib takes for 0 as well.
+    """
+    kind, integer = r.choice([("float32", "int32"), ("float32", "uint32"), ("float16", "uint16")])
+    info, size = jnp.finfo(kind), r.randint(2, 5)
+    odd = r.choice([info.smallest_subnormal, info.tiny / 2, -info.tiny / 4])
+    other = r.choice([info.max, info.eps, 0.0, -0.0, np.inf, info.tiny])
+    first, second = (np.full(size, x, jnp.dtype(kind)) for x in r.sample([odd, other], 2))
+    chosen = jnp.where(number(r, r.choice(values), 2) == 0, first, second)
+    return lax.bitcast_convert_type(chosen, integer)
+
+
 def bits(r: Source, values: Values) -> Value:
     """Random integers of a key that was computed."""
     key = jax.random.key(number(r, r.choice(values), 100))
@@ -338,5 +354,6 @@ def bits(r: Source, values: Values) -> Value:
 # The often chosen ones stand more than once.
 OPERATIONS: tuple[Callable[[Source, Values], Value], ...] = (
     unary, unary, binary, binary, binary, compare, compare, select_scalar, select_scalar, reduce, reduce, accumulate,
-    move, move, index, index, update, update, update, product, window, make, make, bits,
+    move, move, index, index, update, update, update, product, window, make, make, bits, constant_bits,
+    constant_bits,
 )  # fmt: skip

@@ -250,7 +250,7 @@ def loop(frame: Frame, state: State, moves: int) -> State:
     start = frame.scalar(xla.S32, limit if down else 0)
     whole = [*state[:place], start, *state[place:]]
     # What a body is given and gives back as it was: the goal, the data, where it began.
-    kept = set(chance.some(range(len(state)), chance.one_of([0.0, 0.0, 0.4])))
+    kept = set(chance.some(range(len(state)), chance.one_of([0.0, 0.2, 0.5])))
     stops = chance.integer(1, LARGEST) if chance.chance(0.2) else 0
 
     looks = chance.chance(0.2)
@@ -288,7 +288,13 @@ def loop(frame: Frame, state: State, moves: int) -> State:
 
     end = elements(xla.while_(more, body, tuple(whole)))
     frame.counters.append(end[place])
-    return [*end[:place], *end[place + 1 :]]
+    found = [*end[:place], *end[place + 1 :]]
+    moved = [v for i, v in enumerate(found) if i not in kept]
+    # What a loop leaves as it is is seldom read behind it: so it may share the memory of what is not needed any more.
+    return [
+        chance.one_of([v for v in moved if same_shape(v, own)] or [own]) if i in kept and chance.chance(0.6) else own
+        for i, own in enumerate(found)
+    ]
 
 
 def _goes_on(counter: Op, value: Op) -> Op:
@@ -363,7 +369,8 @@ def _changed(value: Op) -> Op:
 def _finished(frame: Frame, state: State, given: int, arguments: list[object]) -> Sketched:
     """The program that gives some of the values: several that are one, and parameters, are among them."""
     chance = frame.chance
-    results: Sequence[Op] = [*chance.some(state, 0.8), *chance.some(frame.values, 0.1)] or state[:1]
+    part = chance.one_of([0.4, 0.8])
+    results: Sequence[Op] = [*chance.some(state, part), *chance.some(frame.values, 0.1)] or state[:1]
     if chance.chance(0.2):
         results = [*results, chance.one_of(results)]
     donated: list[int] = []

@@ -27,7 +27,7 @@ from fuzz.support.tolerances import ELEMENTARY_ULPS, EXACT, Measure, Tolerance, 
 _REALS = FLOATS + NARROW_FLOATS
 
 # Operations with one exact result.
-_UNARY = {
+UNARY = {
     "abs": (*SIGNED, *_REALS, *COMPLEX),
     "negate": (*INTEGERS, *_REALS, *COMPLEX),
     "sign": (*SIGNED, *_REALS, *COMPLEX),
@@ -43,7 +43,7 @@ _UNARY = {
     "imag": (*FLOATS, *COMPLEX),
     "copy": ALL_TYPES,
 }
-_ELEMENTARY_UNARY = {
+ELEMENTARY_UNARY = {
     **dict.fromkeys(
         ("exponential", "log", "sine", "cosine", "tanh", "logistic", "sqrt", "rsqrt", "tan"), (*_REALS, *COMPLEX)
     ),
@@ -52,7 +52,7 @@ _ELEMENTARY_UNARY = {
     **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"), (*FLOATS, *COMPLEX)),
 }
 _NUMBERS = (*INTEGERS, *_REALS, *COMPLEX)
-_BINARY = {
+BINARY = {
     "add": _NUMBERS,
     "subtract": _NUMBERS,
     "multiply": _NUMBERS,
@@ -73,7 +73,8 @@ _BINARY = {
 _COMPLEX_ARITHMETIC = Tolerance(Measure.ULPS, 8)
 
 
-def _tolerance(opcode: str, kind: str) -> Tolerance:
+def tolerance(opcode: str, kind: str) -> Tolerance:
+    """How exact an operation is in a type."""
     if opcode in ELEMENTARY_ULPS:
         return elementary(opcode, kind)
     if is_complex(kind) and opcode in ("multiply", "divide", "abs", "sign"):
@@ -91,23 +92,26 @@ def _style(draft: Draft, opcode: str, kind: str) -> str:
 
 
 def _unary(opcode: str) -> None:
-    cases = {**_UNARY, **_ELEMENTARY_UNARY}[opcode]
+    cases = {**UNARY, **ELEMENTARY_UNARY}[opcode]
 
-    @family(opcode, cases, 0.2 if opcode in CANNOT_RUN else 1.3 if opcode in _ELEMENTARY_UNARY else 1.0)
+    @family(opcode, cases, 0.2 if opcode in CANNOT_RUN else 1.3 if opcode in ELEMENTARY_UNARY else 1.0)
     def author(draft: Draft, case: str) -> Program:
         dims = draft.dims()
-        result = {"is-finite": "pred", "real": _part(case), "imag": _part(case), "abs": _part(case)}.get(opcode, case)
+        result = {"is-finite": "pred", "real": part_of(case), "imag": part_of(case), "abs": part_of(case)}.get(
+            opcode, case
+        )
         operand = draft.parameter(case, dims, _style(draft, opcode, case))
         draft.emit(f"{draft.shape(result, dims)}", f"{opcode}({operand})")
-        return draft.finish(opcode, _tolerance(opcode, case), case)
+        return draft.finish(opcode, tolerance(opcode, case), case)
 
 
-def _part(kind: str) -> str:
+def part_of(kind: str) -> str:
+    """The type of a complex type's parts; that of real numbers is their own."""
     return {"c64": "f32", "c128": "f64"}.get(kind, kind)
 
 
 def _binary(opcode: str) -> None:
-    @family(opcode, _BINARY[opcode], 1.3)
+    @family(opcode, BINARY[opcode], 1.3)
     def author(draft: Draft, case: str) -> Program:
         dims = draft.dims()
         style = _style(draft, opcode, case)
@@ -116,12 +120,12 @@ def _binary(opcode: str) -> None:
         right = draft.parameter(case, dims, SMALL if shift else style)
         result = {"f32": "c64", "f64": "c128"}[case] if opcode == "complex" else case
         draft.emit(draft.shape(result, dims), f"{opcode}({left}, {right})")
-        return draft.finish(opcode, _tolerance(opcode, case), case)
+        return draft.finish(opcode, tolerance(opcode, case), case)
 
 
-for _opcode in (*_UNARY, *_ELEMENTARY_UNARY):
+for _opcode in (*UNARY, *ELEMENTARY_UNARY):
     _unary(_opcode)
-for _opcode in _BINARY:
+for _opcode in BINARY:
     _binary(_opcode)
 
 

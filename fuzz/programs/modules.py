@@ -25,16 +25,26 @@ _OF_TWO_INTEGERS = (
     "shift-left", "shift-right-logical", "shift-right-arithmetic",
 )  # fmt: skip
 _MOST_ELEMENTS = 4096
+# Rows of so many elements are whole vectors.
+_WHOLE = (16, 32, 64, 128)
 
 
 class Body:
     """The instructions of one computation in the making."""
 
-    def __init__(self, draft: Draft, emit: Callable[[str, str], str], values: list[Named], prefix: str) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        emit: Callable[[str, str], str],
+        values: list[Named],
+        prefix: str,
+        steps: Sequence[Callable[[Body], None]],
+    ) -> None:
         self.draft = draft
         self.emit = emit
         self.values = values
         self.prefix = prefix
+        self.steps = steps
 
     def add(self, kind: str, dims: Sequence[int], call: str) -> Named:
         """An instruction; its value may be used from here on."""
@@ -51,7 +61,7 @@ class Body:
 
     def step(self) -> None:
         """One more operation, or none where what was drawn does not fit."""
-        maker = self.draft.pick(_STEPS)
+        maker = self.draft.pick(self.steps)
         maker(self)
 
     def scalar(self, kind: str, number: int) -> Named:
@@ -285,7 +295,7 @@ def _while(body: Body) -> None:
     state = f"({', '.join(shapes)})"
     lines = [f"p = {state} parameter(0)"]
     lines += [f"g{i} = {s} get-tuple-element(p), index={i}" for i, s in enumerate(shapes)]
-    inner = Body(draft, _into(lines, "b"), [Named("g0", "s32", ())], body.prefix + "w")
+    inner = Body(draft, _into(lines, "b"), [Named("g0", "s32", ())], body.prefix + "w", body.steps)
     inner.values += [Named(f"g{i + 1}", v.kind, v.dims) for i, v in enumerate(carried)]
     for _ in range(draft.integer(1, 5)):
         inner.step()
@@ -329,7 +339,7 @@ def _conditional(body: Body) -> None:
     branches = []
     for _ in range(draft.integer(1, 3)):
         lines = [f"p = {shape} parameter(0)"]
-        inner = Body(draft, _into(lines, "b"), [Named("p", value.kind, value.dims)], body.prefix + "c")
+        inner = Body(draft, _into(lines, "b"), [Named("p", value.kind, value.dims)], body.prefix + "c", body.steps)
         for _ in range(draft.integer(0, 3)):
             inner.step()
         same = [v for v in inner.values if v.kind == value.kind and v.dims == value.dims]
@@ -341,6 +351,39 @@ def _conditional(body: Body) -> None:
         value.dims,
         f"conditional({index.name}, {given}), branch_computations={{{join(branches)}}}",
     )
+
+
+def _complex(body: Body) -> None:
+    """Complex numbers on the way, or the parts of a real one."""
+    value = body.pick(lambda v: v.is_float)
+    if value is None:
+        return
+    part = body.draft.pick(["real", "imag"])
+    if value.kind not in ("f32", "f64") or body.draft.chance(0.3):
+        zero = body.add(value.kind, value.dims, f"imag({value.name})")
+        body.add(value.kind, value.dims, f"add({zero.name}, {body.matching(value).name})")
+        return
+    shape = f"{'c64' if value.kind == 'f32' else 'c128'}[{join(value.dims)}]"
+    one, other = (body.emit(shape, f"complex({value.name}, {body.matching(value).name})") for _ in range(2))
+    made = body.emit(shape, f"{body.draft.pick(['multiply', 'add', 'subtract'])}({one}, {other})")
+    found = body.add(value.kind, value.dims, f"{part}({made})")
+    body.add(value.kind, value.dims, f"tanh({found.name})")
+
+
+def _pieces(body: Body) -> None:
+    """An array put together of pieces that are computed."""
+    value = body.pick(lambda v: len(v.dims) > 0 and v.kind != "pred" and v.dims[-1] in _WHOLE)
+    value = value or body.pick(lambda v: len(v.dims) > 0 and v.kind != "pred")
+    if value is None:
+        return
+    axis, count = body.draft.pick([0, 0, len(value.dims) - 1]), body.draft.integer(2, 4)
+    dims = list(value.dims)
+    dims[axis] *= count
+    if math.prod(dims) > _MOST_ELEMENTS:
+        return
+    opcode = "maximum" if value.is_float else body.draft.pick(["add", "xor", "maximum"])
+    parts = [body.emit(value.shape, f"{opcode}({value.name}, {body.matching(value).name})") for _ in range(count - 1)]
+    body.add(value.kind, dims, f"concatenate({', '.join([value.name, *parts])}), dimensions={{{axis}}}")
 
 
 def _into(lines: list[str], stem: str) -> Callable[[str, str], str]:
@@ -359,13 +402,31 @@ _STEPS: tuple[Callable[[Body], None], ...] = (
 )  # fmt: skip
 
 
-def module(seed: int, number: int) -> Program:
-    """Module ``number`` of a seed: its text and its arguments."""
+# What there is in wide modules besides.
+_MORE = (_complex, _complex, _pieces, _pieces, _pieces)
+
+
+def _dims(draft: Draft, *, wide: bool) -> list[int]:
+    dims = draft.dims(0, 3, most=600, empty=0.03)
+    if wide and dims and draft.chance(0.6):
+        # Whole vectors, as many as there are in arrays of any size.
+        dims[-1] = draft.pick(_WHOLE)
+        while math.prod(dims) > _MOST_ELEMENTS // 4:
+            largest = dims.index(max(dims[:-1]))
+            dims[largest] //= 2
+    return dims
+
+
+def module(seed: int, number: int, *, wide: bool = False) -> Program:
+    """Module ``number`` of a seed: its text and its arguments.
+
+    wide: with rows of whole vectors, pieces and complex numbers, for what has ways of its own for large arrays.
+    """
     draft = Draft(np.random.default_rng([seed, number]))
-    body = Body(draft, draft.emit, [], "")
+    body = Body(draft, draft.emit, [], "", (*_STEPS, *_MORE) if wide else _STEPS)
     for _ in range(draft.integer(1, 4)):
         kind = draft.pick([*_FLOATS, "s32", "u32", "s8"])
-        dims = draft.dims(0, 3, most=600, empty=0.03)
+        dims = _dims(draft, wide=wide)
         name = draft.parameter(kind, dims, SMALL)
         body.values.append(Named(name, kind, tuple(dims)))
     size = draft.integer(1, 9)

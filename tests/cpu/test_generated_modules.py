@@ -31,3 +31,12 @@ ENTRY e {{
     assert through == np.finfo({"f32": np.float32, "f64": np.float64}[narrow]).eps
     assert given == 0
     assert bool(difference(np.float64(1 + 1e-8), np.float64(1), through)) is (narrow == "f64")
+
+
+def test_parts_of_complex_numbers_are_as_exact_as_the_numbers():
+    exact = np.array([3e4 + 1e8j, 5], np.complex64)
+    assert not difference(exact + np.complex64(300), exact)
+    for wrong in (exact * np.complex64(1.001), np.conj(exact), exact + np.complex64(np.nan), exact * np.complex64(1j)):
+        assert difference(wrong, exact)
+    assert not difference(np.array([complex(np.inf, np.nan)]), np.array([complex(np.inf, np.nan)]))
+    assert difference(np.array([complex(np.inf, 1)]), np.array([complex(np.inf, np.nan)]))

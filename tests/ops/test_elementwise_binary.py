@@ -164,6 +164,12 @@ def test_complex_powers():
     np.testing.assert_allclose(evaluate(xla.pow, a, b), expected, rtol=1e-15, atol=1e-300)
 
 
+def test_complex_powers_at_infinity():
+    a = np.array([complex(inf, inf), complex(0, inf), complex(1, inf), 1 + 1j, 0])
+    b = np.array([-1, -1, complex(-0.0, inf), complex(nan, inf), complex(1, inf)])
+    same(evaluate(xla.pow, a, b), np.array([0, 0, 0, complex(nan, nan), 0]))
+
+
 def test_complex_angles():
     mp = pytest.importorskip("mpmath")
     mp.mp.prec = 300

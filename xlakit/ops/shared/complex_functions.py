@@ -107,14 +107,29 @@ def _direction(z: Complex) -> Complex:
 
 
 def power(a: Complex, b: Complex) -> Complex:
-    """The power a^b, which is 1 wherever b is 0 or a is 1."""
-    out: Complex = np.power(a, b)
+    """The power a^b, which is 1 wherever b is 0 or a is 1.
+
+    Where an operand is not finite it is told by size and angle: C says nothing of it, and what libraries give there is
+    NaN for some infinite bases of the power -1.
+    """
+    out: Complex = np.where(np.isfinite(a) & np.isfinite(b), np.power(a, b), _polar_power(a, b))
     real_exponent = b.imag == 0
-    out = _where((a == 0) & real_exponent & (b.real > 0), 0.0, 0.0, out)
+    out = _where((a == 0) & (b.real > 0), 0.0, 0.0, out)
     infinite = (a.real == np.inf) & (a.imag == 0) & real_exponent
     out = _where(infinite & (b.real > 0), np.inf, 0.0, out)
     out = _where(infinite & (b.real < 0), 0.0, 0.0, out)
     return _where((b == 0) | (a == 1), 1.0, 0.0, out)
+
+
+def _polar_power(a: Complex, b: Complex) -> Complex:
+    """|a|^c e^(-d arg a), turned by c arg a + d log |a|, for b = c + id; what is 0 has no direction."""
+    size: Array = np.abs(a)
+    angle: Array = np.angle(a)
+    c, d = b.real, b.imag
+    length: Array = np.power(size, c)
+    radius: Array = np.where((length == 0) & ~np.isinf(d), length, length * np.exp(-d * angle))
+    turn: Array = np.where(radius == 0, 0.0, c * angle + np.where(d == 0, 0.0, d * np.log(size)))
+    return compose(radius * np.cos(turn), radius * np.sin(turn))
 
 
 def atan2(y: Complex, x: Complex) -> Complex:

@@ -1,0 +1,160 @@
+"""``python -m fuzz.specials``: operations on elements, of all pairs of special values, compiled and interpreted.
+
+A program has some operations of one type, each on all numbers at which functions have rules of their own: zeros,
+infinities and NaN, the ends of the range, in each combination of two operands or of the parts of a complex number.
+Where these are drawn one by one, a pair comes up once in thousands of programs. Types of 16 bits and more come first
+where there is not the time for all.
+
+    python -m fuzz.specials --seed 7 --seconds 60
+    python -m fuzz.specials --number 12                  one program, with its text
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fuzz.programs.draft import join
+from fuzz.programs.elementwise import BINARY, ELEMENTARY_UNARY, UNARY, part_of, tolerance
+from fuzz.programs.values import (
+    ALL_TYPES,
+    COMPLEX,
+    FLOATS,
+    SPECIAL,
+    Array,
+    dtype_of,
+    float_edges,
+    is_complex,
+    is_float,
+    make_values,
+)
+from fuzz.support import numbered
+from fuzz.support.tolerances import EXACT, mismatches
+from xlakit import compile as compile_program
+from xlakit.ir.instruction import HloModule
+from xlakit.options import compiling, current
+from xlakit.tools.inputs import flatten
+
+# So many operations are in one program.
+_MOST = 8
+# Of complex numbers there are too many pairs for all: so many are drawn.
+_MOST_NUMBERS = 24
+_PARTS = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
+# What two complex numbers give is not told by C.
+_LEFT_OUT = {("atan2", kind) for kind in COMPLEX}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some operations of one type and number of operands; ``convert`` is to the type behind it.
+
+    is_as_written: compiled without rewrites.
+    """
+
+    kind: str
+    arity: int
+    opcodes: tuple[str, ...]
+    is_as_written: bool = False
+
+    def text(self, count: int) -> str:
+        """The module that has them all, on arrays of so many elements."""
+        results = [f"{_result(opcode, self.kind)}[{count}]" for opcode in self.opcodes]
+        operands = join([f"x{i}" for i in range(self.arity)])
+        lines = [f"x{i} = {self.kind}[{count}] parameter({i})" for i in range(self.arity)]
+        lines += [
+            f"r{i} = {result} {opcode.partition(' ')[0]}({operands})"
+            for i, (opcode, result) in enumerate(zip(self.opcodes, results, strict=True))
+        ]
+        lines.append(f"ROOT r = ({join(results)}) tuple({join([f'r{i}' for i in range(len(results))])})")
+        return "\n".join(["HloModule specials", "ENTRY e {", *lines, "}", ""])
+
+
+def _result(opcode: str, kind: str) -> str:
+    if opcode.startswith("convert "):
+        return opcode.split()[1]
+    parts = {"real": part_of(kind), "imag": part_of(kind), "abs": part_of(kind), "is-finite": "pred"}
+    return {"f32": "c64", "f64": "c128"}[kind] if opcode == "complex" else parts.get(opcode, kind)
+
+
+def batches(seed: int) -> list[Batch]:
+    """Every operation of every type once, those of the common types sooner."""
+    rng = random.Random(seed)
+    found: list[Batch] = []
+    for kind in ALL_TYPES:
+        unary = [o for o, kinds in {**UNARY, **ELEMENTARY_UNARY}.items() if kind in kinds]
+        unary += [f"convert {other}" for other in ALL_TYPES]
+        binary = [o for o, kinds in BINARY.items() if kind in kinds and (o, kind) not in _LEFT_OUT]
+        for arity, opcodes in ((1, unary), (2, binary)):
+            rng.shuffle(opcodes)
+            cut = [tuple(opcodes[i : i + _MOST]) for i in range(0, len(opcodes), _MOST)]
+            found += [Batch(kind, arity, some, rng.random() < 0.5) for some in cut]
+    return sorted(found, key=lambda batch: rng.random() * (0.4 if batch.kind in (*FLOATS, *COMPLEX) else 1.0))
+
+
+def numbers(kind: str, rng: np.random.Generator) -> Array:
+    """The special values of a type, and a few others."""
+    if is_complex(kind):
+        given = make_values(rng, "f32" if kind == "c64" else "f64", [2], SPECIAL).astype(np.float64)
+        parts = [*_PARTS, *given]
+        return np.array([complex(x, y) for x in parts for y in parts], dtype_of(kind))
+    few = make_values(rng, kind, [12], "edges")
+    return np.concatenate([np.array(float_edges(kind)).astype(few.dtype), few]) if is_float(kind) else few
+
+
+def arguments(batch: Batch, rng: np.random.Generator) -> list[Array]:
+    """The numbers, or all pairs of them."""
+    with np.errstate(all="ignore"):
+        given = numbers(batch.kind, rng)
+    if batch.arity == 1:
+        return [given]
+    if len(given) > _MOST_NUMBERS:
+        given = given[rng.permutation(len(given))[:_MOST_NUMBERS]]
+    return [np.repeat(given, len(given)), np.tile(given, len(given))]
+
+
+def judge(batch: Batch, given: Sequence[Array]) -> str:
+    """What is wrong with the operations' compiled code; empty where nothing is."""
+    module = HloModule.from_text(batch.text(given[0].size))
+    expected = flatten(compile_program(module, backend="interpreter")(*given))
+    try:
+        # What rewrites would take away is emitted then.
+        with compiling(plain=current().plain | ({"rewrites"} if batch.is_as_written else set())):
+            actual = flatten(compile_program(module, backend="cpu", cache=False)(*given))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    for opcode, (name, other) in zip(batch.opcodes, expected.items(), strict=True):
+        allowed = EXACT if opcode.startswith("convert ") else tolerance(opcode, batch.kind)
+        wrong = mismatches(actual[name], other, allowed)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            at = join([repr(x[place]) for x in given])
+            return f"{opcode} of {batch.kind}: {actual[name][place]} instead of {other[place]} for {at}"
+    return ""
+
+
+def main(arguments_given: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = numbered.parser("fuzz.specials", __doc__ or "", 1000).parse_args(arguments_given)
+    listed = batches(options.seed)
+
+    def fault_of(number: int) -> str:
+        batch, rng = listed[number], np.random.default_rng([options.seed, number])
+        given = arguments(batch, rng)
+        if options.number is not None:
+            print(batch.text(given[0].size))
+        return judge(batch, given)
+
+    def chosen() -> Iterator[numbered.Entry]:
+        for number in range(min(options.count, len(listed))) if options.number is None else [options.number]:
+            yield numbered.Entry(f"--seed {options.seed} --number {number}", partial(fault_of, number))
+
+    return numbered.run("fuzz.specials", chosen(), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
