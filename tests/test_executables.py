@@ -5,8 +5,11 @@ import pytest
 
 import xlakit as xla
 from xlakit.api import BACKENDS
+from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.makers import MAKERS
 from xlakit.execution.analysis import MemoryAnalysis
 from xlakit.tools.cli import main
+from xlakit.tools.listing import support_page
 
 LOOP = """HloModule loop
 
@@ -116,3 +119,21 @@ def test_a_program_that_falls_back_as_a_whole_says_so():
     assert (fallback.opcode, fallback.by) == ("module", "interpreter")
     assert "without a bound" in fallback.why
     assert executable(np.float32([1, 2])).tolist() == [-1, -2]
+
+
+def test_an_instruction_that_no_kernel_does_is_told(monkeypatch):
+    def declines(module, instruction):
+        raise DeclinedError("not today")
+
+    monkeypatch.setitem(MAKERS, "cholesky", declines)
+    text = "ENTRY e { x = f32[2,2] parameter(0) ROOT y = f32[2,2] cholesky(x), lower=true }"
+    executable = xla.compile(xla.HloModule.from_text(text), cache=False)
+    (fallback,) = executable.fallbacks
+    assert (fallback.name, fallback.by) == ("y", "interpreter")
+    assert np.array_equal(executable(np.float32([[4, 0], [0, 9]])), [[2, 0], [0, 3]])
+
+
+def test_a_strategy_that_does_not_apply_is_no_limit_that_a_person_meets():
+    page = support_page()
+    assert "xlakit/ops/" in page
+    assert not [room for room in ("kernels", "loops", "scalars", "collectives") if f"xlakit/cpu/{room}/" in page]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar,
 import numpy.typing as npt
 
 from xlakit.data.shape import Shape
-from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.errors import InternalError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
     from xlakit.ir.attributes import ReplicaGroups
@@ -284,7 +284,7 @@ class Op:
         result does not follow from their operands (parameter, reshape, iota) check and return ``declared``.
         Layouts do not matter here, and the result has none.
         """
-        raise UnsupportedError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
+        raise InternalError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
     def settled(self, operands: Sequence[Shape]) -> Op:
         """The same operation as every format gives it: without attributes that say no more than the operands do."""

@@ -17,6 +17,8 @@ from xlakit.ops.registry import PAGES
 
 # A signature that is longer has a line for each parameter.
 _LONGEST_SIGNATURE = 100
+# Where it is said that an operation is not run.
+_NOT_RUN = "xlakit/ir/operation.py"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -151,7 +153,7 @@ def support_page() -> str:
         "Each of these raises `UnsupportedError` with the text shown (`..` stands for what is filled in).\n",
         "| where | what it says |",
         "|---|---|",
-        *(f"| `{where}` | {what} |" for where, what in sorted(set(_limits()))),
+        *(f"| `{where}` | {what} |" for where, what in sorted(set(_limits())) if other or where != _NOT_RUN),
     ]
     return "\n".join(parts) + "\n"
 

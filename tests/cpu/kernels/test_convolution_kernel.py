@@ -5,9 +5,9 @@ import pytest
 from product_running import close, dirty, random_array, run
 
 import xlakit as xla
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution, takes_epilogue
 from xlakit.cpu.llvm import F32, Module
-from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlakit.ir.enums import ConvolutionKind
 from xlakit.ops.convolution import Convolution
@@ -198,7 +198,7 @@ def test_an_epilogue():
     plan = check(NHWC, (1, 7, 7, 6), (3, 3, 6, 20), SAME, epilogue=positive)
     assert takes_epilogue(plan)
     assert plan.products[0][1].engine.acc is F32
-    with pytest.raises(UnsupportedError, match="epilogue"):
+    with pytest.raises(DeclinedError, match="epilogue"):
         check(NCHW, (1, 6, 7, 20), (5, 6, 3, 3), SAME, epilogue=positive)
 
 
@@ -237,5 +237,5 @@ def test_what_is_refused():
     op = convolution(NHWC, (3, 3, 2, 4))
     dynamic = xla.make_shape(P.F32, (2, 5, 5, 2), dynamic_dimensions=(True, False, False, False))
     kernel = xla.make_shape(P.F32, (3, 3, 2, 4))
-    with pytest.raises(UnsupportedError, match="dynamic"):
+    with pytest.raises(DeclinedError, match="dynamic"):
         plan_convolution(op, dynamic, kernel, op.result_shape([dynamic, kernel], None))

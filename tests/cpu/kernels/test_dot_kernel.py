@@ -5,11 +5,12 @@ import pytest
 from product_running import close, dirty, random_array, run
 
 import xlakit as xla
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, make_product, plan_dot
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import Module
-from xlakit.errors import UnsupportedError
+from xlakit.errors import InternalError
 from xlakit.ops.dot import Dot
 from xlakit.ops.shared.contraction import contract
 from xlakit.options import compiling
@@ -115,7 +116,7 @@ def test_an_infinity_and_nan_pass_through():
 
 def test_dynamic_shapes_are_refused():
     dynamic = xla.make_shape(P.F32, (4, 4), dynamic_dimensions=(True, False))
-    with pytest.raises(UnsupportedError, match="dynamic"):
+    with pytest.raises(DeclinedError, match="dynamic"):
         plan_dot(NN, dynamic, xla.make_shape(P.F32, (4, 4)), dynamic)
 
 
@@ -128,7 +129,7 @@ def test_blas_tells_its_threads():
     set_threads(before)
     assert threads() == before
     assert blas.resolve("memcpy") is None
-    with pytest.raises(UnsupportedError, match="no routine"):
+    with pytest.raises(InternalError, match="no routine"):
         blas.address("no_such_routine")
 
 

@@ -9,8 +9,8 @@ from xlakit.cpu.checker.in_place import Refusals
 from xlakit.cpu.checker.memory import ALIGNMENT, Doer, Lines, Slice
 from xlakit.cpu.checker.values import ConstantValues, arrays, bytes_of, new_tree
 from xlakit.cpu.checker.walk import Walk
-from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import groups_of
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.entry.lowering import Lowered
 from xlakit.errors import ExecutionError, UnsupportedError, XlakitError

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.entry.steps import KernelStep
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
@@ -25,7 +26,6 @@ from xlakit.cpu.loops.ir.nodes import Constant, Load, Node
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.control import Fusion
 
@@ -94,8 +94,8 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
         return f"the kernel of {instruction.opcode} is no loop nest, and has no contract"
     try:
         return with_splits(lambda space: _traced(computation, space))
-    except UnsupportedError as error:
-        return f"its access maps are not known: {error.rule}"
+    except DeclinedError as error:
+        return f"its access maps are not known: {error}"
 
 
 def _traced(computation: Computation, space: Space) -> _AccessMaps:
@@ -117,7 +117,7 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
     if is_update:
         return _update(root, sources, space, anywhere)
     if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
-        raise UnsupportedError("results of different numbers of elements")
+        raise DeclinedError("results of different numbers of elements")
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     index = tuple(space.axis(size).index for size in dimensions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.collectives.declined import DeclinedError
+from xlakit.cpu.declined import DeclinedError
 from xlakit.execution.groups import Grid, check_pairs
 from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.collectives import CollectiveBroadcast

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.collectives import moves, ragged, reduce
-from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import groups_of
 from xlakit.cpu.collectives.sites import Sites
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase

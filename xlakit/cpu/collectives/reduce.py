@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, TILE_BYTES, Members, tile_kernel
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, joined

@@ -6,8 +6,8 @@ import ctypes
 import hashlib
 from collections.abc import Hashable, Sequence
 
-from xlakit.cpu.collectives.declined import DeclinedError
 from xlakit.cpu.collectives.groups import Group
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.runtime.meeting import SITE, run_bytes, slot_bytes
 

@@ -13,7 +13,7 @@ from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, HostStep, KernelSt
 from xlakit.cpu.entry.uses import Uses, renames
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.data.literal import Literal
-from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.errors import InternalError, UnsupportedError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array
 from xlakit.ops.control import Call, Conditional, Fusion, While
@@ -391,4 +391,4 @@ def _nth_operand(instruction: Instruction, number: int) -> tuple[Instruction, tu
             if count == number:
                 return operand, tuple(path)
             count += 1
-    raise UnsupportedError(f"{instruction.name} has no operand array {number}")
+    raise InternalError(f"{instruction.name} has no operand array {number}")

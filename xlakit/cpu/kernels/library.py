@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
 from xlakit.cpu.kernels.gemm.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.makers import MAKERS
@@ -54,7 +55,7 @@ class KernelLibrary:
             before = len(self.module.functions)
             try:
                 self._made[key] = self._make(instruction)
-            except UnsupportedError:
+            except (DeclinedError, UnsupportedError):
                 # What was begun before it was clear that it would not do.
                 for name in list(self.module.functions)[before:]:
                     del self.module.functions[name]

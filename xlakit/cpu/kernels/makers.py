@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
 from xlakit.cpu.kernels.fft.fft import emit_fft
 from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, emit_dot, plan_dot
@@ -19,7 +20,6 @@ from xlakit.cpu.kernels.sort.sort import sort_kernel
 from xlakit.cpu.kernels.sort.top_k import top_k_kernel
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
@@ -37,7 +37,7 @@ def _dot(module: Module, instruction: Instruction) -> Emitted:
 
 def _convolution(module: Module, instruction: Instruction) -> Emitted:
     if len(instruction.operands) != 2:
-        raise UnsupportedError("a sparse convolution", hint="the interpreter does it")
+        raise DeclinedError("a sparse convolution")
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.math.arithmetic import where
 from xlakit.cpu.scalars import complex as of_complex
@@ -12,7 +13,6 @@ from xlakit.cpu.scalars.memory import Scalar, as_real, rounded, rounded_result, 
 from xlakit.cpu.scalars.precision import reduce_precision
 from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum, minimum, total_order_key
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Op
 from xlakit.ops.compare import Compare
@@ -39,7 +39,7 @@ def apply(
     """What ``op`` makes of one element of each operand.
 
     kinds: the element types of the operands; result: that of the result.
-    Raises UnsupportedError for what has no code yet.
+    Raises DeclinedError for what has no code yet.
     """
     opcode = op.opcode
     if opcode in _SPECIAL:
@@ -53,7 +53,7 @@ def apply(
     elif len(values) == 1 and opcode in UNARY:
         found = UNARY[opcode](fn, kind, values[0])
     else:
-        raise UnsupportedError(f"no code is made for {opcode}")
+        raise DeclinedError(f"no code is made for {opcode}")
     if result is PrimitiveType.F8E8M0FNU and opcode in _NEVER_ZERO:
         # What F32 cannot hold is still nearer to the least number than to NaN, which 0 would become.
         found = where(found.eq(0.0), _LEAST_F32, found)
@@ -89,7 +89,7 @@ def _special(
         return reduce_precision(fn, op, kinds[0], as_real(first))
     if opcode == "stochastic-convert":
         return stochastic_convert(fn, kinds[1], result, as_real(first), as_real(arguments[1]))
-    raise UnsupportedError(f"no code is made for {opcode}", hint='run it on the backend "interpreter"')
+    raise DeclinedError(f"no code is made for {opcode}")
 
 
 _SIGNED = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.math.arithmetic import narrowed, widened
 from xlakit.cpu.scalars import complex_arithmetic as arithmetic
@@ -15,18 +16,17 @@ from xlakit.cpu.scalars import complex_exponential as exponential
 from xlakit.cpu.scalars import complex_trigonometric as trigonometric
 from xlakit.cpu.scalars.memory import Scalar
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 
 Complex = tuple[Value, Value]
 
 
 def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Scalar]) -> Scalar:
-    """What an operation makes of complex elements; raises UnsupportedError for what has no code."""
+    """What an operation makes of complex elements; raises DeclinedError for what has no code."""
     numbers = [a for a in arguments if isinstance(a, tuple)]
     if opcode in _PLAIN:
         return _PLAIN[opcode](*numbers)
     if opcode not in _WIDE:
-        raise UnsupportedError(f"no code is made for {opcode} of {kind.hlo_name}")
+        raise DeclinedError(f"no code is made for {opcode} of {kind.hlo_name}")
     if kind is PrimitiveType.C128:
         return _WIDE[opcode](*numbers)
     function = _FROM_F32.get(opcode, _WIDE[opcode])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F64, I8, I64, Function, Type, Value, integer
 from xlakit.cpu.math.narrow import from_f64
 from xlakit.cpu.scalars.memory import (
@@ -18,7 +19,6 @@ from xlakit.cpu.scalars.memory import (
 )
 from xlakit.cpu.scalars.memory import memory_type as memory_type_of
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 
 
 def convert(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
@@ -84,12 +84,10 @@ def _integer_to_integer(source: PrimitiveType, target: PrimitiveType, value: Val
 def stochastic_convert(fn: Function, random: PrimitiveType, target: PrimitiveType, value: Value, bits: Value) -> Scalar:
     """A float as a signed integer, away from zero where random bits of its width are less than its fraction.
 
-    Raises UnsupportedError for unsigned targets, for which it has no meaning.
+    Raises DeclinedError for unsigned targets, for which it has no meaning.
     """
     if not target.is_signed:
-        raise UnsupportedError(
-            f"stochastic-convert to {target.hlo_name} has no agreed meaning", hint="convert to a signed integer type"
-        )
+        raise DeclinedError(f"stochastic-convert to {target.hlo_name} has no agreed meaning")
     wide = value.cast("fpext", F64)
     size = fn.intrinsic("llvm.fabs", F64, wide)
     whole = fn.intrinsic("llvm.floor", F64, size)

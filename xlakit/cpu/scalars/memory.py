@@ -7,10 +7,10 @@ from typing import Any, Union
 
 import numpy as np
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, integer, vector
 from xlakit.cpu.math.narrow import as_bf16, bf16_bits, from_f32, stored_again, to_f32
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 
 Scalar = Union[Value, "tuple[Value, Value]"]
 
@@ -26,7 +26,7 @@ def register_type(kind: PrimitiveType) -> Type:
         return F64
     if kind.is_floating or kind is PrimitiveType.C64:
         return F32
-    raise UnsupportedError(f"{kind.hlo_name} has no elements to compute with")
+    raise DeclinedError(f"{kind.hlo_name} has no elements to compute with")
 
 
 @cache
@@ -136,7 +136,7 @@ def select(fn: Function, condition: Value, yes: Scalar, no: Scalar) -> Scalar:
 def as_real(scalar: Scalar) -> Value:
     """A scalar that is known to be real."""
     if isinstance(scalar, tuple):
-        raise UnsupportedError("a complex element stands where a real one must")
+        raise DeclinedError("a complex element stands where a real one must")
     return scalar
 
 

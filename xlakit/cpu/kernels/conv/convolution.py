@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import emit_lanes, fits_lanes, lanes_tasks
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
@@ -23,7 +24,6 @@ from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ops.convolution import Convolution
 from xlakit.options import knob
 
@@ -72,7 +72,7 @@ class ConvolutionPlan:
 
 
 def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> ConvolutionPlan:
-    """How a convolution of these shapes (row-major, of static sizes) is computed; raises UnsupportedError."""
+    """How a convolution of these shapes (row-major, of static sizes) is computed; raises DeclinedError."""
     _check(op, lhs, rhs, result)
     geometry = convolution_geometry(op, lhs, rhs, result)
     cost = geometry.products
@@ -94,11 +94,11 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
 def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
     for shape in (lhs, rhs, result):
         if shape.is_dynamic:
-            raise UnsupportedError(f"a convolution of the dynamic shape {shape}")
+            raise DeclinedError(f"a convolution of the dynamic shape {shape}")
     if op.sparsity_config is not None:
-        raise UnsupportedError("a convolution of sparse operands")
+        raise DeclinedError("a convolution of sparse operands")
     if (lhs.element_type.is_complex or rhs.element_type.is_complex) and not result.element_type.is_complex:
-        raise UnsupportedError("a convolution of complex operands with a real result")
+        raise DeclinedError("a convolution of complex operands with a real result")
 
 
 # -- the input -----------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def emit_convolution(
     where rows are placements of one group in the order of the result and columns its features.
     """
     if epilogue is not None and not takes_epilogue(plan):
-        raise UnsupportedError(f"a convolution of kind {plan.kind} has no epilogues")
+        raise DeclinedError(f"a convolution of kind {plan.kind} has no epilogues")
     stages: list[Stage] = []
     for copy in plan.copies:
         fn = emit_pad(module, copy, _SCRATCH, f"{name}_pad")

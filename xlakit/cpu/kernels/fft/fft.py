@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.fft.axis import Axis, Place
 from xlakit.cpu.kernels.fft.groups import emit_groups, group_cost
 from xlakit.cpu.kernels.fft.plan import is_smooth
@@ -13,7 +14,6 @@ from xlakit.cpu.kernels.fft.rows import emit_long_rows, long_row_cost
 from xlakit.cpu.llvm import F32, F64, Module
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import FftType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.fft import Fft
@@ -23,11 +23,11 @@ _LONGEST = 1 << 24
 
 
 def emit_fft(module: Module, instruction: Instruction) -> Emitted:
-    """The kernel; its table is the operand, the result, and scratch. Raises UnsupportedError for odd shapes."""
+    """The kernel; its table is the operand, the result, and scratch. Raises DeclinedError for odd shapes."""
     op, operand = instruction.op_as(Fft), instruction.operands[0].shape
     lengths = op.fft_length
     if 0 in operand.dimensions or 0 in lengths or max(lengths) > _LONGEST:
-        raise UnsupportedError(f"no code is made for a transform of {operand} over {list(lengths)} points")
+        raise DeclinedError(f"no code is made for a transform of {operand} over {list(lengths)} points")
     scratch = 0
     phases: list[Phase] = []
     own = operand.num_elements * operand.element_type.byte_width if _needs_copy(op) else 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.cpu import machine
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
@@ -18,7 +19,6 @@ from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
@@ -59,10 +59,10 @@ Dims = list[tuple[int, tuple[int, ...]]]
 
 
 def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
-    """How a dot of these shapes (row-major, of static sizes) is computed; raises UnsupportedError."""
+    """How a dot of these shapes (row-major, of static sizes) is computed; raises DeclinedError."""
     for shape in (lhs, rhs, result):
         if shape.is_dynamic:
-            raise UnsupportedError(f"a dot of the dynamic shape {shape}")
+            raise DeclinedError(f"a dot of the dynamic shape {shape}")
     return plan_product(dot_product(op, lhs, rhs, result))
 
 
@@ -74,7 +74,7 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: S
         lhs, left = real_parts(lhs, left)
         rhs, right = real_parts(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
-        raise UnsupportedError("a dot of complex numbers has no result of type pred")
+        raise DeclinedError("a dot of complex numbers has no result of type pred")
     out = strides_of(result) if steps is None else steps
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
@@ -221,7 +221,7 @@ def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epil
     """
     if plan.kind == "blas":
         if epilogue is not None:
-            raise UnsupportedError("BLAS has no epilogues")
+            raise DeclinedError("BLAS has no epilogues")
         return emit_blas(module, plan.product, plan.unit, plan.split, name)
     if plan.kind == "vector" and plan.engine is not None:
         product = plan.product

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.cpu import machine
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
@@ -15,7 +16,6 @@ from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, dot_product, plan_produc
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
@@ -79,7 +79,7 @@ def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cu
 
 
 def cut_first(chain: Chain, streams: int) -> Cut:
-    """How the first product of a chain is cut; raises UnsupportedError where nothing can follow it.
+    """How the first product of a chain is cut; raises DeclinedError where nothing can follow it.
 
     streams: how many arrays of the size of its result what follows reads.
     """
@@ -93,7 +93,7 @@ def cut_first(chain: Chain, streams: int) -> Cut:
         unit, split = plan.unit, plan.split
         return _by_blas(product, *(_as_rows(product, unit, split) if streams >= _MANY_STREAMS else (unit, split)))
     if plan.blocking is None:
-        raise UnsupportedError(f"nothing can follow a product of kind {plan.kind}")
+        raise DeclinedError(f"nothing can follow a product of kind {plan.kind}")
     blocking = plan_gemm(product, wide=True) if streams else plan.blocking
     return _own(product, _with_smaller_blocks(product, blocking))
 
@@ -121,7 +121,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
     lhs, rhs = (o.shape for o in convolution.operands)
     plan = plan_convolution(convolution.op_as(Convolution), lhs, rhs, convolution.shape)
     if plan.kind == "lanes" or len(plan.products) != 1 or plan.products[0][0].first:
-        raise UnsupportedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
+        raise DeclinedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
     product, blocking = plan.products[0]
     return _own(product, _with_smaller_blocks(product, blocking), plan.copies)
 

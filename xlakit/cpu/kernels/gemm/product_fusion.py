@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
@@ -41,7 +42,7 @@ from xlakit.cpu.loops.nests.rectangle import (
 from xlakit.cpu.loops.nests.reduced import Reduced
 from xlakit.cpu.loops.nests.rows import Plan, acquire_rows, plan_rows
 from xlakit.cpu.scalars.memory import memory_type
-from xlakit.errors import InternalError, UnsupportedError
+from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
@@ -93,7 +94,7 @@ class _Fusion:
     def _parameter(self, operand: Instruction) -> int:
         found = self.parameters.get(operand)
         if found is None:
-            raise UnsupportedError("an operand of a fused product that is computed in the fusion")
+            raise DeclinedError("an operand of a fused product that is computed in the fusion")
         return found
 
     def _beside(self) -> set[Instruction]:
@@ -211,7 +212,7 @@ class _Fusion:
 
         def source(asked: Index, part: int) -> Node:
             if asked != index:
-                raise UnsupportedError("an element of a product is needed at another place")
+                raise DeclinedError("an element of a product is needed at another place")
             if width is None:
                 return Load(value.shape.element_type, self.home or 0, linear(index, sizes))
             return Load(value.shape.element_type, self.arrays, local_index(place, where, width))

@@ -60,7 +60,7 @@ class _Problem:
 
 
 def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
-    """The kernel; its table is a, b and the result, which starts as b. Raises UnsupportedError for narrow types."""
+    """The kernel; its table is a, b and the result, which starts as b. Raises DeclinedError for narrow types."""
     op = instruction.op_as(TriangularSolve)
     shape = instruction.shape
     *batch, rows, columns = shape.dimensions

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.scatter.plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, I64, Module, Value
@@ -18,7 +19,6 @@ from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 
 _ALIGNMENT = 64
@@ -28,7 +28,7 @@ _COMBINED_NANOSECONDS = 0.1
 def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
     """The phases of a scatter, whose results are its operands changed in place, and the bytes of scratch.
 
-    Raises UnsupportedError where its computation has no code.
+    Raises DeclinedError where its computation has no code.
     """
     plan = plan_scatter(instruction)
     check_plan(plan)
@@ -219,7 +219,7 @@ class _Writer:
         plan, kind = self.plan, self.plan.part_kind
         value = neutral(plan.computation, plan.kinds[0])
         if value is None:
-            raise UnsupportedError("a computation that changes every element has no private results")
+            raise DeclinedError("a computation that changes every element has no private results")
         with task_function(self.module, "scatter.parts", self.arrays) as (fn, emitter, begin, end):
             with fn.loop(begin, end) as task, emitter.scope():
                 part = fn.at(self._parts(emitter), I8, task.index * self.part_bytes)

@@ -164,7 +164,7 @@ def _plan(
 
 
 def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
-    """The phase of a select-and-scatter. Raises UnsupportedError where a computation has no code."""
+    """The phase of a select-and-scatter. Raises DeclinedError where a computation has no code."""
     return _emit(module, plan_select_and_scatter(instruction))
 
 

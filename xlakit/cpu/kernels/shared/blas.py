@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xlakit.cpu.llvm import I32, PTR, VOID, Function, Module, Value
-from xlakit.errors import UnsupportedError
+from xlakit.errors import InternalError
 
 # What the setter of the number of threads is called: in SciPy's own OpenBLAS, in a system's, in MKL.
 _SETTERS = ("scipy_openblas_set_num_threads", "openblas_set_num_threads", "MKL_Set_Num_Threads")
@@ -64,7 +64,7 @@ def _published(routine: str) -> int:
         capsule = module.__pyx_capi__.get(routine)
         if capsule is not None:
             return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
-    raise UnsupportedError(f"SciPy publishes no routine {routine}")
+    raise InternalError(f"SciPy publishes no routine {routine}")
 
 
 def resolve(symbol: str) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.sort import merge as sort_merge
 from xlakit.cpu.kernels.sort import radix as sort_radix
@@ -28,7 +29,6 @@ from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import from_stored
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.sort import Sort
 
@@ -38,7 +38,7 @@ __all__ = ["Less", "SortPlan", "emit_sort", "plan_sort", "sort_kernel"]
 def sort_kernel(module: Module, instruction: Instruction) -> Emitted:
     """The phases of a sort instruction, no updates, and the bytes of scratch memory.
 
-    Raises UnsupportedError for a comparator that takes other types than the operands have and orders by no keys.
+    Raises DeclinedError for a comparator that takes other types than the operands have and orders by no keys.
     """
     op = instruction.op_as(Sort)
     plan = plan_sort(op, [o.shape for o in instruction.operands])
@@ -123,7 +123,7 @@ def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> 
 
     def less(fn: Function, first: Sequence[Stored], second: Sequence[Stored]) -> Value:
         if taken != [kind for kind in kinds for _ in range(2)]:
-            raise UnsupportedError("the comparator takes other types than the operands of sort have")
+            raise DeclinedError("the comparator takes other types than the operands of sort have")
         arguments: list[Scalar] = []
         for kind, a, b in zip(kinds, first, second, strict=True):
             arguments.extend(x if isinstance(x, tuple) else from_stored(fn, kind, x) for x in (a, b))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.sort.common import NO_UNROLL
@@ -29,7 +30,7 @@ from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.sort import Sort, TopK
@@ -127,11 +128,11 @@ def _record_layout(key: SortKey, length: int) -> Record:
 def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
     """How to find the first elements in TopK's total order.
 
-    Raises UnsupportedError for types without an order, ShapeError for shapes without a size.
+    Raises DeclinedError for types without an order, ShapeError for shapes without a size.
     """
     kind = operand.element_type
     if kind.is_complex:
-        raise UnsupportedError(f"{kind.hlo_name} has no order")
+        raise DeclinedError(f"{kind.hlo_name} has no order")
     columns = Column(kind, 0), Column(PrimitiveType.S32, INDEX)
     return _plan(SortKey(0, kind, descending=op.largest), operand, op.k, 1, columns)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.ir.index import ZERO, Affine, SplitVariable, Variable, of
-from xlakit.errors import UnsupportedError
 
 _T = TypeVar("_T")
 # Where a variable stands: the number of its axis, and its number there.
@@ -86,7 +86,7 @@ def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None
             return make(space)
         except SplitVariable as request:
             space.split(request)
-    raise UnsupportedError(f"no loop is made for reshapes that split its variables more than {_MAX_SPLITS} times")
+    raise DeclinedError(f"no loop is made for reshapes that split its variables more than {_MAX_SPLITS} times")
 
 
 class Group:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.ir.index import ZERO, Affine, Opaque, Variable, linear, number, of
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
@@ -27,7 +28,6 @@ from xlakit.cpu.loops.ir.space import Space
 from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.convert import Convert
@@ -77,7 +77,7 @@ class Tracer:
         if is_scalar_operation(instruction.opcode):
             arguments = [self.element(o, index if o.shape.dimensions else ()) for o in instruction.operands]
             return Apply(instruction.shape.element_type, instruction.op, arguments)
-        raise UnsupportedError(f"no loop is made for {instruction.opcode}", operation=instruction.opcode)
+        raise DeclinedError(f"no loop is made for {instruction.opcode}")
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -87,9 +87,7 @@ class Tracer:
         array = literal.array
         if array.size != 1 and not _all_same(array):
             # Fusions made here take them as operands; in one of another compiler's they may stand inside.
-            raise UnsupportedError(
-                f"no loop is made for a fusion that holds the array of the constant {instruction.name}"
-            )
+            raise DeclinedError(f"no loop is made for a fusion that holds the array of the constant {instruction.name}")
         return Constant(instruction.shape.element_type, array.reshape(-1)[0])
 
     def iota(self, instruction: Instruction, index: Index, part: int) -> Node:
@@ -331,7 +329,7 @@ class Tracer:
         lhs, rhs = instruction.operands
         kind = instruction.shape.element_type
         if {lhs.shape.element_type, rhs.shape.element_type} != {kind} or kind.bit_width < 32:
-            raise UnsupportedError(f"no loop is made for a dot of {lhs.shape.element_type.hlo_name}")
+            raise DeclinedError(f"no loop is made for a dot of {lhs.shape.element_type.hlo_name}")
         axes = [self._space.axis(lhs.shape.dimensions[d]) for d in op.lhs_contracting_dims]
         batch, free = index[: len(op.lhs_batch_dims)], iter(index[len(op.lhs_batch_dims) :])
         places: list[Index] = []

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import (
@@ -36,7 +37,6 @@ from xlakit.cpu.scalars import constant, load, register_type, store
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.cpu.scalars.real import maximum, minimum
 from xlakit.data.primitive import PrimitiveType
-from xlakit.errors import UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.compare import Compare
@@ -177,7 +177,7 @@ def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], 
         return None
     try:
         plan = with_splits(lambda space: _plan(space, sources, reduced, word))
-    except UnsupportedError:
+    except DeclinedError:
         return None
     rows = math.prod(v.extent for v in plan.rows)
     parts = min(
@@ -211,7 +211,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, wo
         and isinstance(first, Constant)
         and first.value == 0
     ):
-        raise UnsupportedError("not the place of an extreme element")
+        raise DeclinedError("not the place of an extreme element")
     known = {**sources, reduce: given_source(reduce, row, frozenset(rows))}
     tracer = Tracer(known, space)
     stores: list[Output] = []
@@ -272,7 +272,7 @@ def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Valu
 def _constant(plan: _Plan) -> object:
     start = plan.folding.initial[0]
     if not isinstance(start, Constant):
-        raise UnsupportedError("the initial value is not known")
+        raise DeclinedError("the initial value is not known")
     return start.value
 
 

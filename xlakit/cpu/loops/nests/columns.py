@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
 from xlakit.cpu.loops.emit.emitter import Emitter
@@ -21,7 +22,6 @@ from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scr
 from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 
@@ -64,7 +64,7 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
         return None
     try:
         plan = with_splits(lambda space: _plan(space, sources, reduced))
-    except UnsupportedError:
+    except DeclinedError:
         return None
     cost = plan.cost * math.prod(reduced.sizes)
     strip = _strip(plan)

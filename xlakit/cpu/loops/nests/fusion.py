@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Emitted, Output
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -19,7 +20,6 @@ from xlakit.cpu.loops.nests.reduced import Root
 from xlakit.cpu.loops.nests.reduction import emit_reduction
 from xlakit.cpu.loops.nests.regions import emit_nest
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.passes.fusion.stacking import pieces_of
 
@@ -44,7 +44,7 @@ def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
 
 
 def check_arrays(computation: Computation) -> None:
-    """Raise UnsupportedError for what fusions made here never have, and those of another compiler may: tuples.
+    """Raise DeclinedError for what fusions made here never have, and those of another compiler may: tuples.
 
     A kernel's table has one array for each parameter and each result, so all that follow would be another one.
     """
@@ -52,7 +52,7 @@ def check_arrays(computation: Computation) -> None:
     results = root.tuple_shapes if root.is_tuple else (root,)
     for shape in (*(p.shape for p in computation.parameters), *results):
         if not shape.is_array:
-            raise UnsupportedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
+            raise DeclinedError(f"no loop is made for a fusion that takes or gives {shape} as one value")
 
 
 def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
@@ -101,7 +101,7 @@ def _elements(
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
-        raise UnsupportedError("no loop is made for results of different numbers of elements")
+        raise DeclinedError("no loop is made for results of different numbers of elements")
     axes: list[list[Affine]] = []
     for d, size in enumerate(dimensions):
         count = pieces.get(d, 1)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Effort, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Level, Output, hints_for, store_all, write_all_turns
@@ -19,7 +20,6 @@ from xlakit.cpu.loops.ir.nodes import Node
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
-from xlakit.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[S
         for size, stride in direction:
             inside = [d for d, s in enumerate(strides) if sizes[d] > 1 and stride <= s < stride * size]
             if math.prod(sizes[d] for d in inside) != size:
-                raise UnsupportedError("a step of a product is not made of dimensions of its result")
+                raise DeclinedError("a step of a product is not made of dimensions of its result")
             own += [variable for d in inside for variable in variables[d]]
         found.append(tuple(own))
     batch, rows, columns = found

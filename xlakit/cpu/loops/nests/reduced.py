@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.nodes import Given, Node
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind
 from xlakit.cpu.loops.ir.tracer import Index
 from xlakit.cpu.scalars import Scalar
 from xlakit.data.shape import Shape
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 
 # A result of a fusion: the instruction, which part of its tuple, and the part's shape.
@@ -73,7 +73,7 @@ def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -
 
     def source(asked: Index, part: int) -> Node:
         if asked != index:
-            raise UnsupportedError("a reduction's result is needed at another place than where it is computed")
+            raise DeclinedError("a reduction's result is needed at another place than where it is computed")
         return Given(part_kind(reduce, part), (reduce, part), variables)
 
     return source

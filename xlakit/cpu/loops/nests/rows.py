@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
@@ -39,7 +40,6 @@ from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scr
 from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
-from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 
@@ -86,7 +86,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
     """A kernel of rows; None where the fusion is none."""
     try:
         plan = with_splits(lambda space: plan_rows(space, sources, reduced))
-    except UnsupportedError:
+    except DeclinedError:
         return None
     turn = sum(stage.cost for stage in plan.stages)
     row = turn * math.prod(v.extent for v in plan.inner_variables)
@@ -101,7 +101,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
 
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
-    """The stages of a row; raises UnsupportedError where something is needed at another place than it is computed."""
+    """The stages of a row; raises DeclinedError where something is needed at another place than it is computed."""
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
     row_variables = list(space.variables)
     axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
@@ -135,7 +135,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
 def _scratch_source(instruction: Instruction, array: int, full: Index, inner: Affine) -> Source:
     def source(asked: Index, part: int) -> Node:
         if asked != full:
-            raise UnsupportedError("a scratch row is needed at another place")
+            raise DeclinedError("a scratch row is needed at another place")
         return Load(instruction.shape.element_type, array, inner)
 
     return source
@@ -153,7 +153,7 @@ def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full:
             place = linear(index, shape.dimensions)
             stage.stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
         else:
-            raise UnsupportedError("a result of the fusion is neither of the size of a row nor of all rows")
+            raise DeclinedError("a result of the fusion is neither of the size of a row nor of all rows")
 
 
 def _dear(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
