@@ -137,3 +137,21 @@ def test_a_strategy_that_does_not_apply_is_no_limit_that_a_person_meets():
     page = support_page()
     assert "xlakit/ops/" in page
     assert not [room for room in ("kernels", "loops", "scalars", "collectives") if f"xlakit/cpu/{room}/" in page]
+
+
+def test_backends_of_ones_own(monkeypatch):
+    monkeypatch.setattr("xlakit.api._REGISTERED", {})
+    seen = {}
+
+    def compile_module(module, **options):
+        seen.update(options)
+        return xla.compile(module, backend="interpreter", **options)
+
+    module = xla.HloModule.from_text(LOOP)
+    with pytest.raises(xla.UnsupportedError, match=r"there is no backend 'mine'\n.*known: cpu, interpreter"):
+        xla.compile(module, backend="mine")
+    xla.register_backend("mine", compile_module)
+    assert isinstance(xla.compile(module, backend="mine", seed=3), xla.Executable)
+    assert seen["seed"] == 3
+    with pytest.raises(xla.ArgumentError, match="xlakit's own"):
+        xla.register_backend("cpu", compile_module)

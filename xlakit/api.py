@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
+from xlakit.execution.executable import Executable
 from xlakit.ir.instruction import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlakit.execution.executable import Executable
     from xlakit.execution.world import World
     from xlakit.interpreter.executable import InterpreterExecutable
 
@@ -24,6 +26,24 @@ class BuildsModule(Protocol):
 
 
 BACKENDS = ("cpu", "interpreter")
+
+# Those that people add: from a module, and the options of compile, to an executable.
+_REGISTERED: dict[str, Callable[..., Executable]] = {}
+
+
+@converting
+def register_backend(name: str, compile_module: Callable[..., Executable]) -> None:
+    """Let ``compile(program, backend=name)`` call a function of one's own.
+
+    compile_module: takes the module, with ``num_replicas``, ``num_partitions``, ``seed``, ``custom_calls`` and
+        ``world`` as :func:`compile` was given them, and gives an :class:`Executable`. It raises UnsupportedError for
+        what it does not do.
+
+    Raises ArgumentError for the name of a backend that xlakit has.
+    """
+    if name in BACKENDS:
+        raise ArgumentError(f"the backend '{name}' is xlakit's own", hint="give another name")
+    _REGISTERED[name] = compile_module
 
 
 def compile(
@@ -41,7 +61,8 @@ def compile(
 
     program: an HloModule, or what XlaBuilder.build gave.
     backend: ``"cpu"`` makes machine code; ``"interpreter"``, the reference, runs the program with NumPy. By default
-        machine code, and the interpreter only for what machine code cannot do with bounded dynamic dimensions.
+        machine code, and the interpreter only for what machine code cannot do with bounded dynamic dimensions; the
+        executable's ``fallbacks`` say so. Others are those of :func:`register_backend`.
     num_replicas, num_partitions: how many devices run the program; by default what the module says. A module that
         says how its arrays are split over partitions (``sharding``) becomes the program of one of them, which takes
         and gives parts.
@@ -63,8 +84,8 @@ def compile(
         module = make()
     module = _of_a_partition(module, num_replicas, num_partitions)
     chosen = BACKENDS[0] if backend is None else backend
-    if not isinstance(chosen, str) or chosen not in BACKENDS:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join(BACKENDS))
+    if not isinstance(chosen, str) or chosen not in (*BACKENDS, *_REGISTERED):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join([*BACKENDS, *_REGISTERED]))
     options: dict[str, Any] = {
         "num_replicas": num_replicas,
         "num_partitions": num_partitions,
@@ -72,6 +93,8 @@ def compile(
         "custom_calls": custom_calls,
         "world": world,
     }
+    if chosen in _REGISTERED:
+        return _REGISTERED[chosen](module, **options)
     if chosen == "cpu":
         from xlakit.cpu.executable import compile_module
 
