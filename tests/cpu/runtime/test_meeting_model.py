@@ -4,7 +4,7 @@ The model covers: two devices that meet twice in one slot, or three that meet on
 a thread that stops the run at any moment and then closes it, after which no memory of a device may be read. Waits are
 without spinning and without limits of time, which would hide lost wake-ups. It leaves out Python, which is asked when
 a wait takes long and may stop the run as well; what it does is the stop that is modeled. The threads that devices run
-on (crew.py) are not modeled.
+on are modeled in test_crew_model.py.
 """
 
 import pytest

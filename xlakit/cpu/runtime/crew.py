@@ -93,10 +93,27 @@ def _emit_run_device(module: Module) -> None:
 
 def _emit_hand(module: Module) -> None:
     """What the threads of the crew do: ``hand`` all their life, ``work_for`` in a run, ``rest`` after it."""
+    _emit_give_hand(module)
     _emit_wake_hands(module)
     _emit_life(module)
     _emit_work_for(module)
     _emit_rest(module)
+
+
+def _emit_give_hand(module: Module) -> None:
+    """``give_hand(ptr hand, i64 run)``: a thread gets a run to work for, or its end."""
+    # With the mutex of its bed, so that it sees nothing before it has been woken: it may end at once, and its memory,
+    # the bed with it, is free then.
+    fn = module.function("give_hand", VOID, [PTR, I64])
+    hand, run = fn.parameters
+    bed = _HAND.at(fn, hand, "bed")
+    mutex = waiting.BED.at(fn, bed, "mutex")
+    module.declare("pthread_cond_signal", I32, [PTR])
+    waiting.lock(fn, mutex)
+    fn.atomic_store(run, _HAND.at(fn, hand, "run"), "seq_cst")
+    fn.call("pthread_cond_signal", I32, waiting.BED.at(fn, bed, "condition"))
+    waiting.unlock(fn, mutex)
+    fn.ret()
 
 
 def _emit_wake_hands(module: Module) -> None:
@@ -108,8 +125,7 @@ def _emit_wake_hands(module: Module) -> None:
     with fn.loop(first, last) as each:
         hand = fn.load(PTR, _hand_of(fn, run, each.index))
         _HAND.store(fn, hand, "device", each.index)
-        fn.atomic_store(run.cast("ptrtoint", I64), _HAND.at(fn, hand, "run"), "seq_cst")
-        waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+        fn.call("give_hand", VOID, hand, run.cast("ptrtoint", I64))
     fn.ret()
 
 
@@ -149,7 +165,6 @@ def _emit_work_for(module: Module) -> None:
     fn.call("run_device", I64, run, device)
     fn.atomic_store(fn.i64(0), _HAND.at(fn, hand, "run"), "seq_cst")
     stays = fn.call("rest", I1, hand)
-    module.declare("pthread_cond_signal", I32, [PTR])
     bed = bed_at(fn, run, 0)
     mutex = waiting.BED.at(fn, bed, "mutex")
     waiting.lock(fn, mutex)
@@ -228,8 +243,7 @@ def _emit_gather(module: Module) -> None:
         with fn.loop(1, found) as each:
             hand = fn.load(PTR, _hand_of(fn, run, each.index))
             with fn.if_(~fn.call("rest", I1, hand)):
-                fn.atomic_store(fn.i64(_END), _HAND.at(fn, hand, "run"), "seq_cst")
-                waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+                fn.call("give_hand", VOID, hand, fn.i64(_END))
     fn.ret(enough)
 
 
@@ -312,8 +326,7 @@ def _emit_stop(module: Module) -> None:
     with fn.while_((fn.load(PTR, _crew(fn, "idle")),), lambda turn: turn.carried[0].ne(fn.null())) as turn:
         (hand,) = turn.carried
         following = fn.load(PTR, _HAND.at(fn, hand, "next"))
-        fn.atomic_store(fn.i64(_END), _HAND.at(fn, hand, "run"), "seq_cst")
-        waiting.wake(fn, _HAND.at(fn, hand, "bed"))
+        fn.call("give_hand", VOID, hand, fn.i64(_END))
         turn.next(following)
     fn.store(fn.null(), _crew(fn, "idle"))
     waiting.unlock(fn, _crew(fn, "mutex"))
