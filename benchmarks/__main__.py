@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import fnmatch
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import describe, limit_threads
 
@@ -33,6 +34,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=15, help="samples of each peer (default 15)")
     parser.add_argument("--budget", type=float, default=30, help="seconds for a row's rounds (default 30)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="where report.json, .md and .png go")
+    parser.add_argument(
+        "--chart", type=Path, metavar="FILE.svg", help="draw xlakit's time in XLA's by group, for people in a hurry"
+    )
+    parser.add_argument(
+        "--from",
+        dest="report",
+        type=Path,
+        metavar="report.json",
+        help="with --chart: of an earlier run, without another",
+    )
     parser.add_argument("--backend", default="cpu", help="of xlakit: cpu (default), interpreter, or none")
     parser.add_argument("--peers", help=f"comma-separated (default {_PEERS}; with --quick {_QUICK_PEERS})")
     parser.add_argument("--threads", type=int, help="of each peer (default: the processors that may be used)")
@@ -40,6 +51,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.rounds < 1 or (options.threads is not None and options.threads < 1):
         parser.error("--rounds and --threads are at least 1")
+    if options.report is not None and options.chart is None:
+        parser.error("--from is for --chart")
+    if options.chart is not None and options.quick:
+        parser.error("--chart needs times, which --quick does not take")
     options.peers = [name.strip() for name in (options.peers or (_QUICK_PEERS if options.quick else _PEERS)).split(",")]
     unknown = [name for name in options.peers if name not in (*_PEERS.split(","), "again")]
     if unknown or "xla" not in options.peers:
@@ -52,6 +67,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 if every workload ran and all peers agreed, 1 if not, 2 if no workload was chosen."""
     options = parse(arguments)
+    if options.report is not None:
+        return _draw(json.loads(options.report.read_text(encoding="utf-8")), options.chart)
     # Before the libraries are loaded, which is why they are imported below.
     limit_threads(options.threads)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -92,7 +109,20 @@ def _run(chosen: Sequence[Workload], options: argparse.Namespace) -> int:
     print(to_markdown(report))
     if options.output is not None:
         print("written: " + ", ".join(str(path) for path in write(report, options.output)), file=sys.stderr)
-    return 0 if report.ok else 1
+    drawn = 0 if options.chart is None else _draw(report.to_json(), options.chart)
+    return max(drawn, 0 if report.ok else 1)
+
+
+def _draw(report: Mapping[str, Any], path: Path) -> int:
+    from benchmarks.picture import picture
+
+    try:
+        path.write_text(picture(report), encoding="utf-8")
+    except ValueError as error:
+        print(f"no chart: {error}", file=sys.stderr)
+        return 1
+    print(f"written: {path}", file=sys.stderr)
+    return 0
 
 
 def _progress(row: Row, number: int, total: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from benchmarks.check import difference
 from benchmarks.harness import Plan, Row, Status, Timing, geometric_mean, measure
 from benchmarks.machine import Machine
 from benchmarks.peers import NumpyPeer, Prepared, XlakitPeer, XlaPeer
+from benchmarks.picture import picture
 from benchmarks.program import Bound, Program
 from benchmarks.report import Report, to_markdown, write
 from benchmarks.workloads import GROUPS, WORKLOADS
@@ -305,3 +307,41 @@ def test_a_row_with_pytorch():
     result = measure(BY_NAME["max_pool_gradient"], XlaPeer(), XlakitPeer("interpreter"), peers, Plan(True, 0))
     assert result.status is Status.OK and result.notes == []
     assert "torch" in result.timings
+
+
+# -- the picture -------------------------------------------------------------------------------------
+
+
+def bars(svg):
+    """(x, width) of each bar of a picture, and where its middle line is."""
+    root = ElementTree.fromstring(svg)
+    name = "{http://www.w3.org/2000/svg}"
+    rects = [(float(r.get("x")), float(r.get("width"))) for r in root.findall(f"{name}rect") if r.get("x")]
+    return rects, float(root.find(f"{name}line").get("x1")), [t.text for t in root.findall(f"{name}text")]
+
+
+def test_the_picture_says_how_much_quicker_or_slower_each_group_is():
+    rows = [row("a", "sums", xlakit=1.0, xla=2.0), row("b", "sorts & more", xlakit=4.0, xla=2.0)]
+    svg = picture(Report(MACHINE, "cpu", ["xla"], rows).to_json())
+    (quicker, slower, both), middle, texts = bars(svg)
+    assert quicker[0] + quicker[1] == pytest.approx(middle, abs=0.2)
+    assert slower[0] == pytest.approx(middle, abs=0.2)
+    # Twice as quick is as long as twice as slow, and together they are 1.
+    assert quicker[1] == pytest.approx(slower[1], abs=0.2)
+    assert both[1] < 0.2
+    assert {"0.50", "2.00", "1.00", "sums (1)", "sorts & more (1)", "all (2)"} <= set(texts)
+    assert any("processor, 2 threads" in text for text in texts)
+
+
+def test_the_picture_of_an_earlier_run(tmp_path, capsys):
+    rows = [row("a", "sums", xlakit=1.0, xla=2.0)]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(Report(MACHINE, "cpu", ["xla"], rows).to_json()))
+    assert main(["--chart", str(tmp_path / "chart.svg"), "--from", str(path)]) == 0
+    assert "0.50" in (tmp_path / "chart.svg").read_text()
+    path.write_text(json.dumps(Report(MACHINE, "cpu", ["xla"], [row("a", "sums")]).to_json()))
+    assert main(["--chart", str(tmp_path / "none.svg"), "--from", str(path)]) == 1
+    assert "no times" in capsys.readouterr().err
+    assert not (tmp_path / "none.svg").exists()
+    with pytest.raises(SystemExit):
+        parse(["--chart", "x.svg", "--quick"])
