@@ -9,8 +9,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import promises
-from xlakit.cpu.llvm.loop import Loop, for_few_turns
+from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_turns
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
+from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.errors import InternalError
 
@@ -309,12 +310,15 @@ class Function:
         self._access_group = outer
         self._jump(latch)
         self._start(latch)
+        body_lines = self._lines[place + 1 :]
         following = self._counted(index, step)
         again = following < last
         properties = list(promises.checked_hints(hints))
+        if is_slow_to_vectorize(body_lines, [index.text, *(v.text for v in values)]):
+            properties.append(SCALAR)
         if group:
             properties.append(promises.parallel(group))
-            if not any("vectorize" in hint or "unroll" in hint for hint in hints):
+            if not any("vectorize" in hint or "unroll" in hint for hint in properties):
                 properties += for_few_turns(first.constant, last.constant)
         metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")

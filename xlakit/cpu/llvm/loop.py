@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from xlakit.cpu.llvm.values import Value
 from xlakit.errors import InternalError
 
 # The lanes of a vector worth having.
 _LEAST_LANES = 4
+# LLVM is not to make vectors of a loop.
+SCALAR: Final = '"llvm.loop.vectorize.enable", i1 false'
 
 
 class Loop:
@@ -35,4 +38,4 @@ class Loop:
 def for_few_turns(begin: object, end: object) -> list[str]:
     """What LLVM should know of a loop of few turns: it would make a vector with a mask, and masked stores are slow."""
     few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
-    return ['"llvm.loop.vectorize.enable", i1 false', '"llvm.loop.unroll.full"'] if few else []
+    return [SCALAR, '"llvm.loop.unroll.full"'] if few else []

@@ -46,6 +46,9 @@ def loop_kernel(
         emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
+            # LLVM would leave in the loop what reads memory, and take time that doubles with each step of a chain that
+            # is the same in all turns.
+            emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
             nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs), outputs=() if short else outputs)
     return Phase(fn.name, split.count, turn * turns)
 

@@ -211,4 +211,5 @@ def _write_pieces(
         nodes: list[Node] = [n for o in outputs for n in o.nodes]
         levels = [Level(Group([v]), 0, v.extent) for v in inner]
         with emitter.scope():
+            emitter.hoist(nodes, known)
             nest(emitter, levels, nodes, lambda outputs=outputs: store_all(emitter, outputs), known)

@@ -1,0 +1,66 @@
+"""Loops with long chains of values that do not change in them: they compile, and vectors stay where they pay."""
+
+import numpy as np
+import pytest
+
+import xlakit as xla
+from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
+
+
+def chain(length, start):
+    """Each value is used twice by the next one."""
+    lines, value = [], start
+    for number in range(length):
+        lines += [f"  %s{number} = shl i32 {value}, 1", f"  %v{number} = xor i32 {value}, %s{number}"]
+        value = f"%v{number}"
+    return lines
+
+
+def test_chains_that_do_not_change_are_found():
+    assert is_slow_to_vectorize(["  %x = load i32, ptr %p", *chain(30, "%x")], ["%i"])
+
+
+def test_chains_that_change_become_vectors():
+    lines = ["  %a = getelementptr i32, ptr %p, i64 %i", "  %x = load i32, ptr %a", *chain(300, "%x")]
+    assert not is_slow_to_vectorize(lines, ["%i"])
+
+
+def test_short_loops_are_left_to_llvm():
+    assert not is_slow_to_vectorize(["  %x = load i32, ptr %p", *chain(10, "%x")], ["%i"])
+
+
+def scalars(steps, kind):
+    """A chain of scalars, as hashes of random keys are."""
+    lines, value = [], "x"
+    for number in range(steps):
+        lines += [
+            f"s{number} = {kind}[] shift-left({value}, c)",
+            f"v{number} = {kind}[] xor({value}, s{number})",
+        ]
+        value = f"v{number}"
+    return "\n".join(lines), value
+
+
+FUSIONS = {
+    "one loop": "b = u32[6] broadcast({value}), dimensions={{}}\nROOT r = u32[6] add(b, y)",
+    "pieces": """b = u32[6] broadcast({value}), dimensions={{}}
+                 t = u32[12] concatenate(b, y), dimensions={{0}}
+                 ROOT r = u32[12] reverse(t), dimensions={{0}}""",
+    "rows": """b = u32[6,5] broadcast({value}), dimensions={{}}
+               t = u32[6,5] broadcast(y), dimensions={{0}}
+               ROOT r = u32[6,5] multiply(b, t)""",
+}
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_chains_of_scalars_in_loops_compile(name):
+    lines, value = scalars(40, "u32")
+    shape = {"one loop": "u32[6]", "pieces": "u32[12]", "rows": "u32[6,5]"}[name]
+    parameters = "x = u32[] parameter(0)\ny = u32[6] parameter(1)\nc = u32[] parameter(2)"
+    module = xla.HloModule.from_text(
+        f"HloModule m\n\nfused {{\n{parameters}\n{lines}\n{FUSIONS[name].format(value=value)}\n}}\n\n"
+        f"ENTRY main {{\n{parameters}\nROOT f = {shape} fusion(x, y, c), kind=kLoop, calls=fused\n}}\n"
+    )
+    arguments = np.uint32(3), np.arange(6, dtype=np.uint32), np.uint32(5)
+    found, expected = (xla.compile(module, backend=backend)(*arguments) for backend in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(found, expected)
