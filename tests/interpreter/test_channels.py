@@ -55,3 +55,42 @@ def test_two_programs_at_one_end_are_an_error(pair):
     sends(ints(5))
     waiting.join()
     assert got == [5]
+
+
+class Slow:
+    """An executable whose errors come late."""
+
+    def __init__(self, executable, told):
+        self.executable, self.told = executable, told
+
+    def __getattr__(self, name):
+        return getattr(self.executable, name)
+
+    def __call__(self, *arguments, donate=()):
+        try:
+            return self.executable(*arguments)
+        finally:
+            self.told.set()
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("late", "expected"), [("the reason", "the reason"), (None, "all wait")])
+def test_an_error_is_raised_and_not_the_deadlock_that_it_makes(late, expected):
+    text = 'ENTRY e { ROOT x = s32[] custom-call(), custom_call_target="acts", custom_call_has_side_effect=true }'
+    module = xla.HloModule.from_text(text)
+    told = threading.Event()
+
+    def waits():
+        told.wait()
+        raise xla.DeadlockError("all wait")
+
+    def ends():
+        if late is not None:
+            raise xla.ExecutionError(late)
+        return 0
+
+    first, second = (
+        xla.compile(module, backend="interpreter", custom_calls={"acts": function}) for function in (waits, ends)
+    )
+    with pytest.raises(xla.ExecutionError, match=expected):
+        xla.run_together((first, []), (Slow(second, told), []))

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 from xlakit.arguments import converting
 from xlakit.data.shape import Shape
-from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
+from xlakit.errors import ArgumentError, DeadlockError, ResourceError, UnsupportedError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Program, Run, Stopped
@@ -408,7 +408,8 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
 
     calls: pairs of an executable and its arguments.
 
-    Gives the list of their results. Raises the first error, which stops the others, as Ctrl-C does.
+    Gives the list of their results. Raises the first error, which stops the others, as Ctrl-C does; a deadlock only
+    where nothing else went wrong.
     """
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -436,5 +437,6 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         group.fail(error)
         raise
     if errors:
-        raise errors[0]
+        # A program that ends in an error may leave the others waiting in vain, and these may be the first to say so.
+        raise next((error for error in errors if not isinstance(error, (DeadlockError, Stopped))), errors[0])
     return results
