@@ -37,14 +37,21 @@ class Bug:
             path.write_text(text.replace(edit.old, edit.new))
 
 
-_LOWERING = "xlakit/cpu/entry/lowering.py"
+_COALESCING = "xlakit/memory/coalescing.py"
+_LIVE_RANGES = "xlakit/memory/live_ranges.py"
 
 BUGS: tuple[Bug, ...] = (
     Bug(
         "begun-twice",
         "613f283",
         "a value that begins two elements of a loop, one of which changes, is not copied",
-        (Edit(_LOWERING, " and first.resolved() not in changed", ""),),
+        (
+            Edit(
+                _LIVE_RANGES,
+                "for value in loop.outside:\n            self.use(value, 2 * end)",
+                "for value in loop.outside:\n            self.use(value, 2 * begin)",
+            ),
+        ),
     ),
     Bug(
         "packed-across-runs",
@@ -89,36 +96,33 @@ BUGS: tuple[Bug, ...] = (
         "524d809",
         "an update in place in a loop's condition writes into the state that the body reads",
         (
-            Edit(
-                _LOWERING,
-                "self._called(op.condition, [carried], condition)",
-                "self._computation(op.condition, [carried], condition)",
-            ),
+            Edit(_LIVE_RANGES, "self.steps(step.condition)\n        test", "self.steps(step.body)\n        test"),
+            Edit(_LIVE_RANGES, "self.steps(step.body)\n        back", "self.steps(step.condition)\n        back"),
         ),
     ),
     Bug(
         "other-name",
         "d1562fe",
-        "loop state that a call gives back is overwritten while it is read under that name",
-        (
-            Edit(
-                _LOWERING,
-                "max(uses.last_use((parameter, path)), self._read[body].get(own, -1))",
-                "uses.last_use((parameter, path))",
-            ),
-        ),
+        "values under other names in the memory of loop state are overwritten while they are read",
+        (Edit(_COALESCING, "for low, high, value in other.entries:", "for low, high, value in other.entries[-1:]:"),),
     ),
     Bug(
         "given-twice",
         "f19e2ed",
-        "a value that a call gives twice is free where the first of the two ends",
-        (Edit(_LOWERING, "        self._lent |= {buffer for buffer, count in made.items() if count > 1}\n", ""),),
+        "a value that a kernel is given twice is written over where only one of the two is read at the same elements",
+        (
+            Edit(
+                "xlakit/memory/aliasing.py",
+                "if all((result, n) in allowed for n in positions[value]):",
+                "if positions:",
+            ),
+        ),
     ),
     Bug(
         "branch-writes-arguments",
         "2821391",
         "a branch computes in the memory of arguments that its caller needs afterwards",
-        (Edit(_LOWERING, "        self._lent |= lent\n", ""),),
+        (Edit(_COALESCING, "if max(low, first) < min(high, last) or not self._is_alias", "if not self._is_alias"),),
     ),
     Bug(
         "small-integer-sums",
@@ -164,9 +168,9 @@ BUGS: tuple[Bug, ...] = (
         "what an asynchronous collective was given is free before its second half has read it",
         (
             Edit(
-                "xlakit/cpu/entry/uses.py",
-                "self._first_halves[instruction].operands if instruction in self._first_halves else ():",
-                "():",
+                _LIVE_RANGES,
+                "(*step.operands, *step.results, *step.visit), ()",
+                "(*step.results, *step.visit), ()",
             ),
         ),
     ),

@@ -11,10 +11,10 @@ import xlakit
 from fuzz.plain import fault_of, judge
 from fuzz.programs.modules import module as generated
 from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.entry.uses import Uses
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.llvm import engine
 from xlakit.errors import InternalError
+from xlakit.memory.coalescing import Coalescing
 from xlakit.options import PLAIN, compiling, current
 
 CHAIN = """
@@ -151,7 +151,7 @@ def test_a_wrong_decision_about_memory_is_found(monkeypatch: pytest.MonkeyPatch)
     verified = compiled(UPDATES, verify="memory")
     np.testing.assert_array_equal(verified(values, 7)[1], np.sort(values))
     assert verified.direct_call is None
-    monkeypatch.setattr(Uses, "ends_at", lambda *_: True)
+    monkeypatch.setattr(Coalescing, "interfere", lambda *_: False)
     monkeypatch.setenv("XLAKIT_CHECK_MEMORY", "0")
     with pytest.raises(InternalError, match=r"gives another result 1 than the plain program.*no rounding"):
         compiled(UPDATES, verify="memory")(values, 7)

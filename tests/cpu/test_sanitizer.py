@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +12,15 @@ import pytest
 
 import xlakit
 from fuzz.programs.modules import module as generated
-from xlakit.cpu import compile as compiler
 from xlakit.cpu.checker import check as checker
 from xlakit.cpu.entry import lowering
-from xlakit.cpu.entry.lowering import Lowering
-from xlakit.cpu.entry.steps import CopyStep, Step
-from xlakit.cpu.entry.uses import Uses
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.cpu.sanitizer import SanitizedExecutable
 from xlakit.errors import InternalError
+from xlakit.memory.coalescing import Coalescing, ValueSet
+from xlakit.memory.copy_insertion import CopyInsertion
+from xlakit.memory.steps import CopyStep, Step
+from xlakit.memory.values import HloValue
 from xlakit.options import compiling, current
 from xlakit.tools.inputs import flatten
 
@@ -114,23 +115,16 @@ ENTRY e {
 
 
 def test_an_update_in_place_that_is_too_early(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Uses, "ends_at", lambda *_: True)
+    monkeypatch.setattr(Coalescing, "interfere", lambda *_: False)
     with pytest.raises(InternalError) as caught:
         sanitized(UPDATES)(VALUES, 7)
     text = str(caught.value)
     assert "reads 'x', whose memory holds something else by now" in text
-    assert "dynamic-update-slice" in text or "fusion" in text
+    assert "has written there last" in text
 
 
 def test_a_value_that_dies_too_early(monkeypatch: pytest.MonkeyPatch):
-    number_uses = compiler.number_uses
-
-    def shortened(steps: list[Step]) -> None:
-        number_uses(steps)
-        for buffer in compiler.used_in(steps):
-            buffer.last = buffer.first
-
-    monkeypatch.setattr(compiler, "number_uses", shortened)
+    monkeypatch.setattr(ValueSet, "last", property(lambda own: own.first))  # pyright: ignore
     with pytest.raises(InternalError, match=r"reads '[a-z]', in whose memory '[a-z]([.]scratch)?' lies"):
         sanitized(UPDATES)(VALUES, 7)
 
@@ -147,7 +141,7 @@ ENTRY e {{
 }}
 """
     sanitized(text)(VALUES)
-    monkeypatch.setattr(lowering, "in_place_pairs", lambda _: {(0, 0)})  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(lowering, "in_place_pairs", lambda _: frozenset({(0, 0)}))  # pyright: ignore
     with pytest.raises(InternalError, match="it overwrites what it still reads"):
         sanitized(text)(VALUES)
 
@@ -194,18 +188,10 @@ def test_elements_that_are_not_written(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_state_that_is_overwritten_before_it_is_carried_on(monkeypatch: pytest.MonkeyPatch):
-    carry = Lowering._carry  # pyright: ignore[reportPrivateUsage]
+    def careless(_: CopyInsertion, pairs: Iterable[tuple[HloValue, HloValue]], number: int) -> tuple[Step, ...]:
+        return tuple(CopyStep(source, target) for source, target in pairs)
 
-    def careless(self: Lowering, body: Any, carried: Any, result: Any, steps: list[Step]) -> None:
-        carry(self, body, carried, result, steps)
-        held = {s.target: s.source for s in steps if isinstance(s, CopyStep) and s.target.name == "held"}
-        assert held
-        steps[:] = [s for s in steps if not (isinstance(s, CopyStep) and s.target in held)]
-        for step in steps:
-            if isinstance(step, CopyStep):
-                step.source = held.get(step.source, step.source)
-
-    monkeypatch.setattr(Lowering, "_carry", careless)
+    monkeypatch.setattr(CopyInsertion, "_at_once", careless)
     with pytest.raises(InternalError, match=r"while 'w': .* should go on with .* holds something else"):
         sanitized(SWAP)(VALUES, VALUES + 1)
 

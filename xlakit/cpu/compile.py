@@ -1,4 +1,4 @@
-"""From an optimized module to code: lowering, the entry, and LLVM."""
+"""From an optimized module to code: lowering to steps, the memory plan, the entry, and LLVM."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlakit.cpu.collectives.meetings import Meetings
-from xlakit.cpu.entry.aliases import honored_aliases
-from xlakit.cpu.entry.buffers import assign_offsets
 from xlakit.cpu.entry.collectives import Collectives
-from xlakit.cpu.entry.emit import ENTRY, EntryWriter, place_buffers
-from xlakit.cpu.entry.lowering import Lowered, Lowering
-from xlakit.cpu.entry.steps import number_uses, used_in
+from xlakit.cpu.entry.emit import ENTRY, EntryWriter
+from xlakit.cpu.entry.lowering import Lowering
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.kernels.shared.common import Missing
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
 from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.options import current
 
 # Fusions have at most a few hundred operations in a row.
@@ -29,11 +27,10 @@ _FRAMES = 10_000
 
 @dataclass(slots=True)
 class Code:
-    """A lowered module and its code."""
+    """A module, the plan of its steps and their memory, and its code."""
 
     module: HloModule
-    lowered: Lowered
-    arena_bytes: int
+    plan: MemoryPlan
     llvm: Module
     objects: tuple[bytes, ...] = ()
     entry: str = ENTRY
@@ -48,16 +45,17 @@ class Code:
 
     def program(self) -> Program:
         """What running it takes."""
-        hosts = tuple(self.lowered.host_instructions)
+        plan = self.plan
+        hosts = tuple(plan.program.host_instructions)
         return Program(
             self.objects,
             self.entry,
             tuple(self.imports),
-            self.arena_bytes,
-            tuple(self.lowered.constants),
+            plan.arena_bytes,
+            tuple(plan.program.constants),
             hosts,
             self.module if hosts or self.collectives else None,
-            honored_aliases(self.module, self.lowered),
+            plan.donations,
             self.collectives,
             self.slots,
         )
@@ -80,19 +78,17 @@ def generate(module: HloModule, target: Target) -> Code:
     meetings = Meetings(module, llvm, target.grid) if target.meets else None
     with _deep_calls():
         kernels = KernelLibrary(llvm, target.c_functions)
-        lowered = Lowering(module, kernels, Collectives(meetings, target.grid)).lower()
-    number_uses(lowered.steps)
-    _, placed = place_buffers(used_in(lowered.steps))
-    arena_bytes = assign_offsets(placed)
+        program = Lowering(module, kernels, Collectives(meetings, target.grid)).lower()
+    plan = plan_memory(module, program)
     if current().check_memory:
         # Loaded where it is used: it stands beside the compiler, and is not part of it.
         from xlakit.cpu.checker.check import check_memory_plan
 
         with _deep_calls():
-            check_memory_plan(module, lowered, arena_bytes, target.grid, honored_aliases(module, lowered))
-    EntryWriter(llvm).write(lowered.steps)
+            check_memory_plan(module, plan, target.grid)
+    EntryWriter(llvm, plan).write()
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
-    code = Code(module, lowered, arena_bytes, llvm, imports=imports)
+    code = Code(module, plan, llvm, imports=imports)
     if meetings is not None:
         code.collectives, code.slots = tuple(meetings.instructions), meetings.slots
     return code

@@ -17,7 +17,6 @@ from xlakit.cpu import cache as compile_cache
 from xlakit.cpu import machine
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.dynamic_arrays import DynamicArrays
-from xlakit.cpu.entry.buffers import ALIGNMENT
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
@@ -40,9 +39,11 @@ from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
+from xlakit.memory.values import ALIGNMENT
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
+    from xlakit.memory.plan import MemoryPlan
 
 
 @converting
@@ -302,6 +303,10 @@ class CpuExecutable(Repeatable):
         from xlakit.cpu.insight import analyze_memory
 
         return analyze_memory(self._generated_code, sum(map(len, self._program.objects)), self._program.in_place)
+
+    def memory_plan(self) -> MemoryPlan:
+        """Where its values are while it runs: slices of memory, live ranges and copies."""
+        return self._generated_code.plan
 
     # -- running ---------------------------------------------------------------------------------
 

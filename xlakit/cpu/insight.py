@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from xlakit.cpu.compile import Code
-from xlakit.cpu.entry.buffers import Buffer, byte_size
-from xlakit.cpu.entry.steps import used_in
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import Effort, engine
 from xlakit.data.shape import Shape
 from xlakit.execution.analysis import Holder, MemoryAnalysis
-from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.instruction import HloModule
+from xlakit.memory.assignment import BufferSlice, Space
+from xlakit.memory.values import byte_size
 
 
 def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int], ...]) -> MemoryAnalysis:
@@ -22,45 +22,37 @@ def analyze_memory(code: Code, code_bytes: int, in_place: tuple[tuple[int, int],
     return MemoryAnalysis(
         arguments,
         output,
-        code.arena_bytes,
+        code.plan.arena_bytes,
         aliased,
         code_bytes,
-        arguments + output + code.arena_bytes,
+        arguments + output + code.plan.arena_bytes,
         _holders(code),
     )
 
 
 def _holders(code: Code) -> tuple[Holder, ...]:
-    """The buffers of the arena that are in use at the step at which they are most."""
-    buffers = [b for b in used_in(code.lowered.steps) if b.place == "temporary" and b.offset >= 0]
+    """The slices of the arena that are in use at the point at which they are most."""
+    slices = [s for s in code.plan.slices if s.space is Space.ARENA]
     changes: dict[int, int] = {}
-    for buffer in buffers:
-        changes[buffer.first] = changes.get(buffer.first, 0) + buffer.bytes
-        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - buffer.bytes
+    for own in slices:
+        changes[own.first] = changes.get(own.first, 0) + own.size
+        changes[own.last + 1] = changes.get(own.last + 1, 0) - own.size
     held, most, fullest = 0, -1, 0
-    for place in sorted(changes):
-        held += changes[place]
+    for point in sorted(changes):
+        held += changes[point]
         if held > most:
-            most, fullest = held, place
-    named = _by_name(code.module)
-    there = [b for b in buffers if b.first <= fullest <= b.last]
-    there.sort(key=lambda b: (-b.bytes, b.first, b.name))
-    return tuple(_holder(code.module, named, b) for b in there)
+            most, fullest = held, point
+    there = [own for own in slices if own.first <= fullest <= own.last]
+    there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
+    return tuple(_holder(code.module, own) for own in there)
 
 
-def _holder(module: HloModule, named: dict[str, Instruction], buffer: Buffer) -> Holder:
-    # Parts of tuples and scratch have the instruction's name and more behind a dot.
-    name = buffer.name
-    while name not in named and "." in name:
-        name = name.rpartition(".")[0]
-    instruction = named.get(name)
+def _holder(module: HloModule, own: BufferSlice) -> Holder:
+    value = own.values[0]
+    instruction = value.instruction
     if instruction is None:
-        return Holder(buffer.name, "buffer", buffer.bytes, None)
-    return Holder(buffer.name, instruction.opcode, buffer.bytes, module.location_of(instruction))
-
-
-def _by_name(module: HloModule) -> dict[str, Instruction]:
-    return {i.name: i for c in module.computations for i in c.instructions}
+        return Holder(value.name, "buffer", own.size, None)
+    return Holder(value.name, instruction.opcode, own.size, module.location_of(instruction))
 
 
 def _arrays(shape: Shape) -> list[Shape]:

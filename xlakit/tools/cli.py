@@ -194,10 +194,10 @@ def _add_inspect(commands: _Commands) -> None:
     command.add_argument(
         "--as",
         dest="view",
-        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "fallbacks"),
+        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "memory-plan", "fallbacks"),
         default="hlo",
         help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
-        "bytes; memory and what holds it; what is not machine code",
+        "bytes; memory and what holds it; the memory plan; what is not machine code",
     )
     _add_text_options(command)
     command.set_defaults(command=_inspect)

@@ -62,6 +62,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
     "assembly": CpuExecutable.assembly,
     "cost": _cost,
     "memory": lambda executable: str(executable.memory_analysis()),
+    "memory-plan": lambda executable: executable.memory_plan().as_text(),
     "fallbacks": _fallbacks,
 }
 

@@ -1,29 +1,24 @@
-"""Collectives as steps: at once, or posted by a first half and awaited by the second."""
+"""Collectives as steps: at once, or posted by the start of an asynchronous pair and awaited by its done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xlakit.cpu.collectives.meetings import Meeting, Meetings, result_of
-from xlakit.cpu.entry.buffers import Buffer, Tree, leaves, new_tree
-from xlakit.cpu.entry.halves import SECOND_HALVES, collective_of
-from xlakit.cpu.entry.steps import CopyStep, MeetStep, NumberStep, Step
-from xlakit.cpu.entry.uses import Uses
-from xlakit.data.shape import Shape
+from xlakit.cpu.entry.async_pairs import STARTS, collective_of
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
+from xlakit.memory.steps import CopyStep, MeetStep, NumberStep, Step
+from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
 from xlakit.ops.asynchronous import AsyncStart
 from xlakit.ops.collectives import AllReduce, PartitionId, ReplicaId
 from xlakit.ops.data import Parameter
 
-# Put results where operands are that nobody reads any more.
-Share = Callable[[Sequence[Buffer], Sequence[Buffer]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """A first half whose second one is to come."""
+    """A start whose done is to come."""
 
     step: MeetStep
     result: Tree
@@ -37,40 +32,44 @@ class Collectives:
         self._grid = grid
         # What Python does, by the numbers of host calls; of all instructions, not of collectives alone.
         self.host_instructions: list[Instruction] = []
+        # The done of each start, in the computations that are being lowered.
+        self._done: dict[Instruction, Instruction] = {}
         self._posted: dict[Instruction, _Posted] = {}
         # Asynchronous values whose results are, or will be, where their shapes say.
         self._async: set[Instruction] = set()
 
-    def lower(
-        self, instruction: Instruction, operands: Sequence[Tree], uses: Uses, steps: list[Step], share: Share
-    ) -> tuple[Tree] | None:
+    def enter(self, pairs: Mapping[Instruction, Instruction]) -> None:
+        """Know the asynchronous pairs of a computation that is to be lowered."""
+        self._done.update(pairs)
+
+    def lower(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """The value of an instruction, in a tuple; None where it is not for this class."""
         op = instruction.op
         if isinstance(op, (ReplicaId, PartitionId)):
             return (self._number(instruction, steps),)
         if self._meetings is None:
             return None
-        if instruction.opcode in SECOND_HALVES:
-            return self._second_half(instruction, operands, steps)
+        if instruction.opcode in STARTS:
+            return self._async_done(instruction, operands, steps)
         if instruction.opcode == "async-update" and len(operands) == 1 and instruction.operands[0] in self._async:
             self._async.add(instruction)
             return (operands[0],)
         if isinstance(op, AsyncStart):
-            return self._async_start(instruction, operands, uses, steps)
+            return self._async_start(instruction, operands, steps)
         meeting = self._meetings.of(instruction)
         if meeting is None:
             return None
-        result = self._met(instruction, instruction, meeting, operands, uses, steps, share)
+        result = self._met(instruction, instruction, meeting, operands, steps)
         return (self._started(instruction, operands, result),)
 
-    def _number(self, instruction: Instruction, steps: list[Step]) -> Buffer:
-        buffer = Buffer(4, name=instruction.name)
+    def _number(self, instruction: Instruction, steps: list[Step]) -> HloValue:
+        value = HloValue(ValueKind.INSTRUCTION, 4, instruction)
         if isinstance(instruction.op, ReplicaId):
-            step = NumberStep(instruction, buffer, self._grid.num_partitions, self._grid.num_replicas)
+            step = NumberStep(instruction, value, self._grid.num_partitions, self._grid.num_replicas)
         else:
-            step = NumberStep(instruction, buffer, 1, self._grid.num_partitions)
+            step = NumberStep(instruction, value, 1, self._grid.num_partitions)
         steps.append(step)
-        return buffer
+        return value
 
     def _met(
         self,
@@ -78,29 +77,27 @@ class Collectives:
         collective: Instruction,
         meeting: Meeting,
         operands: Sequence[Tree],
-        uses: Uses,
         steps: list[Step],
-        share: Share | None,
     ) -> Tree:
-        """Meet, or post where a second half follows; gives where the results are, or will be."""
+        """Meet, or post where a done follows; gives the results, which are there then."""
         given = tuple(leaf for tree in operands for leaf in leaves(tree))
-        done = uses.second_half(instruction)
-        result = new_tree(result_of(collective), instruction.name)
+        done = self._done.get(instruction)
+        result = new_values(result_of(collective), instruction)
         made = tuple(leaves(result))
         if meeting.is_identity:
-            if share is not None:
-                share(given, made)
             steps.extend(CopyStep(own, new, is_value=True) for own, new in zip(given, made, strict=True))
             return result
         if done is not None and not meeting.is_shared:
-            visit = (Buffer(8, name=instruction.name + ".visit"),)
+            visit = (HloValue(ValueKind.INSTRUCTION, 8, instruction, suffix=".visit"),)
             step = MeetStep(instruction, meeting, given, made, "post", visit, self._host_number(collective, meeting))
             steps.append(step)
             self._posted[done] = _Posted(step, result)
             return result
-        if share is not None and isinstance(collective.op, AllReduce):
-            share(given, made)
-        steps.append(MeetStep(instruction, meeting, given, made, host=self._host_number(collective, meeting)))
+        host = self._host_number(collective, meeting)
+        # A device's own operand is read for the same elements of the result.
+        aligned = range(len(made)) if isinstance(collective.op, AllReduce) else ()
+        in_place = frozenset((number, number) for number in aligned)
+        steps.append(MeetStep(instruction, meeting, given, made, host=host, in_place=in_place))
         return result
 
     def _host_number(self, collective: Instruction, meeting: Meeting) -> int:
@@ -112,21 +109,19 @@ class Collectives:
 
     @staticmethod
     def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
-        """What a collective gives, a first half some things beside the result."""
+        """What a collective gives, a start some things beside the result."""
         if instruction.opcode not in ("all-gather-start", "collective-permute-start"):
             return result
         sent = operands[0] if len(operands) == 1 else tuple(operands)
-        return (sent, result, *_contexts(instruction.shape.tuple_shapes[2:], instruction.name))
+        return (sent, result, *_contexts(instruction))
 
-    def _async_start(
-        self, instruction: Instruction, operands: Sequence[Tree], uses: Uses, steps: list[Step]
-    ) -> tuple[Tree] | None:
+    def _async_start(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """An async-start of a computation that is one collective, all its arguments being there."""
         collective = collective_of(instruction)
         meeting = self._meetings.of(collective) if self._meetings is not None else None
         parts = instruction.shape.tuple_shapes
         whole = parts[1].compatible(collective.shape)
-        if meeting is None or not whole or uses.second_half(instruction) is None:
+        if meeting is None or not whole or instruction not in self._done:
             return None
         if not all(isinstance(o.op, Parameter) for o in collective.operands):
             return None
@@ -134,17 +129,14 @@ class Collectives:
         if max(numbers, default=-1) >= len(operands) or result_of(collective) is not collective.shape:
             return None
         given = [operands[number] for number in numbers]
-        result = self._met(instruction, collective, meeting, given, uses, steps, None)
+        result = self._met(instruction, collective, meeting, given, steps)
         self._async.add(instruction)
-        return ((tuple(operands), result, *_contexts(parts[2:], instruction.name)),)
+        return ((tuple(operands), result, *_contexts(instruction)),)
 
-    def _second_half(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
+    def _async_done(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         posted = self._posted.get(instruction)
         if posted is not None:
-            step = posted.step
-            steps.append(
-                MeetStep(instruction, step.meeting, step.operands, step.results, "await", step.visit, step.host)
-            )
+            steps.append(replace(posted.step, instruction=instruction, half="await"))
             return (posted.result,)
         if instruction.opcode == "all-reduce-done":
             return (operands[0],)
@@ -153,6 +145,7 @@ class Collectives:
         return (operands[0][1],)  # pyright: ignore[reportOptionalSubscript,reportIndexIssue]
 
 
-def _contexts(shapes: Sequence[Shape], name: str) -> tuple[Tree, ...]:
-    """What else asynchronous values have, which nobody reads."""
-    return tuple(new_tree(shape, name + ".context") for shape in shapes)
+def _contexts(instruction: Instruction) -> tuple[Tree, ...]:
+    """What else asynchronous values have, which no step reads."""
+    shapes = enumerate(instruction.shape.tuple_shapes)
+    return tuple(new_values(shape, instruction, index=(number,)) for number, shape in shapes if number >= 2)

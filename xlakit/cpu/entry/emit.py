@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xlakit.cpu.entry.buffers import Buffer
 from xlakit.cpu.entry.meet import emit_meet
 from xlakit.cpu.entry.parallel import grain_of, is_parallel
-from xlakit.cpu.entry.steps import (
+from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
+from xlakit.cpu.llvm.promises import APART, INLINED
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.cpu.runtime.context import CONTEXT
+from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
+from xlakit.memory.plan import MemoryPlan
+from xlakit.memory.steps import (
     ConditionalStep,
     CopyStep,
     HostStep,
@@ -18,20 +24,13 @@ from xlakit.cpu.entry.steps import (
     Step,
     WhileStep,
 )
-from xlakit.cpu.kernels.shared import blas
-from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
-from xlakit.cpu.llvm.promises import APART, INLINED
-from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.cpu.runtime.context import CONTEXT
+from xlakit.memory.values import HloValue
 from xlakit.options import is_plain, knob
 
 ENTRY = "xlakit_entry"
 _THREADS = ("xlakit_blas_get_threads", "xlakit_blas_set_threads")
-# Buffers of at most so many bytes are variables of the entry, so that LLVM can keep them in registers.
-SMALL_BYTES = knob("emit.small_bytes", 64, 0, 8, 256)
-# Larger ones of up to so many words are copied word by word.
+# Arrays that are not variables of the entry are copied word by word, if they have up to so many.
 _FEW_WORDS = knob("emit.few_words", 16, 0, 64)
-_MOST_SMALL = knob("emit.most_small", 512, 0, 3)
 # Next to a kernel that costs more than this, what its caller does is nothing.
 _CALLED_NANOSECONDS = knob("emit.called_nanoseconds", 2_000.0, 0.0, 1e9)
 # One that costs more than this is not worth copying into its caller.
@@ -45,15 +44,16 @@ _POLL_NANOSECONDS = knob("emit.poll_nanoseconds", 1_000_000.0, 100.0)
 
 
 class EntryWriter:
-    """Writes the entry of one module."""
+    """Writes the entry of one module, whose memory is planned."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, plan: MemoryPlan) -> None:
         self._module = module
+        self._plan = plan
         # Our tasks are the threads of a product, BLAS should not have more of its own.
         self._calls_blas = any(name.startswith(blas.PREFIX) for name in module.declared)
         name = "program" if self._calls_blas else ENTRY
         self._fn = module.function(name, I64, [PTR, PTR, PTR], external=not self._calls_blas)
-        self._small: dict[Buffer, Value] = {}
+        self._variables: dict[BufferSlice, Value] = {}
         self._constants: Value | None = None
         self._inlines = True
         self._is_cold = True
@@ -65,9 +65,9 @@ class EntryWriter:
         ):
             module.declare(name, result, parameters)
 
-    def write(self, steps: Sequence[Step]) -> None:
+    def write(self) -> None:
         """Write the whole function."""
-        fn = self._fn
+        fn, steps = self._fn, self._plan.steps
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
@@ -104,32 +104,32 @@ class EntryWriter:
 
     # -- addresses -------------------------------------------------------------------------------
 
-    def _address(self, buffer: Buffer) -> Value:
-        fn, own = self._fn, buffer.resolved()
+    def _address(self, value: HloValue) -> Value:
+        fn, own = self._fn, self._plan.slice_of(value)
         arguments, results, _ = fn.parameters
-        if own.place == "argument":
+        if own.space is Space.ARGUMENT:
             return fn.load(PTR, fn.at(arguments, PTR, own.number))
-        if own.place == "result":
+        if own.space is Space.RESULT:
             return fn.load(PTR, fn.at(results, PTR, own.number))
-        if own.place == "constant" and self._constants is not None:
+        if own.space is Space.CONSTANT and self._constants is not None:
             return fn.load(PTR, fn.at(self._constants, PTR, own.number))
-        if own.offset < 0:
-            found = self._small.get(own)
+        if own.space is Space.VARIABLE:
+            found = self._variables.get(own)
             if found is None:
-                found = self._small[own] = fn.alloca(I64, max(1, -(-own.bytes // 8)), align=16)
+                found = self._variables[own] = fn.alloca(I64, max(1, -(-own.size // 8)), align=16)
             return found
         return fn.at(self._arena, I8, own.offset)
 
-    def _table(self, buffers: Sequence[Buffer]) -> Value:
+    def _table(self, values: Sequence[HloValue]) -> Value:
         fn = self._fn
-        addresses = [self._address(b) for b in buffers]
+        addresses = [self._address(value) for value in values]
         if self._inlines:
-            table = fn.alloca(PTR, max(1, len(buffers)))
+            table = fn.alloca(PTR, max(1, len(values)))
         else:
             # Steps run one after the other, so one table serves all: thousands would not fit on the stack.
             table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS.value)
-            if len(buffers) > _MOST_ARRAYS.value:
-                table = fn.alloca(PTR, len(buffers))
+            if len(values) > _MOST_ARRAYS.value:
+                table = fn.alloca(PTR, len(values))
         for number, address in enumerate(addresses):
             fn.store(address, fn.at(table, PTR, number))
         return table
@@ -180,20 +180,20 @@ class EntryWriter:
                 fn.return_if(status.ne(0), status)
 
     def _copy(self, step: CopyStep) -> None:
-        source, target = step.source.resolved(), step.target.resolved()
+        source, target = self._plan.slice_of(step.source), self._plan.slice_of(step.target)
         if source is target:
             return
-        to, origin = self._address(target), self._address(source)
-        if source.place == "argument" and target.place == "result":
+        to, origin = self._address(step.target), self._address(step.source)
+        if source.space is Space.ARGUMENT and target.space is Space.RESULT:
             # The caller may have given one memory for both.
             with self._fn.if_(to.ne(origin)):
-                self._fn.copy(to, origin, target.bytes)
+                self._fn.copy(to, origin, target.size)
             return
-        words, rest = divmod(target.bytes, I64.bytes)
-        if not rest and target.bytes > SMALL_BYTES.value and words <= _FEW_WORDS.value:
+        words, rest = divmod(target.size, I64.bytes)
+        if not rest and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
             self._fn.copy_words(to, origin, I64, words)
         else:
-            self._fn.copy(to, origin, target.bytes)
+            self._fn.copy(to, origin, target.size)
 
     def _host(self, step: HostStep) -> None:
         fn = self._fn
@@ -315,13 +315,3 @@ def _cost(steps: Sequence[Step]) -> float:
         else:
             total += 20_000.0
     return total
-
-
-def place_buffers(buffers: Sequence[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
-    """Temporaries that are variables of the entry, and those that need a place in the arena."""
-    temporaries = [b for b in buffers if b.place == "temporary" and b.first >= 0]
-    small = [b for b in temporaries if b.bytes <= SMALL_BYTES.value]
-    if len(small) > _MOST_SMALL.value or is_plain("memory"):
-        small = []
-    chosen = set(small)
-    return small, [b for b in temporaries if b not in chosen]

@@ -8,20 +8,20 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
 
 
-def in_place_pairs(instruction: Instruction) -> set[tuple[int, int]]:
-    """Pairs of a result's and an operand's number that may share memory."""
+def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:
+    """Pairs of a result's and an operand's number that may share memory, where each operand is an array."""
     if isinstance(instruction.op, Fusion):
         return _pairs(instruction.op.calls)
     if is_scalar_operation(instruction.opcode) and instruction.opcode != "bitcast-convert":
         return _pairs(alone(instruction))
-    return set()
+    return frozenset()
 
 
-def _pairs(computation: Computation) -> set[tuple[int, int]]:
+def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
     root = computation.root
     roots = list(root.operands) if root.opcode == "tuple" else [root]
     if any(r.shape.is_tuple or r.shape.dimensions != roots[0].shape.dimensions for r in roots):
-        return set()
+        return frozenset()
     dimensions = roots[0].shape.dimensions
     # The instructions whose element at an index is only needed for the results at that index.
     aligned: set[Instruction] = {root} if root.opcode == "tuple" else set()
@@ -37,13 +37,13 @@ def _pairs(computation: Computation) -> set[tuple[int, int]]:
         plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))
         if instruction in misaligned or not plain:
             misaligned.update(instruction.operands)
-    return {
+    return frozenset(
         (result, operand)
         for operand, parameter in enumerate(computation.parameters)
         if parameter in aligned and parameter not in misaligned
         for result, r in enumerate(roots)
         if r.shape.element_type.byte_width == parameter.shape.element_type.byte_width
-    }
+    )
 
 
 def _is_elementwise(instruction: Instruction, dimensions: tuple[int, ...]) -> bool:

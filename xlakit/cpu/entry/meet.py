@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.entry.parallel import grain_of, is_parallel
-from xlakit.cpu.entry.steps import MeetStep
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Value
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.meeting import SITE
+from xlakit.memory.steps import MeetStep
 
 _FUNCTIONS = {
     "xlakit_meet": [PTR, PTR, PTR, PTR, I64, I64, I64],
@@ -18,7 +18,10 @@ _FUNCTIONS = {
 
 
 def emit_meet(fn: Function, step: MeetStep, addresses: Sequence[Value]) -> None:
-    """Write a step into an entry, which returns where the meeting fails. addresses: of the step's buffers."""
+    """Write a step into an entry, which returns where the meeting fails.
+
+    addresses: of its operands, results and visit.
+    """
     for name, parameters in _FUNCTIONS.items():
         fn.module.declare(name, I64, parameters)
     context, meeting = fn.parameters[2], step.meeting

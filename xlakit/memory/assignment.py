@@ -1,0 +1,130 @@
+"""Assignment: which memory each set of values has, so that sets that live at the same time do not overlap."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from xlakit.memory.coalescing import ValueSet
+from xlakit.memory.values import ALIGNMENT, HloValue, ValueKind
+from xlakit.options import current, is_plain, knob
+
+# What lies behind a slice, for what writes too far, where the program is sanitized.
+GUARD_BYTES = 64
+# Sets of at most so many bytes are variables of the entry, so that LLVM can keep them in registers ..
+SMALL_BYTES = knob("assignment.small_bytes", 64, 0, 8, 256)
+# .. if there are no more of them than this.
+_MOST_SMALL = knob("assignment.most_small", 512, 0, 3)
+
+
+class Space(Enum):
+    """Which memory it is: the caller's, the program's constants, the arena of a run, or variables of the entry."""
+
+    ARGUMENT = "argument"
+    RESULT = "result"
+    CONSTANT = "constant"
+    ARENA = "arena"
+    VARIABLE = "variable"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferSlice:
+    """The memory of some values, one after the other.
+
+    number: which argument, result, constant or variable it is; offset: where in the arena. first, last: the points
+    between which it is in use.
+    """
+
+    space: Space
+    number: int
+    offset: int
+    size: int
+    values: tuple[HloValue, ...]
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.space is Space.ARENA:
+            return f"arena[{self.offset}:{self.offset + self.size}]"
+        return f"{self.space.value} {self.number}"
+
+
+def assign(sets: Sequence[ValueSet], results: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
+    """A slice for each set, and the size of the arena; ``results`` are the sets that are results, in order."""
+    found: list[BufferSlice] = []
+    numbers = {own: number for number, own in enumerate(results)}
+    temporary: list[ValueSet] = []
+    for own in sets:
+        if own.given is not None:
+            space = Space.ARGUMENT if own.given.kind is ValueKind.ARGUMENT else Space.CONSTANT
+            found.append(_slice(own, space, own.given.number))
+        elif own in numbers:
+            found.append(_slice(own, Space.RESULT, numbers[own]))
+        else:
+            temporary.append(own)
+    small = [own for own in temporary if own.bytes <= SMALL_BYTES.value]
+    if len(small) > _MOST_SMALL.value or is_plain("memory"):
+        small = []
+    found += [_slice(own, Space.VARIABLE, number) for number, own in enumerate(small)]
+    variables = set(small)
+    placed, size = _in_arena([own for own in temporary if own not in variables])
+    return found + placed, size
+
+
+def _slice(own: ValueSet, space: Space, number: int, offset: int = -1) -> BufferSlice:
+    return BufferSlice(space, number, offset, own.bytes, tuple(own.values), own.first, own.last)
+
+
+def _in_arena(sets: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
+    """Slices of one arena, and its size in bytes.
+
+    They are placed in the order in which they come into use, the largest first and those that stay longest, each in the
+    smallest hole that fits it; in plain memory each has a place that no other one ever has.
+    """
+    reuses = not is_plain("memory")
+    guard = GUARD_BYTES if current().sanitize else 0
+    alive: list[tuple[int, int, int]] = []
+    free = _Holes()
+    found: list[BufferSlice] = []
+    for own in sorted(sets, key=lambda s: (s.first, -s.bytes, -s.last)):
+        while reuses and alive and alive[0][0] < own.first:
+            _, offset, size = heapq.heappop(alive)
+            free.give(offset, size)
+        size = -(-max(1, own.bytes) // ALIGNMENT) * ALIGNMENT + guard
+        offset = free.take(size)
+        heapq.heappush(alive, (own.last, offset, size))
+        found.append(_slice(own, Space.ARENA, -1, offset))
+    return found, free.end
+
+
+class _Holes:
+    """The free parts of an arena that grows at its end."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._holes: list[tuple[int, int]] = []  # offset and size, by offset
+
+    def take(self, size: int) -> int:
+        best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
+        if best is None:
+            if self._holes and sum(self._holes[-1]) == self.end:
+                offset, _ = self._holes.pop()
+            else:
+                offset = self.end
+            self.end = offset + size
+            return offset
+        place = self._holes.index(best)
+        offset, room = best
+        self._holes[place : place + 1] = [(offset + size, room - size)] if room > size else []
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        place = bisect_left(self._holes, (offset, 0))
+        self._holes.insert(place, (offset, size))
+        for left in (place, place - 1):
+            if 0 <= left < len(self._holes) - 1 and sum(self._holes[left]) == self._holes[left + 1][0]:
+                joined = (self._holes[left][0], self._holes[left][1] + self._holes[left + 1][1])
+                self._holes[left : left + 2] = [joined]

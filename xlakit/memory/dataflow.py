@@ -1,0 +1,89 @@
+"""Dataflow: which value is at a position where control flow meets.
+
+At the head of a loop, and behind a conditional, a position holds one value or another: that is a phi, as compilers
+call it. Where all ways bring the same value, the phi is that value; such as an element of a loop's state that the body
+gives back as it came, in whatever tuple, call or inner loop it went through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from xlakit.memory.steps import (
+    CopyStep,
+    HostStep,
+    KernelStep,
+    MeetStep,
+    NumberStep,
+    RandomStep,
+    Step,
+    Values,
+    WhileStep,
+)
+from xlakit.memory.values import HloValue
+
+
+class Dataflow:
+    """The phis of a program that are one value, as they are found."""
+
+    def __init__(self) -> None:
+        self._same: dict[HloValue, HloValue] = {}
+
+    def value(self, value: HloValue) -> HloValue:
+        """What a value is known to be."""
+        while value in self._same:
+            value = self._same[value]
+        return value
+
+    def join(self, phis: Sequence[HloValue], ways: Sequence[Sequence[HloValue]]) -> None:
+        """Find out which phis are one value; ``ways`` has a value for each phi, for each way on which control comes."""
+        left = list(zip(phis, *ways, strict=True))
+        before = len(left) + 1
+        # One that is found may be what another one is given.
+        while len(left) < before:
+            before = len(left)
+            left = [row for row in left if not self._is_one(*row)]
+
+    def _is_one(self, phi: HloValue, *given: HloValue) -> bool:
+        values = {self.value(v) for v in given} - {phi}
+        if len(values) != 1:
+            return False
+        self._same[phi] = values.pop()
+        return True
+
+    def applied(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """The steps with values in the place of phis that are one value."""
+        return tuple(map(self._applied, steps)) if self._same else tuple(steps)
+
+    def values(self, values: Iterable[HloValue]) -> Values:
+        """What values are known to be."""
+        return tuple([self.value(v) for v in values])
+
+    def _applied(self, step: Step) -> Step:
+        if isinstance(step, (KernelStep, HostStep, MeetStep)):
+            operands = self.values(step.operands)
+            return step if operands == step.operands else replace(step, operands=operands)
+        if isinstance(step, CopyStep):
+            return replace(step, source=self.value(step.source))
+        if isinstance(step, (RandomStep, NumberStep)):
+            return step
+        if isinstance(step, WhileStep):
+            kept = [n for n, phi in enumerate(step.carried) if phi not in self._same]
+            return replace(
+                step,
+                condition=self.applied(step.condition),
+                predicate=self.value(step.predicate),
+                body=self.applied(step.body),
+                carried=tuple([step.carried[n] for n in kept]),
+                initial=self.values(step.initial[n] for n in kept),
+                given=self.values(step.given[n] for n in kept),
+            )
+        kept = [n for n, phi in enumerate(step.results) if phi not in self._same]
+        return replace(
+            step,
+            index=self.value(step.index),
+            branches=tuple(map(self.applied, step.branches)),
+            results=tuple([step.results[n] for n in kept]),
+            given=tuple([self.values(given[n] for n in kept) for given in step.given]),
+        )

@@ -1,0 +1,190 @@
+"""Live ranges: from where to where in the order of steps the memory of a value must be its own.
+
+Steps are numbered in order, those of loops and branches at the place where they stand. Step ``n`` reads at the point
+``2 * n`` and writes up to the point ``2 * n + 1``; what it defines is written from ``2 * n`` on. A loop has four
+numbers and a conditional one for each branch beside its own:
+
+    begin   the initial values are put where the state is       index     the index is read
+            steps of the condition                                        steps of the first branch
+    test    the predicate is read                               end of it its values are put where the results are
+            steps of the body                                             .. and so on for each branch
+    back    the values that the body gives are put there        end
+    end
+
+The range of a value goes from its definition to its last use. What a loop reads and does not define is read again by
+the next iteration, so it lives to the end of the loop. An element of the state does not live between its last use in
+the body and ``back``, where the next iteration's value is put there; but always up to ``test``, behind which it may be
+the loop's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xlakit.memory.steps import (
+    ConditionalStep,
+    KernelStep,
+    MeetStep,
+    Step,
+    StepProgram,
+    WhileStep,
+    defines,
+    reads_of,
+)
+from xlakit.memory.values import HloValue
+
+# The first and the last point of a range.
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a step: its first one; of a loop test, back and end; of a conditional the ends of its branches."""
+
+    own: int
+    inner: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRanges:
+    """The live ranges of a program's values, each a row of intervals, and the numbers of its steps.
+
+    results: the numbers at which results are copied to where the caller wants them. end: the number behind all.
+    """
+
+    intervals: dict[HloValue, list[Interval]]
+    numbers: dict[Step, Numbers]
+    results: tuple[int, ...]
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class _Loop:
+    """A loop that is being walked. outside: the values that it uses and does not define."""
+
+    parent: _Loop | None
+    outside: dict[HloValue, None] = field(default_factory=dict[HloValue, None])
+
+
+class _Walk:
+    """Numbers steps and notes where values are defined and used."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.numbers: dict[Step, Numbers] = {}
+        self.intervals: dict[HloValue, list[Interval]] = {}
+        self._loop: _Loop | None = None
+        # The loop in which a value is defined, and its last interval, which still grows.
+        self._home: dict[HloValue, _Loop | None] = {}
+        self._first: dict[HloValue, int] = {}
+        self._last: dict[HloValue, int] = {}
+
+    def next(self) -> int:
+        self.number += 1
+        return self.number
+
+    def define(self, value: HloValue, number: int) -> None:
+        self._home[value] = self._loop
+        self._first[value] = 2 * number
+        self._last[value] = 2 * number + 1
+
+    def use(self, value: HloValue, point: int) -> None:
+        if value not in self._home:
+            # Arguments and constants; and contexts of asynchronous values, which have no contents.
+            self._home[value] = None
+            self._first[value] = 0
+            self._last[value] = point
+        self._last[value] = max(self._last[value], point)
+        if self._loop is not None and self._home[value] is not self._loop:
+            self._loop.outside[value] = None
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                self._kernel(step)
+            elif isinstance(step, WhileStep):
+                self._while(step)
+            elif isinstance(step, ConditionalStep):
+                self._conditional(step)
+            elif isinstance(step, MeetStep) and step.half == "await":
+                # What the start was given is read until now, and its results are written.
+                self._at_once(step, (*step.operands, *step.results, *step.visit), ())
+            else:
+                self._at_once(step, reads_of(step), defines(step))
+
+    def _at_once(self, step: Step, reads: Sequence[HloValue], defines: Sequence[HloValue]) -> None:
+        number = self.next()
+        self.numbers[step] = Numbers(number)
+        for value in reads:
+            self.use(value, 2 * number)
+        for value in defines:
+            self.define(value, number)
+
+    def _kernel(self, step: KernelStep) -> None:
+        # The state of random numbers, which is in the scratch, is there before.
+        own = [value for value in step.scratch if value not in self._home]
+        self._at_once(step, step.operands, (*step.results, *own))
+        for value in step.scratch:
+            self.use(value, 2 * self.number + 1)
+
+    def _while(self, step: WhileStep) -> None:
+        begin = self.next()
+        for value in step.initial:
+            self.use(value, 2 * begin)
+        loop = self._loop = _Loop(self._loop)
+        for phi in step.carried:
+            self.define(phi, begin)
+        self.steps(step.condition)
+        test = self.next()
+        self.use(step.predicate, 2 * test)
+        self.steps(step.body)
+        back = self.next()
+        for value in step.given:
+            self.use(value, 2 * back)
+        end = self.next()
+        self.numbers[step] = Numbers(begin, (test, back, end))
+        self._loop = loop.parent
+        for value in loop.outside:
+            self.use(value, 2 * end)
+        for phi in step.carried:
+            self.intervals[phi] = [(2 * begin, max(self._last[phi], 2 * test))]
+            self._home[phi] = self._loop
+            self._first[phi], self._last[phi] = 2 * back, 2 * end + 1
+
+    def _conditional(self, step: ConditionalStep) -> None:
+        own = self.next()
+        self.use(step.index, 2 * own)
+        ends: list[int] = []
+        for branch, given in zip(step.branches, step.given, strict=True):
+            self.steps(branch)
+            ends.append(self.next())
+            for value in given:
+                self.use(value, 2 * ends[-1])
+        self.numbers[step] = Numbers(own, tuple(ends))
+        end = self.next()
+        for phi in step.results:
+            self.define(phi, end)
+            self.intervals[phi] = [(2 * number, 2 * number + 1) for number in ends]
+
+    def finish(self) -> None:
+        """End the last interval of each value."""
+        for value, first in self._first.items():
+            before = self.intervals.setdefault(value, [])
+            if before and before[-1][1] >= first - 1:
+                first = before.pop()[0]
+            before.append((first, self._last[value]))
+
+
+def live_ranges(program: StepProgram) -> LiveRanges:
+    """The live ranges of a program's values; its results live to the end, where they are copied one after the other."""
+    walk = _Walk()
+    for value in program.arguments:
+        walk.define(value, 0)
+    walk.steps(program.steps)
+    results = tuple([walk.next() for _ in program.results])
+    end = walk.next()
+    for value, number in zip(program.results, results, strict=True):
+        walk.use(value, 2 * (number if value.is_given else end))
+    walk.finish()
+    return LiveRanges(walk.intervals, walk.numbers, results, end)

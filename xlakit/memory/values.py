@@ -1,0 +1,92 @@
+"""Values: what a position in the result of an instruction holds, each defined in one place of the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Union
+
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Instruction
+
+# Where slices of the arena begin, and what is given begins, in bytes.
+ALIGNMENT = 64
+
+
+class ValueKind(Enum):
+    """Where a value comes from.
+
+    PHI is an element of a loop's state or of a conditional's result: which value it is depends on the way that the
+    program took. SCRATCH is memory that one kernel works in, COPY a value that copy insertion has made.
+    """
+
+    ARGUMENT = "argument"
+    CONSTANT = "constant"
+    INSTRUCTION = "instruction"
+    PHI = "phi"
+    SCRATCH = "scratch"
+    COPY = "copy"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HloValue:
+    """An array that a program computes. Two values are the same only if they are one object.
+
+    A computation that is called in two places has values of its own in each. instruction: what defines it, and index
+    the position in its result; number: which argument or constant it is.
+    """
+
+    kind: ValueKind
+    bytes: int
+    instruction: Instruction | None
+    index: tuple[int, ...] = ()
+    number: int = -1
+    suffix: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction, with the position in its result in braces."""
+        name = self.instruction.name if self.instruction is not None else self.kind.value
+        position = "{" + ",".join(map(str, self.index)) + "}" if self.index else ""
+        return name + position + self.suffix
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it is there before the program begins, in memory that no step may write to."""
+        return self.kind in (ValueKind.ARGUMENT, ValueKind.CONSTANT)
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.name}: {self.bytes} bytes>"
+
+
+# The values of an instruction's result: one for an array, a tuple of trees, None for a token.
+Tree = Union[HloValue, "tuple[Any, ...]", None]
+
+
+def leaves(tree: Tree) -> list[HloValue]:
+    """The values of a tree, in order."""
+    if isinstance(tree, HloValue):
+        return [tree]
+    return [leaf for part in tree or () for leaf in leaves(part)]
+
+
+def byte_size(shape: Shape) -> int:
+    """How many bytes an array takes in memory."""
+    return shape.num_elements * shape.element_type.byte_width
+
+
+def new_values(
+    shape: Shape,
+    instruction: Instruction,
+    kind: ValueKind = ValueKind.INSTRUCTION,
+    index: tuple[int, ...] = (),
+    suffix: str = "",
+) -> Tree:
+    """New values for a result of a shape."""
+    if shape.is_tuple:
+        parts = enumerate(shape.tuple_shapes)
+        return tuple(new_values(part, instruction, kind, (*index, number), suffix) for number, part in parts)
+    return HloValue(kind, byte_size(shape), instruction, index, suffix=suffix) if shape.is_array else None
