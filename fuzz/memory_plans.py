@@ -2,7 +2,7 @@
 
 Programs come in turn from all generators: loops and branches, algorithms, modules of many operations (some in fusions
 as other compilers make them), programs of several devices, and JAX programs. Each is lowered as it is, then with knobs,
-widths and passes drawn as :mod:`fuzz.forced` draws them. :mod:`xlakit.cpu.checker` says what is proved.
+widths and passes drawn as :mod:`fuzz.forced` draws them. :mod:`xlakit.memory.checker` says what is proved.
 
     python -m fuzz.memory_plans --seed 7 --seconds 60
     python -m fuzz.memory_plans --seed 7 --number 12      one program, with its text
@@ -28,9 +28,8 @@ from fuzz.programs.fused import fused
 from fuzz.programs.meeting_bodies import spread_module
 from fuzz.programs.modules import module as generated
 from fuzz.support import numbered
-from xlakit.cpu.checker.check import check_memory_plan
 from xlakit.cpu.compile import generate, make_objects
-from xlakit.cpu.entry.aliases import honored_aliases
+from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.execution.groups import Grid
@@ -100,7 +99,7 @@ def _benchmarks() -> int:
             code = generate(run_pipeline(module), Target(grid))
             make_objects(code)
         middle = time.perf_counter()
-        check_memory_plan(code.module, code.lowered, code.arena_bytes, grid, honored_aliases(code.module, code.lowered))
+        prove_memory_plan(code.plan, grid)
         end = time.perf_counter()
         total, own = total + middle - begin, own + end - middle
         parts.append(((end - middle) / (middle - begin), workload.name))

@@ -13,100 +13,115 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from unittest import mock
 
 from fuzz.idioms import FAMILIES, results_of, same
 from fuzz.programs.sketch import Sketched
 from fuzz.support import numbered
-from xlakit.cpu.checker import check as checker
-from xlakit.cpu.checker.check import check_memory_plan
-from xlakit.cpu.checker.faults import MemoryPlanError
-from xlakit.cpu.entry.buffers import Buffer
-from xlakit.cpu.entry.emit import SMALL_BYTES
-from xlakit.cpu.entry.lowering import Lowered
-from xlakit.cpu.entry.steps import ConditionalStep, CopyStep, KernelStep, Step, WhileStep, used_in
+from xlakit.cpu import compile as compiler
 from xlakit.ir.instruction import HloModule
+from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.memory.plan import MemoryPlan, plan_memory
+from xlakit.memory.steps import ConditionalStep, CopyStep, KernelStep, Step, StepProgram, WhileStep, walk
+from xlakit.memory.values import HloValue
 from xlakit.options import compiling
 
 # Nothing is a variable of the entry, so that all that is temporary has a slice to break.
 _KNOBS = {SMALL_BYTES.name: 0}
 _MUTANTS = 6
+Row = Sequence[Step]
 
 
-def lists_of(steps: list[Step]) -> list[list[Step]]:
-    """The list of steps, and all lists inside of it."""
-    found = [steps]
+def rows_of(steps: Row) -> Iterator[Row]:
+    """The row of steps, and all rows inside of it."""
+    yield steps
+    for step in walk(steps):
+        if isinstance(step, WhileStep):
+            yield from (step.condition, step.body)
+        elif isinstance(step, ConditionalStep):
+            yield from step.branches
+
+
+def with_row(steps: Row, old: Row, new: Row) -> Row:
+    """Steps of which one row, somewhere inside, is another one."""
+    if steps is old:
+        return new
+    made: list[Step] = []
     for step in steps:
-        inner = [step.condition, step.body] if isinstance(step, WhileStep) else []
-        inner = step.branches if isinstance(step, ConditionalStep) else inner
-        for each in inner:
-            found += lists_of(each)
-    return found
+        if isinstance(step, WhileStep):
+            inner = with_row(step.condition, old, new), with_row(step.body, old, new)
+            made.append(replace(step, condition=inner[0], body=inner[1]))
+        elif isinstance(step, ConditionalStep):
+            made.append(replace(step, branches=[with_row(branch, old, new) for branch in step.branches]))
+        else:
+            made.append(step)
+    return made
 
 
-def _arena(steps: list[Step]) -> list[Buffer]:
-    found = [b for b in used_in(steps) if b.place == "temporary" and b.offset >= 0 and b.bytes]
-    return sorted(found, key=lambda b: (b.offset, b.bytes, b.name))
+def with_slice(plan: MemoryPlan, values: Sequence[HloValue], own: BufferSlice) -> MemoryPlan:
+    """A plan that has some values in another slice."""
+    slices = {value: plan.slice_of(value) for each in plan.slices for value in each.values}
+    return replace(plan, _slice_of={**slices, **dict.fromkeys(values, own)})
 
 
-def _swap_slices(steps: list[Step], rng: random.Random) -> str:
-    one, other = rng.sample(_arena(steps), 2)
-    one.offset, other.offset = other.offset, one.offset
-    return f"{one} and {other} have changed places"
+def _arena(plan: MemoryPlan) -> list[BufferSlice]:
+    return [own for own in plan.slices if own.space is Space.ARENA and own.size]
 
 
-def _move_slice(steps: list[Step], rng: random.Random) -> str:
-    one, other = rng.sample(_arena(steps), 2)
-    one.offset = other.offset
-    return f"{one} is where {other} is"
+def _swap_slices(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    one, other = rng.sample(_arena(plan), 2)
+    first = with_slice(plan, one.values, replace(one, offset=other.offset))
+    return with_slice(first, other.values, replace(other, offset=one.offset))
 
 
-def _drop_copy(steps: list[Step], rng: random.Random) -> str:
-    found = [(own, n) for own in lists_of(steps) for n, s in enumerate(own) if isinstance(s, CopyStep)]
-    own, number = rng.choice(found)
-    step = own.pop(number)
-    return f"no {step}"
+def _move_slice(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    one, other = rng.sample(_arena(plan), 2)
+    return with_slice(plan, one.values, replace(one, offset=other.offset))
 
 
-def _swap_steps(steps: list[Step], rng: random.Random) -> str:
-    own = rng.choice([own for own in lists_of(steps) if len(own) > 1])
-    number = rng.randrange(len(own) - 1)
-    own[number], own[number + 1] = own[number + 1], own[number]
-    return f"steps {number} and {number + 1} have changed places"
+def _drop_copy(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    row, step = rng.choice([(row, step) for row in rows_of(plan.steps) for step in row if isinstance(step, CopyStep)])
+    return replace(plan, steps=with_row(plan.steps, row, [s for s in row if s is not step]))
 
 
-def _other_buffer(steps: list[Step], rng: random.Random) -> str:
-    kernels = [s for own in lists_of(steps) for s in own if isinstance(s, KernelStep) and s.table]
-    step = rng.choice(kernels)
-    number = rng.randrange(len(step.table))
-    alike = [b for b in used_in(steps) if b.bytes == step.table[number].resolved().bytes and b.place != "constant"]
-    other = rng.choice(sorted(alike, key=repr))
-    step.table = (*step.table[:number], other, *step.table[number + 1 :])
-    return f"array {number} of {step.instruction.name} is {other}"
+def _swap_steps(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    row = rng.choice([row for row in rows_of(plan.steps) if len(row) > 1])
+    number = rng.randrange(len(row) - 1)
+    new = [*row[:number], row[number + 1], row[number], *row[number + 2 :]]
+    return replace(plan, steps=with_row(plan.steps, row, new))
 
 
-MUTATIONS: tuple[Callable[[list[Step], random.Random], str], ...] = (
+def _other_slice(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    value = rng.choice([v for s in walk(plan.steps) if isinstance(s, KernelStep) for v in s.table])
+    alike = [own for own in plan.slices if own.size == value.bytes and own.space is not Space.CONSTANT]
+    return with_slice(plan, [value], rng.choice(alike))
+
+
+MUTATIONS: tuple[Callable[[MemoryPlan, random.Random], MemoryPlan], ...] = (
     _swap_slices,
     _move_slice,
     _drop_copy,
     _swap_steps,
-    _other_buffer,
+    _other_slice,
 )
 
 
-def broken(rng: random.Random, done: list[str]) -> Callable[..., None]:
-    """A check of memory plans that breaks them first; ``done`` is told how."""
+def broken(rng: random.Random, done: list[str]) -> Callable[[HloModule, StepProgram], MemoryPlan]:
+    """A planner whose plans are broken; ``done`` is told how."""
 
-    def check(module: HloModule, lowered: Lowered, *rest: Any) -> None:
+    def plan(module: HloModule, program: StepProgram) -> MemoryPlan:
+        right, mutation = plan_memory(module, program), rng.choice(MUTATIONS)
         try:
-            done.append(rng.choice(MUTATIONS)(lowered.steps, rng))
+            made = mutation(right, rng)
         except (IndexError, ValueError):
-            return  # there is nothing of the kind to break
-        check_memory_plan(module, lowered, *rest)
+            return right  # there is nothing of the kind to break
+        done.append(mutation.__name__)
+        return made
 
-    return check
+    return plan
 
 
 def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
@@ -116,7 +131,7 @@ def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
         expected = results_of(module, given, (), "cpu")
         for _ in range(_MUTANTS):
             done: list[str] = []
-            with mock.patch.object(checker, "check_memory_plan", broken(rng, done)):
+            with mock.patch.object(compiler, "plan_memory", broken(rng, done)):
                 try:
                     actual = results_of(module, given, (), "cpu")
                 except MemoryPlanError:

@@ -11,7 +11,7 @@ compare.
     XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory
                                                         (:mod:`xlakit.cpu.sanitizer`)
     XLAKIT_CHECK_MEMORY=1                               the memory plan of each program that is compiled is proved
-                                                        (:mod:`xlakit.cpu.checker`)
+                                                        (:mod:`xlakit.memory.checker`)
 
 The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
 

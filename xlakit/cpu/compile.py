@@ -82,10 +82,10 @@ def generate(module: HloModule, target: Target) -> Code:
     plan = plan_memory(module, program)
     if current().check_memory:
         # Loaded where it is used: it stands beside the compiler, and is not part of it.
-        from xlakit.cpu.checker.check import check_memory_plan
+        from xlakit.cpu.entry.plan_proof import prove_memory_plan
 
         with _deep_calls():
-            check_memory_plan(module, plan, target.grid)
+            prove_memory_plan(plan, target.grid)
     EntryWriter(llvm, plan).write()
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
     code = Code(module, plan, llvm, imports=imports)

@@ -17,7 +17,7 @@ and behind each slice of the arena; after each step, everything outside of what 
 before. Kernels run twice, on results filled with different bytes, and with their tasks in another order: what they
 write depends on neither.
 
-The plan is also proved before (:mod:`xlakit.cpu.checker`), which sees what could happen, and the sanitizer what does.
+The plan is proved before (:mod:`xlakit.memory.checker`): that sees what could happen, the sanitizer what does.
 The entry itself, into which small kernels are inlined, is not run: plain code is the net for that
 (:mod:`xlakit.cpu.verified`). Programs of several devices run as usual.
 """

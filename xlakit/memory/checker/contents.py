@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping
 
-from xlakit.cpu.checker.values import Value
+from xlakit.memory.checker.values import Value
 
 Held = frozenset[Value]
 NOTHING: Held = frozenset()

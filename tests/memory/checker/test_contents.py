@@ -2,8 +2,8 @@
 
 import random
 
-from xlakit.cpu.checker.contents import NOTHING, Contents
-from xlakit.cpu.checker.values import Value
+from xlakit.memory.checker.contents import NOTHING, Contents
+from xlakit.memory.checker.values import Value
 
 _BYTES = 24
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.entry.steps import KernelStep
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.loops.ir.index import Affine, linear
@@ -27,6 +26,7 @@ from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk
 from xlakit.ir.instruction import Computation, Instruction, post_order
+from xlakit.memory.steps import KernelStep
 from xlakit.ops.control import Fusion
 
 # Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
@@ -50,7 +50,7 @@ class Refusals:
         instruction = step.instruction
         if step.updates.get(result) == operand and instruction.opcode in CONTRACTS:
             return ""
-        if len(step.phases) > 1 or len(step.table) > _array_count(instruction):
+        if len(step.phases) > 1 or step.scratch:
             return _WHY_PHASES
         key = fingerprint(instruction)
         maps = self._maps.get(key)
@@ -77,11 +77,6 @@ class _AccessMaps:
         if elsewhere:
             return f"element {elsewhere[0]} is read where element {self._places[result]} is written"
         return ""
-
-
-def _array_count(instruction: Instruction) -> int:
-    shapes = [*(o.shape for o in instruction.operands), instruction.shape]
-    return sum(leaf.is_array for shape in shapes for _, leaf in shape.leaves())
 
 
 def _maps_of(instruction: Instruction) -> _AccessMaps | str:

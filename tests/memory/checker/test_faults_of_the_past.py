@@ -50,9 +50,10 @@ PROGRAMS = {
     "begun-twice": f"""
 body {{ {_STATE}
   c = f32[100] negate(a)
-  ROOT r = (s32[], f32[100], f32[100]) tuple(n, c, b)
+  d = f32[100] add(b, c)
+  ROOT r = (s32[], f32[100], f32[100]) tuple(n, a, d)
 }}
-{_COUNT} {_LOOP.replace("GIVEN", "y")}""",
+{_COUNT} {_LOOP.replace("GIVEN", "z").replace("add(a, b)", "negate(b)")}""",
     "shared-while-read": """
 fused {
   p = f32[100] parameter(0)
@@ -95,19 +96,17 @@ body {{ {_STATE}
 }}
 {_COUNT} {_LOOP.replace("GIVEN", "z")}""",
     "given-twice": """
-twice {
+fused {
   p = f32[100] parameter(0)
-  n = f32[100] negate(p)
-  ROOT r = (f32[100], f32[100]) tuple(n, n)
+  q = f32[100] parameter(1)
+  m = f32[100] reverse(q), dimensions={0}
+  ROOT r = f32[100] add(p, m)
 }
 ENTRY e {
   x = f32[100] parameter(0)
-  c = (f32[100], f32[100]) call(x), to_apply=twice
-  a = f32[100] get-tuple-element(c), index=0
-  b = f32[100] get-tuple-element(c), index=1
-  u = f32[100] exponential(a)
-  v = f32[100] add(b, u)
-  ROOT r = f32[100] negate(v)
+  y = f32[100] exponential(x)
+  f = f32[100] fusion(y, y), kind=kLoop, calls=fused
+  ROOT r = f32[100] negate(f)
 }""",
     "branch-writes-arguments": """
 negated {
@@ -137,7 +136,7 @@ ENTRY e {
 }
 _SCRIPT = """
 import sys
-from xlakit.cpu.checker.faults import MemoryPlanError
+from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.cpu.compile import generate
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid

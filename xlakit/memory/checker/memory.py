@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.checker.contents import NOTHING, Contents, Held
-from xlakit.cpu.checker.faults import MemoryPlanError
-from xlakit.cpu.checker.values import Value
 from xlakit.ir.instruction import Instruction
+from xlakit.memory.checker.contents import NOTHING, Contents, Held
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.memory.checker.values import Value
 
 ALIGNMENT = 64
 

@@ -1,21 +1,26 @@
 """The checker accepts right plans, and says of wrong ones which step reads what, and who has written there."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 
 from fuzz import memory_plans, plan_mutations
 from fuzz.idioms import FAMILIES
+from fuzz.plan_mutations import with_row, with_slice
 from xlakit import compile as compile_program
-from xlakit.cpu.checker import check as checker
-from xlakit.cpu.checker.check import check_memory_plan
-from xlakit.cpu.checker.faults import MemoryPlanError
+from xlakit.cpu import compile as compiler
 from xlakit.cpu.compile import generate
-from xlakit.cpu.entry.steps import CopyStep, KernelStep, WhileStep
+from xlakit.cpu.entry.plan_proof import prove_memory_plan
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
+from xlakit.memory.assignment import SMALL_BYTES
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.memory.plan import plan_memory
+from xlakit.memory.steps import CopyStep, KernelStep, WhileStep
 from xlakit.options import compiling, current
 
 _SORT = "dimensions={0}, to_apply=less"
@@ -75,26 +80,25 @@ ENTRY e {
 
 
 def _broken(text, change):
-    """What the checker says of a program whose steps were changed."""
-
-    def check(module, lowered, *rest):
-        change(lowered.steps)
-        check_memory_plan(module, lowered, *rest)
-
-    patch = mock.patch.object(checker, "check_memory_plan", check)
-    with patch, compiling(check_memory=True, knobs={"emit.small_bytes": 0}), pytest.raises(MemoryPlanError) as caught:
+    """What the checker says of a program whose plan was changed."""
+    patch = mock.patch.object(compiler, "plan_memory", lambda *given: change(plan_memory(*given)))
+    with patch, compiling(check_memory=True, knobs={SMALL_BYTES.name: 0}), pytest.raises(MemoryPlanError) as caught:
         generate(HloModule.from_text(text), Target(Grid(1, 1)))
     return caught.value
 
 
-def _kernels(steps):
-    return {s.instruction.name: s for s in steps if isinstance(s, KernelStep)}
+def _kernels(plan):
+    return {s.instruction.name: s for s in plan.steps if isinstance(s, KernelStep)}
+
+
+def _result_slice(plan, name):
+    return plan.slice_of(_kernels(plan)[name].results[0])
 
 
 def test_the_fault_names_step_value_and_last_writer():
-    def change(steps):
-        kernels = _kernels(steps)
-        kernels["y"].table[-1].resolved().offset = kernels["x"].table[1].resolved().offset
+    def change(plan):
+        moved = _result_slice(plan, "y")
+        return with_slice(plan, moved.values, replace(moved, offset=_result_slice(plan, "x").offset))
 
     error = _broken(SORTS, change)
     assert error.instruction is not None
@@ -105,47 +109,43 @@ def test_the_fault_names_step_value_and_last_writer():
 
 
 def test_a_loop_is_wrong_in_its_second_iteration():
-    def change(steps):
-        (loop,) = (s for s in steps if isinstance(s, WhileStep))
-        copies = [s for s in loop.body if isinstance(s, CopyStep)]
-        # Two states change places over a third buffer; without it one value is lost.
-        loop.body.remove(copies[0])
+    def change(plan):
+        (loop,) = (s for s in plan.steps if isinstance(s, WhileStep))
+        # Two states change places over a third slice; without it one value is lost.
+        first = next(s for s in loop.body if isinstance(s, CopyStep))
+        return replace(plan, steps=with_row(plan.steps, loop.body, [s for s in loop.body if s is not first]))
 
     assert _broken(SWAP, change).expected.startswith("the state of %w")
 
 
 def test_steps_in_another_order_are_refused():
-    def change(steps):
-        steps[0], steps[1] = steps[1], steps[0]
-
-    assert "which has no step" in _broken(SORTS, change).rule
+    error = _broken(SORTS, lambda plan: replace(plan, steps=[plan.steps[1], plan.steps[0], *plan.steps[2:]]))
+    assert "which has no step" in error.rule
 
 
-def test_a_slice_beyond_the_arena_and_one_that_is_not_aligned_are_refused():
-    def beyond(steps):
-        _kernels(steps)["x"].table[1].resolved().offset += 1 << 20
+@pytest.mark.parametrize(("bytes", "said"), [(1 << 20, "which has"), (4, "not aligned")])
+def test_a_slice_beyond_the_arena_and_one_that_is_not_aligned_are_refused(bytes, said):
+    def change(plan):
+        own = _result_slice(plan, "x")
+        moved = with_slice(plan, own.values, replace(own, offset=own.offset + bytes))
+        return replace(moved, arena_bytes=plan.arena_bytes + 64) if bytes < 64 else moved
 
-    def shifted(steps):
-        _kernels(steps)["x"].table[1].resolved().offset += 4
-
-    assert "of the arena, which has" in str(_broken(SORTS, beyond))
-    assert "not aligned" in str(_broken(SORTS, shifted))
+    assert said in str(_broken(SORTS, change))
 
 
 def test_arguments_are_not_written():
-    def change(steps):
-        step = _kernels(steps)["y"]
-        step.table = (step.table[0], step.table[0])
+    def change(plan):
+        return with_slice(plan, _kernels(plan)["y"].results, plan.slice_of(plan.arguments[0]))
 
     assert "writes to" in str(_broken(SORTS, change))
 
 
 def test_a_result_at_an_argument_must_not_be_written_while_that_is_read():
     with compiling(check_memory=False):
-        code = generate(HloModule.from_text(DONATED), Target(Grid(1, 1)))
-    check_memory_plan(code.module, code.lowered, code.arena_bytes, Grid(1, 1), ())
+        plan = generate(HloModule.from_text(DONATED), Target(Grid(1, 1))).plan
+    prove_memory_plan(plan, Grid(1, 1))
     with pytest.raises(MemoryPlanError, match=r"reverse %m reads %p in argument 0"):
-        check_memory_plan(code.module, code.lowered, code.arena_bytes, Grid(1, 1), [(0, 0)])
+        prove_memory_plan(replace(plan, donations=((0, 0),)), Grid(1, 1))
 
 
 def test_it_is_on_in_tests():
@@ -153,11 +153,11 @@ def test_it_is_on_in_tests():
 
 
 def test_with_it_on_a_wrong_plan_is_no_program():
-    def check(module, lowered, *rest):
-        lowered.steps.reverse()
-        check_memory_plan(module, lowered, *rest)
+    def plan(*given):
+        made = plan_memory(*given)
+        return replace(made, steps=made.steps[::-1])
 
-    with mock.patch.object(checker, "check_memory_plan", check), pytest.raises(MemoryPlanError):
+    with mock.patch.object(compiler, "plan_memory", plan), pytest.raises(MemoryPlanError):
         compile_program(HloModule.from_text(SORTS), backend="cpu", cache=False)
 
 
@@ -170,7 +170,7 @@ def test_plans_of_generated_programs_are_right(number):
 
 @pytest.mark.parametrize("number", range(4))
 def test_broken_plans_are_refused_where_a_run_would_differ(number):
-    counts = plan_mutations.Counter()
+    counts = Counter()
     program = FAMILIES["carried"](7, number)
     assert not plan_mutations.judge(program, random.Random(number), counts)
     assert counts["refused"]

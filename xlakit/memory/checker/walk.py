@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xlakit.cpu.checker.contents import NOTHING, Contents
-from xlakit.cpu.checker.faults import MemoryPlanError
-from xlakit.cpu.checker.memory import Doer, Memory, Slice
-from xlakit.cpu.checker.values import ConstantValues, Tree, Value, arrays, new_tree
-from xlakit.cpu.entry.buffers import Buffer
-from xlakit.cpu.entry.steps import (
+from xlakit.data.literal import Literal
+from xlakit.data.shape import Shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.memory.checker.contents import NOTHING, Contents
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.memory.checker.memory import Doer, Memory, Slice
+from xlakit.memory.checker.values import ConstantValues, Tree, Value, arrays, new_tree
+from xlakit.memory.steps import (
     ConditionalStep,
     CopyStep,
     HostStep,
@@ -30,9 +32,7 @@ from xlakit.cpu.entry.steps import (
     Step,
     WhileStep,
 )
-from xlakit.data.literal import Literal
-from xlakit.data.shape import Shape
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.memory.values import HloValue
 from xlakit.ops.asynchronous import AsyncStart
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
@@ -43,8 +43,8 @@ _SAME = frozenset({"reshape", "bitcast", "copy", "opt-barrier", "add-dependency"
 _STARTS = frozenset({"all-gather-start", "collective-permute-start", "async-start"})
 _DONES = frozenset({"all-gather-done", "collective-permute-done", "async-done"})
 
-# Where the buffer of a value of so many bytes lies.
-SliceOf = Callable[[Buffer, int], Slice]
+# Where the plan has a value; of its slice so many bytes, or all of it.
+SliceOf = Callable[[HloValue, int | None], Slice]
 # Why a kernel may not have a result in the memory of an operand, by their numbers; empty where it may.
 Refusal = Callable[[KernelStep, int, int], str]
 # Whether a collective gives each device what that gave.
@@ -166,9 +166,8 @@ class Walk:
     def _copies(self, cursor: _Cursor) -> None:
         step = cursor.step()
         while isinstance(step, CopyStep):
-            size = step.target.resolved().bytes
-            doer = _doer(step)
-            self.memory.copy(self._slice_of(step.source, size), self._slice_of(step.target, size), doer)
+            target = self._slice_of(step.target, None)
+            self.memory.copy(self._slice_of(step.source, target.end - target.begin), target, _doer(step))
             cursor.next += 1
             step = cursor.step()
 
@@ -178,7 +177,7 @@ class Walk:
         cursor.next += 1
         doer = _doer(step)
         if isinstance(step, RandomStep) and isinstance(instruction.op, Rng):
-            state = frame.states[instruction] = Value(step.state.resolved().bytes, instruction, (), "the state for")
+            state = frame.states[instruction] = Value(step.state.bytes, instruction, (), "the state for")
             self._write(step.state, state, doer)
             return self._stepped(instruction, frame, cursor)
         operands = [frame.values[o] for o in instruction.operands]
@@ -199,35 +198,34 @@ class Walk:
             self._each((step.state if isinstance(step, RandomStep) else step.result,), [value], doer, self._write)
         return value
 
-    def _read(self, buffer: Buffer, value: Value, doer: Doer) -> None:
-        self.memory.read(self._slice_of(buffer, value.bytes), value, doer)
+    def _read(self, own: HloValue, value: Value, doer: Doer) -> None:
+        self.memory.read(self._slice_of(own, value.bytes), value, doer)
 
-    def _write(self, buffer: Buffer, value: Value, doer: Doer) -> None:
-        self.memory.write(self._slice_of(buffer, value.bytes), frozenset((value,)), doer)
+    def _write(self, own: HloValue, value: Value, doer: Doer) -> None:
+        self.memory.write(self._slice_of(own, value.bytes), frozenset((value,)), doer)
 
     def _each(
         self,
-        buffers: Sequence[Buffer],
+        planned: Sequence[HloValue],
         trees: Sequence[Tree],
         doer: Doer,
-        act: Callable[[Buffer, Value, Doer], None],
+        act: Callable[[HloValue, Value, Doer], None],
     ) -> None:
         values = list(arrays(tuple(trees)))
-        if len(values) != len(buffers):
-            raise _fault(f"has {len(buffers)} buffers for {len(values)} arrays", doer)
-        for buffer, value in zip(buffers, values, strict=True):
-            act(buffer, value, doer)
+        if len(values) != len(planned):
+            raise _fault(f"has slices for {len(planned)} arrays instead of {len(values)}", doer)
+        for own, value in zip(planned, values, strict=True):
+            act(own, value, doer)
 
     # -- kernels ---------------------------------------------------------------------------------
 
     def _kernel(self, step: KernelStep, operands: Sequence[Tree], value: Tree, state: Value | None, doer: Doer) -> None:
         given, made = list(arrays(tuple(operands))), list(arrays(value))
-        scratch = step.table[len(given) + len(made) :]
-        if len(scratch) > 1 or len(step.table) < len(given) + len(made):
-            raise _fault(f"has {len(step.table)} buffers for {len(given)} operands and {len(made)} results", doer)
-        sources = [self._slice_of(b, v.bytes) for b, v in zip(step.table, given, strict=False)]
-        targets = [self._slice_of(b, v.bytes) for b, v in zip(step.table[len(given) :], made, strict=False)]
-        spare = [self._slice_of(b, b.resolved().bytes) for b in scratch]
+        if (len(step.operands), len(step.results)) != (len(given), len(made)):
+            raise _fault(f"has slices for other arrays than {len(given)} operands and {len(made)} results", doer)
+        sources = [self._slice_of(own, value.bytes) for own, value in zip(step.operands, given, strict=True)]
+        targets = [self._slice_of(own, value.bytes) for own, value in zip(step.results, made, strict=True)]
+        spare = self._slices(step.scratch)
         if any(p.tasks for p in step.phases):
             for own, read in zip(sources, given, strict=True):
                 self.memory.read(own, read, doer)
@@ -273,7 +271,7 @@ class Walk:
             frame.posted[instruction] = step, doer
             self.memory.begin(self._slices(step.operands), doer, is_written=False)
             self.memory.begin(self._slices(step.results), doer, is_written=True)
-            visit = frame.states[instruction] = Value(step.visit[0].resolved().bytes, instruction, (), "the visit of")
+            visit = frame.states[instruction] = Value(step.visit[0].bytes, instruction, (), "the visit of")
             self._write(step.visit[0], visit, doer)
         else:
             for own in self._slices(step.results):
@@ -288,8 +286,8 @@ class Walk:
         if own.overlaps(source) and not (same and own.is_at(self._slices(step.results)[number])):
             raise _fault(f"writes to {own.text} while devices read operand {number} in {source.text}", doer)
 
-    def _slices(self, buffers: Sequence[Buffer]) -> list[Slice]:
-        return [self._slice_of(b, b.resolved().bytes) for b in buffers]
+    def _slices(self, values: Sequence[HloValue]) -> list[Slice]:
+        return [self._slice_of(value, value.bytes) for value in values]
 
     def _await(self, step: MeetStep, frame: _Frame, doer: Doer) -> Tree:
         start = step.instruction.operands[0]

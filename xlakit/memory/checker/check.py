@@ -1,0 +1,102 @@
+"""The proof of a lowered module's memory plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.errors import XlakitError
+from xlakit.memory.assignment import Space
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.memory.checker.memory import ALIGNMENT, Doer, Lines, Slice
+from xlakit.memory.checker.values import ConstantValues, arrays, bytes_of, new_tree
+from xlakit.memory.checker.walk import IsIdentity, Refusal, Walk
+from xlakit.memory.plan import MemoryPlan
+from xlakit.memory.values import HloValue
+
+_WORD = 8
+
+
+def check_memory_plan(plan: MemoryPlan, refusal: Refusal, is_identity: IsIdentity) -> None:
+    """Prove that every step reads the values that HLO says, and that results are there in the end.
+
+    The plan must be right whether or not the caller gives one address for a donated argument and its result. The
+    conflicts of each such pair are its own, so all of them together show what any do.
+    refusal: what the backend's kernels may not do in place; is_identity: which collectives do nothing.
+    Raises MemoryPlanError where the plan is wrong.
+    """
+    try:
+        for donations in ((), plan.donations) if plan.donations else ((),):
+            _Check(plan, donations, refusal, is_identity).run()
+    except XlakitError as error:
+        instruction = error.instruction if isinstance(error, MemoryPlanError) else None
+        if instruction is not None:
+            shapes = [o.shape for o in instruction.operands]
+            raise error.at(shapes=shapes, location=plan.module.location_of(instruction)) from None
+        raise
+
+
+class _Check:
+    """One proof, under one assumption about which arguments and results are the same memory."""
+
+    def __init__(
+        self, plan: MemoryPlan, donations: Sequence[tuple[int, int]], refusal: Refusal, is_identity: IsIdentity
+    ) -> None:
+        self._plan = plan
+        self._lines = Lines(plan.arena_bytes)
+        self._written = {argument for _, argument in donations}
+        entry = plan.module.entry
+        self._parameters = [new_tree(p.shape, p) for p in entry.parameters]
+        self._arguments = list(arrays(tuple(self._parameters)))
+        self._constants = ConstantValues()
+        self._walk = Walk(self._slice_of, self._constants, refusal, is_identity)
+        for number, value in enumerate(self._arguments):
+            self._lines.add("argument", number, value.bytes)
+        for number, array in enumerate(plan.program.constants):
+            self._lines.add("constant", number, array.nbytes)
+        united = dict(donations)
+        results = [shape for _, shape in entry.root.shape.leaves() if shape.is_array]
+        for number, shape in enumerate(results):
+            self._lines.add("result", number, bytes_of(shape))
+            if number in united:
+                self._lines.unite("result", number, ("argument", united[number]))
+
+    def run(self) -> None:
+        """Walk through all steps, and look where the results are."""
+        caller = Doer("the caller", None)
+        contents = self._walk.memory.contents
+        for number, value in enumerate(self._arguments):
+            own = self._object("argument", number, value.bytes)
+            contents.write(own.begin, own.end, frozenset((value,)))
+        for number, array in enumerate(self._plan.program.constants):
+            own = self._object("constant", number, array.nbytes)
+            contents.write(own.begin, own.end, frozenset((self._constants.of(array),)))
+        root = self._walk.run(self._plan.module.entry, self._parameters, self._plan.steps)
+        for number, value in enumerate(arrays(root)):
+            self._walk.memory.read(self._object("result", number, value.bytes), value, caller)
+
+    def _object(self, space: str, number: int, size: int) -> Slice:
+        """The slice of an argument, a result, a constant or a variable."""
+        found = self._lines.range_of(space, number)
+        if found is None or size > found[1]:
+            there = "there is no such one" if found is None else f"it has {found[1]}"
+            raise MemoryPlanError(f"needs {size} bytes of {space} {number}: {there}", step="a step", instruction=None)
+        is_read_only = space == "constant" or (space == "argument" and number not in self._written)
+        return Slice(found[0], found[0] + size, f"{space} {number}", is_read_only)
+
+    def _slice_of(self, value: HloValue, size: int | None) -> Slice:
+        own = self._plan.slice_of(value)
+        size = own.size if size is None else size
+        if size > own.size:
+            rule = f"needs {size} bytes of {own}, which has {own.size}"
+            raise MemoryPlanError(rule, step="a step", instruction=value.instruction)
+        if own.space is not Space.ARENA:
+            if own.space is Space.VARIABLE and self._lines.range_of("variable", own.number) is None:
+                # The entry has words for it.
+                self._lines.add("variable", own.number, max(_WORD, -(-own.size // _WORD) * _WORD))
+            return self._object(own.space.value, own.number, size)
+        if not 0 <= own.offset <= own.offset + own.size <= self._lines.arena_bytes:
+            rule = f"is given {own}, which has {self._lines.arena_bytes} bytes"
+            raise MemoryPlanError(rule, step="a step", instruction=value.instruction)
+        if own.offset % ALIGNMENT:
+            raise MemoryPlanError(f"is given {own}, which is not aligned", step="a step", instruction=value.instruction)
+        return Slice(own.offset, own.offset + size, str(own))
