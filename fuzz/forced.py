@@ -23,6 +23,7 @@ from dataclasses import replace
 import xlakit.cpu.compile  # every knob is in a module that this one loads
 from fuzz import compiled, plain
 from fuzz.programs.draft import FAMILIES, Program
+from fuzz.programs.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.modules import module as generated
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
@@ -66,8 +67,11 @@ def _modules() -> set[str]:
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
     """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
     if number % 2:
-        return generated(seed, number, wide=number % 4 != 3), _next_to_plain
-    opcode = random.Random(f"{seed} {number} opcode").choice(sorted(FAMILIES))
+        return generated(seed, number, wide=number % 8 != 7), _next_to_plain
+    rng = random.Random(f"{seed} {number} opcode")
+    # Operations on elements are many, and all have the same kernel.
+    others = sorted(FAMILIES.keys() - {*UNARY, *ELEMENTARY_UNARY, *BINARY})
+    opcode = rng.choice(others if rng.random() < 0.85 else sorted(FAMILIES))
     return Entry(opcode, seed, number).make(), _next_to_meaning
 
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = numbered.parser("fuzz.sanitized", __doc__ or "", 2000).parse_args(arguments)
 
     def fault_of(number: int) -> str:
-        program = generated(options.seed, number)
+        program = generated(options.seed, number, wide=number % 2 == 1)
         if options.number is not None:
             print(program.text)
         return judge(program, draw(options.seed, number) if number % 2 else DEFAULT)

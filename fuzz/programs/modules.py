@@ -45,6 +45,8 @@ class Body:
         self.values = values
         self.prefix = prefix
         self.steps = steps
+        # What becomes a result in any case.
+        self.results: list[Named] = []
 
     def add(self, kind: str, dims: Sequence[int], call: str) -> Named:
         """An instruction; its value may be used from here on."""
@@ -383,7 +385,8 @@ def _pieces(body: Body) -> None:
         return
     opcode = "maximum" if value.is_float else body.draft.pick(["add", "xor", "maximum"])
     parts = [body.emit(value.shape, f"{opcode}({value.name}, {body.matching(value).name})") for _ in range(count - 1)]
-    body.add(value.kind, dims, f"concatenate({', '.join([value.name, *parts])}), dimensions={{{axis}}}")
+    made = body.add(value.kind, dims, f"concatenate({', '.join([value.name, *parts])}), dimensions={{{axis}}}")
+    body.results.append(made)
 
 
 def _into(lines: list[str], stem: str) -> Callable[[str, str], str]:
@@ -436,7 +439,8 @@ def module(seed: int, number: int, *, wide: bool = False) -> Program:
     body.values.append(Named(draft.parameter("s32", [], values=choice), "s32", ()))
     for _ in range(draft.integer(4, 40)):
         body.step()
-    results = list(dict.fromkeys([body.values[-1], *(body.pick() or body.values[-1] for _ in range(3))]))
+    picked = [body.values[-1], *(body.pick() or body.values[-1] for _ in range(3))]
+    results = list(dict.fromkeys([*picked, *body.results[:3]]))
     shapes = ", ".join(f"{v.kind}[{join(v.dims)}]" for v in results)
     draft.emit(f"({shapes})", f"tuple({', '.join(v.name for v in results)})")
     return draft.finish("module", EXACT)
