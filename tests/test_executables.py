@@ -1,5 +1,8 @@
 """What ``compile`` gives, on each backend: an Executable with all its methods."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -119,6 +122,7 @@ def test_a_program_that_falls_back_as_a_whole_says_so():
     assert (fallback.opcode, fallback.by) == ("module", "interpreter")
     assert "without a bound" in fallback.why
     assert executable(np.float32([1, 2])).tolist() == [-1, -2]
+    assert copy.copy(executable).fallbacks == pickle.loads(pickle.dumps(executable)).fallbacks == (fallback,)
 
 
 def test_an_instruction_that_no_kernel_does_is_told(monkeypatch):

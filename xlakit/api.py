@@ -103,14 +103,20 @@ def compile(
         except UnsupportedError as error:
             if backend is not None or not _has_dynamic_dimensions(module):
                 raise
-            return _interpreted(module, options).instead_of_machine_code(error.rule)
-    return _interpreted(module, options)
+            return _instead_of_machine_code(module, why=error.rule, **options)
+    from xlakit.interpreter.executable import compile_module as interpret
+
+    return interpret(module, **options)
 
 
-def _interpreted(module: HloModule, options: Mapping[str, Any]) -> InterpreterExecutable:
-    from xlakit.interpreter.executable import compile_module
+def _instead_of_machine_code(
+    module: HloModule, *, why: str, world: World | None = None, **options: Any
+) -> InterpreterExecutable:
+    """An executable of the interpreter that tells, as its copies do, why there is no machine code."""
+    from xlakit.interpreter.executable import compile_module as interpret
 
-    return compile_module(module, **options)
+    made = interpret(module, world=world, **options).instead_of_machine_code(why)
+    return made.made_by(_instead_of_machine_code, module, why=why, **options)
 
 
 def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:
