@@ -1,8 +1,9 @@
 """``python -m fuzz.plan_mutations``: broken memory plans are refused wherever a run would differ.
 
 A plan is broken by what a planner could get wrong: two slices change places, a slice moves over another one, a copy is
-left out, two neighboring steps change places, a step gets another buffer of the same size. Plans that the checker still
-accepts are compiled and run: they must give what the right plan gives.
+left out, two neighboring steps change places, a value gets another slice of the same size, a result an argument's
+memory. Plans that the checker still accepts are compiled and run, all arguments being donated: they must give what the
+right plan gives.
 
     python -m fuzz.plan_mutations --seed 7 --seconds 60
     python -m fuzz.plan_mutations --seed 7 --number 12        one program, with its text
@@ -100,12 +101,24 @@ def _other_slice(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
     return with_slice(plan, [value], rng.choice(alike))
 
 
+def _donate(plan: MemoryPlan, rng: random.Random) -> MemoryPlan:
+    results, arguments = range(len(plan.results)), range(len(plan.arguments))
+    pairs = {(r, a) for r in results for a in arguments if plan.results[r].bytes == plan.arguments[a].bytes} - set(
+        plan.donations
+    )
+    result, argument = rng.choice(sorted(pairs))
+    # Each result and each argument is in one pair.
+    others = [(r, a) for r, a in plan.donations if r != result and a != argument]
+    return replace(plan, donations=(*others, (result, argument)))
+
+
 MUTATIONS: tuple[Callable[[MemoryPlan, random.Random], MemoryPlan], ...] = (
     _swap_slices,
     _move_slice,
     _drop_copy,
     _swap_steps,
     _other_slice,
+    _donate,
 )
 
 
@@ -133,7 +146,7 @@ def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
             done: list[str] = []
             with mock.patch.object(compiler, "plan_memory", broken(rng, done)):
                 try:
-                    actual = results_of(module, given, (), "cpu")
+                    actual = results_of(module, given, range(len(given)), "cpu")
                 except MemoryPlanError:
                     counts["refused"] += 1
                     continue

@@ -155,6 +155,12 @@ def _text(name):
     return f"HloModule m, num_partitions=2\n{PROGRAMS[name]}"
 
 
+def test_each_memory_fault_of_the_bank_has_a_program():
+    planners = ("xlakit/memory/", "xlakit/cpu/entry/in_place.py")
+    memory = {bug.name for bug in BUGS if any(edit.path.startswith(planners) for edit in bug.edits)}
+    assert memory == PROGRAMS.keys()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_plan_is_right_without_the_fault(name):
     with compiling(check_memory=True):

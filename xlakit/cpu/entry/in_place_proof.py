@@ -25,16 +25,21 @@ from xlakit.cpu.loops.ir.nodes import Constant, Load, Node
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk
+from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction, post_order
-from xlakit.memory.steps import KernelStep
+from xlakit.memory.steps import KernelStep, MeetStep
 from xlakit.ops.control import Fusion
 
 # Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
 # the operand's own slice. No other operand is read in that slice.
-CONTRACTS = {
+UPDATES = {
     "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
     "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
     "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
+}
+# Collectives that may have a result in the slice of the operand of the same number, and why.
+COLLECTIVES = {
+    "all-reduce": "an element of all operands is combined, then written to all results; each task has its own elements",
 }
 _WHY_PHASES = "the kernel has phases or scratch, and may read in a later one"
 
@@ -45,10 +50,13 @@ class Refusals:
     def __init__(self) -> None:
         self._maps: dict[Any, _AccessMaps | str] = {}
 
-    def refusal(self, step: KernelStep, result: int, operand: int) -> str:
+    def refusal(self, step: KernelStep | MeetStep, result: int, operand: int) -> str:
         """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
         instruction = step.instruction
-        if step.updates.get(result) == operand and instruction.opcode in CONTRACTS:
+        if isinstance(step, MeetStep):
+            opcode = instruction.opcode.removesuffix("-start")
+            return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"
+        if step.updates.get(result) == operand and instruction.opcode in UPDATES:
             return ""
         if len(step.phases) > 1 or step.scratch:
             return _WHY_PHASES
@@ -59,23 +67,28 @@ class Refusals:
         return maps if isinstance(maps, str) else maps.refusal(result, operand)
 
 
+# An element, and its size in bytes.
+_Store = tuple[Affine, int]
+
+
 class _AccessMaps:
     """Where a nest stores each result, and which places of which arrays that is made of."""
 
-    def __init__(self, places: Sequence[Affine], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
-        self._places = places
+    def __init__(self, stores: Sequence[_Store], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
+        self._stores = stores
         self._anywhere = anywhere
-        self._read: dict[int, set[Affine]] = {}
+        self._read: dict[int, set[_Store]] = {}
         for node in walk(nodes):
             if isinstance(node, Load):
-                self._read.setdefault(node.array, set()).add(node.offset)
+                self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
 
     def refusal(self, result: int, operand: int) -> str:
         if operand in self._anywhere:
             return "an operation in the fusion reads it at other places"
-        elsewhere = [place for place in self._read.get(operand, ()) if place != self._places[result]]
-        if elsewhere:
-            return f"element {elsewhere[0]} is read where element {self._places[result]} is written"
+        place, width = self._stores[result]
+        for other, bytes in self._read.get(operand, ()):
+            if other != place or bytes != width:
+                return f"element {other} of {bytes} bytes is read where element {place} of {width} bytes is written"
         return ""
 
 
@@ -89,7 +102,7 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
         return f"the kernel of {instruction.opcode} is no loop nest, and has no contract"
     try:
         return with_splits(lambda space: _traced(computation, space))
-    except DeclinedError as error:
+    except (DeclinedError, UnsupportedError) as error:
         return f"its access maps are not known: {error}"
 
 
@@ -116,12 +129,12 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     index = tuple(space.axis(size).index for size in dimensions)
-    places: list[Affine] = []
+    stores: list[_Store] = []
     nodes: list[Node] = []
     for instruction, part, shape in roots:
         nodes.append(tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part))
-        places.append(linear(index, dimensions))
-    return _AccessMaps(places, nodes, frozenset(anywhere))
+        stores.append((linear(index, dimensions), shape.element_type.byte_width))
+    return _AccessMaps(stores, nodes, frozenset(anywhere))
 
 
 def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
@@ -133,7 +146,8 @@ def _update(root: Instruction, sources: dict[Instruction, Source], space: Space,
     place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
     nodes = [tracer.element(update, index)]
     opaque = [Load(nodes[0].kind, -1, place)]
-    return _AccessMaps([place], [*nodes, *opaque], frozenset(anywhere))
+    width = root.shape.element_type.byte_width
+    return _AccessMaps([(place, width)], [*nodes, *opaque], frozenset(anywhere))
 
 
 def _is_element_wise(instruction: Instruction) -> bool:

@@ -46,7 +46,7 @@ _DONES = frozenset({"all-gather-done", "collective-permute-done", "async-done"})
 # Where the plan has a value; of its slice so many bytes, or all of it.
 SliceOf = Callable[[HloValue, int | None], Slice]
 # Why a kernel may not have a result in the memory of an operand, by their numbers; empty where it may.
-Refusal = Callable[[KernelStep, int, int], str]
+Refusal = Callable[[KernelStep | MeetStep, int, int], str]
 # Whether a collective gives each device what that gave.
 IsIdentity = Callable[[Instruction], bool]
 
@@ -240,7 +240,12 @@ class Walk:
             self.memory.write(own, frozenset((written,)), doer)
 
     def _check_sharing(
-        self, step: KernelStep, sources: Sequence[Slice], targets: Sequence[Slice], spare: Sequence[Slice], doer: Doer
+        self,
+        step: KernelStep | MeetStep,
+        sources: Sequence[Slice],
+        targets: Sequence[Slice],
+        spare: Sequence[Slice],
+        doer: Doer,
     ) -> None:
         """Results and scratch must be apart from everything, but for results that the kernel can put over operands."""
         written = [*targets, *spare]
@@ -267,6 +272,7 @@ class Walk:
         collective, given = _collective(instruction, operands)
         self._each(step.operands, given, doer, self._read)
         result = new_tree(_result_of(collective), instruction)
+        self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), doer)
         if step.half == "post":
             frame.posted[instruction] = step, doer
             self.memory.begin(self._slices(step.operands), doer, is_written=False)
@@ -274,17 +280,8 @@ class Walk:
             visit = frame.states[instruction] = Value(step.visit[0].bytes, instruction, (), "the visit of")
             self._write(step.visit[0], visit, doer)
         else:
-            for own in self._slices(step.results):
-                for number, source in enumerate(self._slices(step.operands)):
-                    self._check_met(step, own, number, source, doer)
             self._each(step.results, [result], doer, self._write)
         return _started(instruction, operands, result)
-
-    def _check_met(self, step: MeetStep, own: Slice, number: int, source: Slice, doer: Doer) -> None:
-        """All-reduce reads an element of all operands and then writes it to all results; others move elements."""
-        same = own.is_at(source) and step.instruction.opcode in ("all-reduce", "all-reduce-start")
-        if own.overlaps(source) and not (same and own.is_at(self._slices(step.results)[number])):
-            raise _fault(f"writes to {own.text} while devices read operand {number} in {source.text}", doer)
 
     def _slices(self, values: Sequence[HloValue]) -> list[Slice]:
         return [self._slice_of(value, value.bytes) for value in values]

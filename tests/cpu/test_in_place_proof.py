@@ -1,0 +1,90 @@
+"""What kernels may do in place is proved from their access maps, not from what is planned."""
+
+import pytest
+
+from fuzz.programs.modules import module as generated
+from xlakit.cpu.entry.in_place import in_place_pairs
+from xlakit.cpu.entry.in_place_proof import Refusals
+from xlakit.ir.instruction import HloModule
+from xlakit.memory.steps import KernelStep, MeetStep
+from xlakit.passes.pipeline import run_pipeline
+
+
+def _refusal(body, result=0, operand=0, parameters=("f32[8,4]",)):
+    declared = "\n".join(f"p{n} = {shape} parameter({n})" for n, shape in enumerate(parameters))
+    given = "\n".join(f"a{n} = {shape} parameter({n})" for n, shape in enumerate(parameters))
+    root = next(line for line in body.splitlines() if "ROOT" in line)
+    shape = root.split("=")[1].rsplit("(", 1)[0].rsplit(" ", 1)[0]
+    call = f"ROOT f = {shape} fusion({', '.join(f'a{n}' for n in range(len(parameters)))}), kind=kLoop, calls=fused"
+    text = f"HloModule m\nfused {{\n{declared}\n{body}\n}}\nENTRY e {{\n{given}\n{call}\n}}\n"
+    return Refusals().refusal(_step(HloModule.from_text(text).entry.root), result, operand)
+
+
+def _step(instruction, **more):
+    return KernelStep(instruction, (None,), (), (), **more)
+
+
+def test_an_element_is_read_where_it_is_written():
+    assert not _refusal("ROOT r = f32[8,4] negate(p0)")
+    assert not _refusal("n = f32[32] reshape(p0)\nm = f32[32] negate(n)\nROOT r = f32[8,4] reshape(m)")
+    assert not _refusal("n = f32[8,4] negate(p0)\nROOT r = (f32[8,4], f32[8,4]) tuple(p0, n)", result=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "n = f32[8,4] negate(p0)\nm = f32[8,4] reverse(n), dimensions={0}\nROOT r = f32[8,4] add(n, m)",
+        """n = f32[8,1] slice(p0), slice={[0:8],[0:1]}
+m = f32[8] reshape(n)
+ROOT r = f32[8,4] broadcast(m), dimensions={0}""",
+        "n = f32[8,4] reverse(p0), dimensions={1}\nROOT r = (f32[8,4], f32[8,4]) tuple(p0, n)",
+    ],
+)
+def test_an_element_is_read_elsewhere(body):
+    assert "is read where element" in _refusal(body)
+
+
+def test_elements_of_another_size_are_elsewhere():
+    body = "n = u8[8] slice(p0), slice={[0:8]}\nROOT r = f32[8] convert(n)"
+    assert "of 1 bytes is read where" in _refusal(body, parameters=("u8[32]",))
+
+
+def test_what_a_product_reads_is_read_anywhere():
+    body = """d = f32[4,4] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ROOT r = f32[4,4] add(d, p2)"""
+    shapes = ("f32[4,4]",) * 3
+    assert [bool(_refusal(body, operand=n, parameters=shapes)) for n in range(3)] == [True, True, False]
+
+
+def test_later_phases_and_kernels_without_a_contract_are_refused():
+    text = "HloModule m\nENTRY e {\np = f32[8,8] parameter(0)\nROOT r = f32[8,8] cholesky(p)\n}\n"
+    root = HloModule.from_text(text).entry.root
+    assert "has no contract" in Refusals().refusal(_step(root), 0, 0)
+    negate = HloModule.from_text(text.replace("cholesky", "negate")).entry.root
+    assert not Refusals().refusal(_step(negate), 0, 0)
+    step = KernelStep(negate, (None, None), (), ())
+    assert "phases" in Refusals().refusal(step, 0, 0)
+
+
+def test_of_collectives_all_reduce_alone_works_in_place():
+    text = """HloModule m
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  p = f32[8] parameter(0)
+  g = f32[8] all-reduce(p), to_apply=sum
+  ROOT r = f32[8] collective-permute(g), source_target_pairs={{0,1}}
+}"""
+    root = HloModule.from_text(text).entry.root
+    moved, reduced = MeetStep(root, None, (), ()), MeetStep(root.operands[0], None, (), ())
+    assert Refusals().refusal(moved, 0, 0)
+    assert Refusals().refusal(reduced, 1, 0)
+    assert not Refusals().refusal(reduced, 0, 0)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_all_that_is_planned_is_proved(number):
+    module = run_pipeline(HloModule.from_text(generated(77, number).text))
+    refusals = Refusals()
+    for instruction in module.entry.instructions:
+        for result, operand in in_place_pairs(instruction):
+            assert not refusals.refusal(_step(instruction), result, operand), instruction
