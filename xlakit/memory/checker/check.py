@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.errors import XlakitError
-from xlakit.memory.assignment import Space
+from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.checker.memory import ALIGNMENT, Doer, Lines, Slice
 from xlakit.memory.checker.values import ConstantValues, arrays, bytes_of, new_tree
@@ -43,6 +43,7 @@ class _Check:
     ) -> None:
         self._plan = plan
         self._lines = Lines(plan.arena_bytes)
+        self._variables: dict[BufferSlice, int] = {}
         self._written = {argument for _, argument in donations}
         entry = plan.module.entry
         self._parameters = [new_tree(p.shape, p) for p in entry.parameters]
@@ -89,10 +90,14 @@ class _Check:
         if size > own.size:
             rule = f"needs {size} bytes of {own}, which has {own.size}"
             raise MemoryPlanError(rule, step="a step", instruction=value.instruction)
+        if own.space is Space.VARIABLE:
+            number = self._variables.get(own)
+            if number is None:
+                # The entry has words for it, whatever its number.
+                number = self._variables[own] = len(self._variables)
+                self._lines.add("variable", number, max(_WORD, -(-own.size // _WORD) * _WORD))
+            return self._object("variable", number, size)
         if own.space is not Space.ARENA:
-            if own.space is Space.VARIABLE and self._lines.range_of("variable", own.number) is None:
-                # The entry has words for it.
-                self._lines.add("variable", own.number, max(_WORD, -(-own.size // _WORD) * _WORD))
             return self._object(own.space.value, own.number, size)
         if not 0 <= own.offset <= own.offset + own.size <= self._lines.arena_bytes:
             rule = f"is given {own}, which has {self._lines.arena_bytes} bytes"

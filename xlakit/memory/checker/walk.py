@@ -226,9 +226,11 @@ class Walk:
         sources = [self._slice_of(own, value.bytes) for own, value in zip(step.operands, given, strict=True)]
         targets = [self._slice_of(own, value.bytes) for own, value in zip(step.results, made, strict=True)]
         spare = self._slices(step.scratch)
-        if any(p.tasks for p in step.phases):
-            for own, read in zip(sources, given, strict=True):
-                self.memory.read(own, read, doer)
+        runs = any(p.tasks for p in step.phases)
+        for own, read in zip(sources, given, strict=True) if runs else ():
+            self.memory.read(own, read, doer)
+        if not runs and any(v.bytes for n, v in enumerate(made) if n not in step.updates):
+            raise _fault("has no code that writes its results", doer)
         for result, operand in step.updates.items():
             self.memory.read(targets[result], given[operand], doer, "changes a part of")
         if state is not None and spare:
