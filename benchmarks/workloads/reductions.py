@@ -69,8 +69,8 @@ def layer_norm(rng: np.random.Generator, rows: int, columns: int) -> Program:
     """Layer normalization with a scale and a shift."""
 
     def apply(x: Any, scale: Any, shift: Any) -> Any:
-        centerd = x - x.mean(-1, keepdims=True)
-        return centerd * jax.lax.rsqrt((centerd * centerd).mean(-1, keepdims=True) + 1e-5) * scale + shift
+        centered = x - x.mean(-1, keepdims=True)
+        return centered * jax.lax.rsqrt((centered * centered).mean(-1, keepdims=True) + 1e-5) * scale + shift
 
     return Program(
         [normal(rng, rows, columns), normal(rng, columns), normal(rng, columns)],

@@ -41,8 +41,8 @@ def initial_parameters(key):
 
 
 def normalized(x):
-    centerd = x - x.mean(axis=-1, keepdims=True)
-    return centerd * jax.lax.rsqrt((centerd**2).mean(axis=-1, keepdims=True) + 1e-5)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return centered * jax.lax.rsqrt((centered**2).mean(axis=-1, keepdims=True) + 1e-5)
 
 
 def attention(block, x):

@@ -42,7 +42,7 @@ _PLAIN = {
     "sign_sgd": optax.sign_sgd,
     "sm3": optax.sm3,
     "yogi": optax.yogi,
-    "optimistic_adam": partial(optax.optimistic_adam, optimizm=0.1),
+    "optimistic_adam": partial(optax.optimistic_adam, optimism=0.1),
     "optimistic_adam_v2": optax.optimistic_adam_v2,
     "signum": optax.signum,
 }

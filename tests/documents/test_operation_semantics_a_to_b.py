@@ -243,11 +243,11 @@ def test_batch_norm_grad_is_the_formula(feature_index):
     m, w, h, features = xl.shape
     dx, dgamma, dbeta = np.zeros_like(xl), np.zeros(features), np.zeros(features)
     for l in range(features):  # noqa: E741
-        centerd, root = xl[..., l] - mean[l], np.sqrt(variance[l] + EPSILON)
-        c = np.sum(dyl[..., l] * centerd / (variance[l] + EPSILON)) / (m * w * h)
+        centered, root = xl[..., l] - mean[l], np.sqrt(variance[l] + EPSILON)
+        c = np.sum(dyl[..., l] * centered / (variance[l] + EPSILON)) / (m * w * h)
         d = np.sum(dyl[..., l]) / (m * w * h)
-        dx[..., l] = gamma[l] / root * (dyl[..., l] - d - c * centerd)
-        dgamma[l] = np.sum(dyl[..., l] * centerd / root)
+        dx[..., l] = gamma[l] / root * (dyl[..., l] - d - c * centered)
+        dgamma[l] = np.sum(dyl[..., l] * centered / root)
         dbeta[l] = np.sum(dyl[..., l])
     grad_operand, grad_scale, grad_offset = evaluate(
         lambda *args: xla.batch_norm_grad(*args, EPSILON, feature_index), x, gamma, mean, variance, dy

@@ -1,6 +1,6 @@
 """The memory plan of a program: computed from its steps alone, printed, and read by what makes code of it.
 
-The analyzes and decisions, in order: which values there are and which are one (:mod:`xlakit.memory.dataflow`), when
+The analyses and decisions, in order: which values there are and which are one (:mod:`xlakit.memory.dataflow`), when
 they live (:mod:`~xlakit.memory.live_ranges`), which ones are wanted in one memory (:mod:`~xlakit.memory.aliasing`) and
 can be (:mod:`~xlakit.memory.coalescing`), the copies for those that cannot (:mod:`~xlakit.memory.copy_insertion`), and
 where everything is (:mod:`~xlakit.memory.assignment`). Plain memory leaves out coalescing and all use of memory twice.

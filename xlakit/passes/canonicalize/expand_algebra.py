@@ -117,12 +117,12 @@ class Features(_Arithmetic):
         return self.apply("add", variance, self.full(float(np.float32(epsilon)), variance))
 
     def normalized(
-        self, centerd: Instruction, scale: Instruction, offset: Instruction, variance: Instruction, epsilon: float
+        self, centered: Instruction, scale: Instruction, offset: Instruction, variance: Instruction, epsilon: float
     ) -> Instruction:
-        """``centerd * (scale / sqrt(variance + epsilon)) + offset``."""
+        """``centered * (scale / sqrt(variance + epsilon)) + offset``."""
         root = self.apply("sqrt", self.padded(variance, epsilon))
         factor = self.apply("divide", self.wide(scale), root)
-        return self.apply("add", self.apply("multiply", centerd, self.all(factor)), self.all(self.wide(offset)))
+        return self.apply("add", self.apply("multiply", centered, self.all(factor)), self.all(self.wide(offset)))
 
 
 def _training(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
@@ -130,9 +130,9 @@ def _training(old: Instruction, operands: Sequence[Instruction], make: Features)
     op, (x, scale, offset) = old.op_as(BatchNormTraining), operands
     wide = make.wide(x)
     mean = make.mean(wide)
-    centerd = make.apply("subtract", wide, make.all(mean))
-    variance = make.mean(make.apply("multiply", centerd, centerd))
-    result = make.normalized(centerd, scale, offset, variance, op.epsilon)
+    centered = make.apply("subtract", wide, make.all(mean))
+    variance = make.mean(make.apply("multiply", centered, centered))
+    result = make.normalized(centered, scale, offset, variance, op.epsilon)
     parts = [make.convert(part, x.shape.element_type) for part in (result, mean, variance)]
     return make.bundle(parts)
 
@@ -140,8 +140,8 @@ def _training(old: Instruction, operands: Sequence[Instruction], make: Features)
 def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
     """The same with a given mean and variance."""
     op, (x, scale, offset, mean, variance) = old.op_as(BatchNormInference), operands
-    centerd = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
-    result = make.normalized(centerd, scale, offset, make.wide(variance), op.epsilon)
+    centered = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
+    result = make.normalized(centered, scale, offset, make.wide(variance), op.epsilon)
     return make.convert(result, x.shape.element_type)
 
 
@@ -149,14 +149,14 @@ def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> 
     """The gradients by the chain rule."""
     op, (x, scale, mean, variance, gradient) = old.op_as(BatchNormGrad), operands
     gradient = make.wide(gradient)
-    centerd = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
+    centered = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     padded = make.padded(make.wide(variance), op.epsilon)
     root = make.apply("sqrt", padded)
-    offset, products = make.sum(gradient), make.sum(make.apply("multiply", gradient, centerd))
+    offset, products = make.sum(gradient), make.sum(make.apply("multiply", gradient, centered))
     count = make.counts(products)
     slope = make.apply("divide", make.apply("divide", products, padded), count)
     rest = make.apply("subtract", gradient, make.all(make.apply("divide", offset, count)))
-    rest = make.apply("subtract", rest, make.apply("multiply", make.all(slope), centerd))
+    rest = make.apply("subtract", rest, make.apply("multiply", make.all(slope), centered))
     result = make.apply("multiply", make.all(make.apply("divide", make.wide(scale), root)), rest)
     results = (result, make.apply("divide", products, root), offset)
     return make.bundle([make.convert(part, x.shape.element_type) for part in results])
