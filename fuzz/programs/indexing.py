@@ -104,7 +104,7 @@ def _index_parameter(draft: Draft, numbers: Indexing) -> str:
 def gather(draft: Draft, case: str) -> Program:
     """Indices of every type, out of bounds too; batching dimensions; slices without elements."""
     numbers = _indexing(draft, full_windows=False)
-    if numbers.dropped and draft.chance(0.1):
+    if numbers.dropped and draft.chance(0.3):
         # A slice without elements of a dimension that the result leaves out, which has zeros there.
         numbers.window[draft.pick(numbers.dropped)] = 0
     operand = draft.parameter(case, numbers.operand)
