@@ -31,7 +31,7 @@ else:
 
 
 def _meant(name: str) -> str:
-    """What somebody may have meant who writes XLA's name of an operation, or nearly one of ours."""
+    """Suggestions for an unknown name: XLA's name of an operation, or nearly one of ours."""
     import re
     from difflib import get_close_matches
 

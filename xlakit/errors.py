@@ -1,7 +1,7 @@
 """Every error that xlakit raises.
 
 An error says what broke (``rule``), where (``operation``, ``shapes``, ``location``) and what to do
-(``hint``). The page that finds a fault knows only the rule; whoever knows more adds it with
+(``hint``). The page that finds a fault knows only the rule; callers that know more add it with
 :meth:`XlakitError.at` on the way up, so no page repeats the wording of another.
 """
 
@@ -19,7 +19,7 @@ _LONGEST_LINE = 2000
 
 
 class Location(NamedTuple):
-    """A place in somebody's file, counted from 1; ``column`` is 0 where only the line is known."""
+    """A place in a file, counted from 1; ``column`` is 0 where only the line is known."""
 
     file: str
     line: int
@@ -110,7 +110,7 @@ def _again(kind: type[XlakitError], args: tuple[Any, ...]) -> XlakitError:
 
 
 def _shortened(line: str) -> str:
-    """A line without its middle where that is so long, a list of thousands, that nobody would find the rest."""
+    """A line without its middle where that is so long, a list of thousands, that the rest would not be found."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
 
 

@@ -190,7 +190,13 @@ BUGS: tuple[Bug, ...] = (
         "streamed-pieces",
         "9e25fc7",
         "pieces of one array that a loop writes are streamed each from a buffer that takes the other's writes",
-        (Edit("xlakit/cpu/loops/emit/non_temporal.py", "if written[o.array] == 1 and _may_stream", "if _may_stream"),),
+        (
+            Edit(
+                "xlakit/cpu/loops/emit/non_temporal.py",
+                "if written[o.array] == 1 and _may_bypass_caches",
+                "if _may_bypass_caches",
+            ),
+        ),
     ),
     Bug(
         "tuple-for-an-array",

@@ -183,14 +183,14 @@ def test_source_target_pairs_say_who_sends_to_whom():
 
 
 def test_recv_may_begin_before_the_send_of_the_same_device():
-    def exchange(builder, x):
+    def all_gather(builder, x):
         token = xla.create_token(builder)
         room = xla.make_tuple_shape([x.shape, xla.make_shape(xla.U32), xla.create_token(builder).shape])
         context = builder.append(Recv(channel_id=2), [token], room)
         builder.append(SendDone(channel_id=2), [builder.append(Send(channel_id=2), [x, token])])
         return xla.get_tuple_element(builder.append(RecvDone(channel_id=2), [context]), 0)
 
-    same(program(exchange, f32(2))(floats([1, 2])), floats([1, 2]))
+    same(program(all_gather, f32(2))(floats([1, 2])), floats([1, 2]))
 
 
 def test_a_value_of_another_shape_is_an_error():

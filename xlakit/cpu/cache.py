@@ -9,8 +9,8 @@ An entry is a file of its own, named by the key of what it was made from. All nu
     then             from the next multiple of 64 on, the sections' bytes, each at its offset from there
 
 Machine code is run as it is found, so only what the user alone could have written is read: directory and files belong
-to the user, and nobody else may write to them. Files appear under their names when they are whole, by renaming; so any
-number of processes may use one directory. Whatever goes wrong with the disk is a warning, never an error.
+to the user, and other users may not write to them. Files appear under their names when they are whole, by renaming; so
+any number of processes may use one directory. Whatever goes wrong with the disk is a warning, never an error.
 
 Environment: ``XLAKIT_CACHE=off`` switches it off, ``XLAKIT_CACHE_DIR`` says where it is, ``XLAKIT_CACHE_LIMIT`` how
 large it may become (bytes, or with K, M or G; ``1G`` by default). What has not been used for longest goes first.
@@ -225,7 +225,7 @@ def _write(folder: Path, name: str, data: bytes) -> None:
 
 
 def _evict(folder: Path, limit: int, keep: str) -> None:
-    """Remove what was used least recently until nine tenths of the limit are left, and what nobody will finish."""
+    """Remove what was used least recently until nine tenths of the limit are left, and abandoned files."""
     found: list[tuple[float, int, str]] = []
     now = time.time()
     for file in _files(folder):

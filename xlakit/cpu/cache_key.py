@@ -97,7 +97,7 @@ def _environment() -> list[str]:
 
 
 def compiler_has_changed() -> bool:
-    """Whether somebody has edited the compiler since this process has started: then it is not what its files say."""
+    """Whether sources of the compiler have changed since this process started: then they do not describe its code."""
     return any(changed > _start() * 1e9 for _, _, changed in _sources())
 
 

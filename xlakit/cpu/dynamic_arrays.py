@@ -56,7 +56,7 @@ class DynamicArrays:
             for d in _dynamic_dimensions(shape):
                 parts[d] = slice(int(next(sizes)))
             part = array[tuple(parts)]
-            # Nobody is to hold memory for what is not there.
+            # A view would keep the memory of the padding alive.
             found.append(array if part.shape == array.shape else part.copy())
         return found
 

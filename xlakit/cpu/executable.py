@@ -117,7 +117,7 @@ def _executable(
 
 
 def _key(module: HloModule, target: Target) -> str | None:
-    # Who wants to see the passes wants them to run.
+    # Debug output is written by passes that run: nothing may come from the cache.
     if not compile_cache.is_enabled() or os.environ.get("XLAKIT_DEBUG"):
         return None
     grid = target.grid
@@ -348,7 +348,7 @@ class CpuExecutable(Repeatable):
 
     @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
-        """Which result may lie in which argument's memory, by numbers: who calls the entry may pass one for both."""
+        """Which result may lie in which argument's memory, by numbers: the entry may be given one address for both."""
         return self._program.in_place
 
     def _converting_call(self, *arguments: object) -> Any:
@@ -384,7 +384,7 @@ class CpuExecutable(Repeatable):
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
 
     def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
-        """The devices of a new run, for somebody who has them run and stands for them in a world that is shared.
+        """The devices of a new run, for a caller that runs them and accounts for them in a shared world.
 
         places: the numbers of their feeds there.
         """
@@ -478,7 +478,7 @@ def _register(executable: CpuExecutable) -> int:
 
 
 def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
-    """Whether a program may write to one of its arguments: its memory is as it should be, and nobody else's."""
+    """Whether a program may write to one of its arguments: its memory is as it should be, and held by nothing else."""
     array = arrays[number]
     if not array.flags.writeable or array.ctypes.data % ALIGNMENT:
         return False

@@ -14,10 +14,10 @@ import numpy as np
 from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
-from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, POST, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
+from xlakit.cpu.runtime.meeting import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
 from xlakit.execution.device import Device, Run
-from xlakit.execution.together import has_group
+from xlakit.execution.run_group import has_group
 from xlakit.execution.world import Wait
 from xlakit.interpreter.executable import InterpreterExecutable
 from xlakit.ir.instruction import Instruction
@@ -65,8 +65,8 @@ def words(address: int, size: int) -> Any:
 class Launch:
     """One run on several devices.
 
-    begin: makes the devices of the run for the interpreter, its world among them, when somebody needs them first.
-    has_ended: whether a device has; only where nobody else counts the devices as running.
+    begin: makes the devices of the run for the interpreter, its world among them, when they are first needed.
+    has_ended: whether a device has; only where nothing else counts the devices as running.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class Launch:
         devices = self.know()
         device = devices[notice[NOTICE.index("ordinal")]]
         run = device.run
-        meeting = _Meeting(notice, device)
+        rendezvous = _Rendezvous(notice, device)
 
         def sleep(seconds: float) -> None:
             runtime().call("xlakit_meeting_sleep", address, int(seconds * 1e9))
 
-        wait = Wait(device, self._instructions[number], meeting.absent, meeting.is_complete, sleep=sleep)
+        wait = Wait(device, self._instructions[number], rendezvous.absent, rendezvous.is_complete, sleep=sleep)
         try:
             with run.world.bound(), run.world.condition:
                 run.world.wait(wait)
@@ -139,30 +139,30 @@ class Launch:
         device.world.leave([device])
 
 
-class _Meeting:
+class _Rendezvous:
     """What a device waits for, read from the memory of the run."""
 
     def __init__(self, notice: Any, device: Device) -> None:
         site_address = notice[NOTICE.index("site")]
         site = words(site_address, SITE.size)
-        self._visit = notice[NOTICE.index("visit")]
+        self._generation = notice[NOTICE.index("generation")]
         self._device = device
         count = site[SITE.index("count")]
         self._members = list(words(site_address + site[SITE.index("members")], count * _WORD))
         self._slot = words(notice[NOTICE.index("slot")], slot_bytes(count))
 
     def is_complete(self) -> bool:
-        """Whether all members have come, so that nobody needs to wait in Python."""
-        return self._slot[SLOT.index("arrived")] >= (self._visit + 1) * len(self._members)
+        """Whether all members have arrived, so that waiting in Python ends."""
+        return self._slot[SLOT.index("arrived")] >= (self._generation + 1) * len(self._members)
 
     def absent(self) -> str:
-        """Who has not come."""
-        first, step = (SLOT.size + POST.offset("visits")) // _WORD, POST.size // _WORD
+        """The members that have not arrived, by name."""
+        first, step = (SLOT.size + ARRIVAL.offset("times")) // _WORD, ARRIVAL.size // _WORD
         program = self._device.program
         return "; ".join(
             program.name_of(member)
             for place, member in enumerate(self._members)
-            if self._slot[first + place * step] <= self._visit
+            if self._slot[first + place * step] <= self._generation
         )
 
 

@@ -34,10 +34,10 @@ _FORMAT = "1"
 # The sizes of the products that are timed: so large that packing and the ends of loops count for little.
 _SIZE = 1024
 _RUNS = 5
-# Multiplications of a product for which it may matter who computes it.
+# Multiplications of a product for which the choice of the kernel may matter.
 _LARGE = 1 << 25
 # For more products than this BLAS is called where it is faster on this machine: its blocks are made for the largest
-# caches. For fewer where it has less trouble with how the left operand lies.
+# caches. For fewer where the layout of the left operand suits it better.
 OWN_PRODUCTS = options.knob("machine.own_products", 1 << 29, 0)
 OWN_TURNED_PRODUCTS = options.knob("machine.own_turned_products", 1 << 28, 0)
 _UNBOUNDED = 1 << 62

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError
 
-# The runtime is loaded when somebody asks for it: naming these functions costs nothing.
+# The runtime is loaded on first use: naming these functions costs nothing.
 MAX_THREADS = 256
 
 

@@ -137,7 +137,7 @@ class PrimitiveType(enum.Enum):
         if known is not None:
             return known
         try:
-            # NumPy takes None for float64; nobody who gives None means that.
+            # NumPy takes None for float64, which is not what None means here.
             numpy_dtype: np.dtype[np.generic] | None = None if dtype is None else np.dtype(dtype)  # pyright: ignore
         except (TypeError, ValueError):
             numpy_dtype = None

@@ -294,7 +294,7 @@ class MpiCluster:
     # -- failures --------------------------------------------------------------------------------
 
     def _note_failure(self, session: MpiSession) -> None:
-        """A run has failed here; whoever calls holds its world's lock."""
+        """A run has failed here; the caller holds its world's lock."""
         if session.is_reported:
             return
         session.is_reported = True
@@ -344,7 +344,7 @@ class MpiCluster:
     # -- what it does ----------------------------------------------------------------------------
 
     def _describe(self) -> State:
-        """What this process answers to those who ask."""
+        """What this process answers when others ask."""
         if self.has_left:
             return State(Phase.LEFT, self._last_over, "", self._posted)
         sessions = dict(self._sessions)
@@ -382,7 +382,7 @@ def _groups(program: Program, spread: Spread) -> set[tuple[int, ...]]:
                         use_global_device_ids=op.global_ids,
                     )
                 except ExecutionError:
-                    # Whoever runs it says what is wrong with it.
+                    # Running it raises the error.
                     continue
                 if len(ranks_of(members, spread)) > 1:
                     found.add(tuple(members))

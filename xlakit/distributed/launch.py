@@ -2,7 +2,7 @@
 
 A process that ends as it should waits for the others, so that none of them finds it gone. One that ends with an error
 tells them, which ends what they wait for, gives them a moment to say so, and then ends them all. One that is killed
-tells nobody: then MPI's launcher ends the others, or those that wait for it do after their timeout.
+sends no notice: then MPI's launcher ends the others, or those that wait for it do after their timeout.
 """
 
 from __future__ import annotations
@@ -126,13 +126,13 @@ def initialize(
 
 
 def _share_processors(started: mpi.Mpi) -> None:
-    """Let the processes of one machine share its processors, unless somebody has said how."""
+    """Let the processes of one machine share its processors, unless the number of threads is set."""
     node = started.call(lambda: started.world.Split_type(started.api.COMM_TYPE_SHARED))
     if "XLAKIT_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):
         # A launcher that binds processes to processors has shared them out already.
         mine = sorted(os.sched_getaffinity(0))
-        everybody = started.call(lambda: node.allgather(tuple(mine)))
-        sharing = sum(1 for other in everybody if set(other) & set(mine))
+        gathered = started.call(lambda: node.allgather(tuple(mine)))
+        sharing = sum(1 for other in gathered if set(other) & set(mine))
         os.environ["XLAKIT_THREADS"] = str(max(1, len(mine) // sharing))
     started.call(node.Free)
 
@@ -163,7 +163,7 @@ class _Leaving:
         network.mpi.stop()
 
     def _leave_with_error(self) -> None:
-        """Let the others, who have been told, end on their own before they are ended."""
+        """Let the other processes, which have been told, end on their own before they are ended."""
         watch, since = self._network.watch, time.monotonic()
         others = self._network.spread.ranks - 1
         while time.monotonic() - since < _GRACE and not (watch.has_sent_all() and len(watch.failed) == others):

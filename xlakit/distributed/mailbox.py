@@ -1,7 +1,7 @@
 """Mailbox: values that travel from one device to another: collective-permutes, and sends on channels.
 
 A letter is its address in words, then the value. The address begins with the number of the run, so that what a failed
-run has left behind reaches nobody.
+run has left behind is never delivered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WORD = 8
 # The words of an address: of a channel run, channel, sender and receiver; of a collective-permute run, the mark of the
-# meeting, how often it took place, the number of the pair, and the receiver.
+# rendezvous, how often it took place, the number of the pair, and the receiver.
 _CHANNEL, _PERMUTE = 4, 5
 Address = tuple[int, ...]
 
@@ -73,7 +73,7 @@ class Mailbox:
             _deliver(session, address, value)
 
     def close(self, run: int) -> None:
-        """Throw away what nobody has asked for in a run."""
+        """Throw away messages of a run that were never received."""
         with self._lock:
             self._early.pop(run, None)
             for address in [a for a in self._letters if a[0] == run]:

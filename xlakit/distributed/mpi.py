@@ -1,4 +1,4 @@
-"""MPI as this process has it: loaded only when a program was started on several processes, or somebody asks for it.
+"""MPI as this process has it: loaded only when a program was started on several processes, or it is asked for by name.
 
 Every operation is started without waiting and then asked whether it is done, so that a thread that waits can look at
 the clock, at failures elsewhere and at Ctrl-C. How calls are made depends on the thread level that MPI provides: from
@@ -30,7 +30,7 @@ _LEVELS = ("single", "funneled", "serialized", "multiple")
 # moves them in pieces, each when it is asked.
 _AWAKE, _MOVING, _NAPPING = 0.0002, 1.0, 0.05
 _NAP, _SLEEP = 5e-5, 1e-3
-# How often a request is asked before others may run: for those who have to come, and while data move.
+# How often a request is asked before other threads may run: while processes have yet to arrive, and while data move.
 _TESTS, _MOVING_TESTS = 8, 100
 
 

@@ -1,4 +1,4 @@
-"""Values as bytes that tell their own shape, so that what arrives needs no knowledge of who sent it.
+"""Values as bytes that tell their own shape, so that unpacking needs no knowledge of the sender.
 
 A value is a row of 64-bit words in the order of a machine's own memory: the number of its primitive type, how many
 dimensions (or, for a tuple, elements) follow, the dimensions, then the elements of the array, filled up to whole words.

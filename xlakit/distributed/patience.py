@@ -1,7 +1,7 @@
 """Patience: how long a device waits for other processes, and what it says when it gives up.
 
-Who waits asks the others what they do. Those that compute are waited for; those that have left, or have ended the
-program, never come; those that are elsewhere, or do not answer, are waited for so many seconds as the timeout says.
+A waiting process asks the others what they do. Those that compute are waited for; those that have left, or have ended
+the program, never come; those that are elsewhere, or do not answer, are waited for so many seconds as the timeout says.
 """
 
 from __future__ import annotations

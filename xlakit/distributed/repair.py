@@ -2,8 +2,8 @@
 
 What a failed run has begun on a communicator can neither end nor be called back, as long as some processes have not
 begun it. MPI has few communicators, so that they cannot be thrown away each time. But nearly always what is open is the
-beginning of a meeting, which has one form for all meetings of a group. So the processes tell each other how many of
-those they have begun, whoever is behind begins as many more, and all of them end.
+beginning of a rendezvous, which has one form for all rendezvous of a group. So the processes tell each other how many
+of those they have begun, a process that is behind begins as many more, and all of them end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.distributed.mpi import Mpi
-from xlakit.distributed.slots import open_meeting, slot_bytes
+from xlakit.distributed.slots import open_rendezvous, slot_bytes
 from xlakit.distributed.spread import Link
 
 # How many links a process can tell the others of, a name and a number for each.
@@ -26,7 +26,7 @@ _SPOILT = -1
 class Repair:
     """All processes make theirs at the same point of their beginnings, when no earlier run goes on in them.
 
-    is_spoilt: whether something else than a meeting has begun and may never end.
+    is_spoilt: whether something else than a rendezvous has begun and may never end.
     """
 
     def __init__(self, mpi: Mpi, communicator: Any, links: Mapping[tuple[int, ...], Link], *, is_spoilt: bool) -> None:
@@ -71,7 +71,7 @@ class Repair:
         told = self._heard[list(link.ranks)]
         most = int(told[..., 1][told[..., 0] == _name(link)].max())
         while link.begun < most:
-            open_meeting(self._mpi, link, np.zeros(slot_bytes(len(link.ranks)), np.uint8))
+            open_rendezvous(self._mpi, link, np.zeros(slot_bytes(len(link.ranks)), np.uint8))
 
 
 def _name(link: Link) -> int:

@@ -1,8 +1,8 @@
 """Session: one run on several processes.
 
-A meeting between processes begins with a slot of fixed size from each: who they are, where in which program, how much
-they bring, and the value itself where it is small. So processes that are at different places find out before any of
-them takes the other's data for what it is not. What is too large for a slot follows with MPI's own collectives.
+A rendezvous between processes begins with a slot of fixed size from each process: where it is in which program, how
+much it brings, and the value itself where it is small. So processes that are at different places find out before any
+of them takes the other's data for what it is not. What is too large for a slot follows with MPI's own collectives.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
 from xlakit.distributed.patience import Patience
 from xlakit.distributed.reductions import combine, datatype, mpi_operation
-from xlakit.distributed.slots import HEAD, inline_limit, open_meeting, slot_bytes
+from xlakit.distributed.slots import HEAD, inline_limit, open_rendezvous, slot_bytes
 from xlakit.distributed.spread import Link
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
-from xlakit.execution.network import Meeting
+from xlakit.execution.network import RendezvousKey
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class MpiSession:
         self._devices = len(cluster.spread.local)
         self._running = self._done = 0
         self._is_over = False
-        # Where devices of this process wait for other processes: marks of meetings, and words.
+        # Where devices of this process wait for other processes: marks of rendezvous, and words.
         self._waits: dict[int, tuple[int, str]] = {}
         # Whether another process has told that the run failed, and whether this one has told the others.
         self.failed_elsewhere = False
@@ -108,11 +108,11 @@ class MpiSession:
         """Whether a device runs in this process."""
         return device in self.cluster.spread.local
 
-    # -- meetings --------------------------------------------------------------------------------
+    # -- rendezvous --------------------------------------------------------------------------------
 
-    def gather(self, meeting: Meeting, brought: Mapping[int, Value]) -> dict[int, Value]:
+    def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
         """What all members have brought."""
-        with self._at(meeting, "gather") as place:
+        with self._at(rendezvous, "all_gather") as place:
             link = place.link
             payload = pack([brought[m] for m in link.here])
             slots = self._announce(place, payload)
@@ -131,9 +131,11 @@ class MpiSession:
             values.update(brought)
             return values
 
-    def deal(self, meeting: Meeting, brought: Mapping[int, Sequence[Value]], *, alike: bool) -> dict[int, list[Value]]:
+    def all_to_all(
+        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
+    ) -> dict[int, list[Value]]:
         """What all members have addressed to those here."""
-        with self._at(meeting, "deal") as place:
+        with self._at(rendezvous, "all_to_all") as place:
             link = place.link
             # For each process all that the members here have for the members there.
             parcels = [
@@ -161,7 +163,7 @@ class MpiSession:
     def _all_to_all(
         self, place: _Place, payload: Bytes, parcels: Sequence[Value], alike: Mapping[int, Sequence[Value]] | None
     ) -> list[Value]:
-        """The parcels for this process; where those of all have the sizes of ``alike`` nobody need ask for them."""
+        """The parcels for this process; where those of all have the sizes of ``alike`` no sizes are exchanged first."""
         link = place.link
         sent = [packed_size(parcel) for parcel in parcels]
         if alike is not None:
@@ -182,9 +184,9 @@ class MpiSession:
         )
         return [unpack(room[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
 
-    def broadcast(self, meeting: Meeting, brought: Mapping[int, Value], root: int) -> Value:
+    def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
         """What the member number ``root`` has brought."""
-        with self._at(meeting, f"broadcast from {root}") as place:
+        with self._at(rendezvous, f"broadcast from {root}") as place:
             link = place.link
             sender = link.members[root]
             source = next(i for i, part in enumerate(link.parts) if sender in part)
@@ -204,9 +206,11 @@ class MpiSession:
         """Whether MPI combines such arrays itself."""
         return all(mpi_operation(computation, a, any_order=self.cluster.any_order) is not None for a in arrays)
 
-    def reduce(self, meeting: Meeting, brought: Mapping[int, Sequence[Array]], computation: Computation) -> list[Array]:
+    def reduce(
+        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
+    ) -> list[Array]:
         """The arrays of all members, combined by MPI."""
-        with self._at(meeting, "reduce") as place:
+        with self._at(rendezvous, "reduce") as place:
             link = place.link
             self._announce(place, np.empty(0, np.uint8))
             columns = zip(*(brought[m] for m in link.here), strict=True)
@@ -224,26 +228,26 @@ class MpiSession:
 
     # -- from one device to another --------------------------------------------------------------
 
-    def send(self, key: tuple[Meeting, int], target: int, value: Value) -> None:
+    def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
         """Send a value to a device in another process. Does not wait."""
-        meeting, number = key
-        address = (self.number, self.mark(meeting, "permute"), meeting.number, number, target)
+        rendezvous, number = key
+        address = (self.number, self.mark(rendezvous, "permute"), rendezvous.number, number, target)
         self.cluster.mailbox.send(self.cluster.spread.rank_of(target), address, value)
 
-    def receive(self, key: tuple[Meeting, int], source: int, device: Device) -> Value:
+    def receive(self, key: tuple[RendezvousKey, int], source: int, device: Device) -> Value:
         """Wait for a value that a device in another process sends."""
-        meeting, number = key
-        mark = self.mark(meeting, "permute")
-        patience = Patience(self, mark ^ meeting.number, [self.cluster.spread.rank_of(source)])
-        with self._waiting(mark, meeting), self.cluster.watch.expecting():
-            address = (self.number, mark, meeting.number, number, device.index)
+        rendezvous, number = key
+        mark = self.mark(rendezvous, "permute")
+        patience = Patience(self, mark ^ rendezvous.number, [self.cluster.spread.rank_of(source)])
+        with self._waiting(mark, rendezvous), self.cluster.watch.expecting():
+            address = (self.number, mark, rendezvous.number, number, device.index)
             return self.cluster.mailbox.receive(address, patience)
 
     def post(self, channel_id: int | None, message: Message) -> None:
         """Put a message into a channel of the process where its receiver runs."""
         receiver = message.receiver
         if receiver is None:
-            raise InternalError("a message to nobody in particular stays in its process")
+            raise InternalError("a message without a receiver stays in its process")
         address = (self.number, -1 if channel_id is None else channel_id, message.sender, receiver)
         self.cluster.mailbox.send(self.cluster.spread.rank_of(receiver), address, message.value)
 
@@ -260,24 +264,24 @@ class MpiSession:
 
     # -- where one is ----------------------------------------------------------------------------
 
-    def mark(self, meeting: Meeting, kind: str) -> int:
-        """A number that stands for the place of a meeting in the program, the same in all processes."""
-        instruction = meeting.instruction
+    def mark(self, rendezvous: RendezvousKey, kind: str) -> int:
+        """A number that stands for the place of a rendezvous in the program, the same in all processes."""
+        instruction = rendezvous.instruction
         # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
-        text = f"{kind} {instruction.opcode} {instruction.name} {meeting.channel_id} {meeting.members}"
-        text += " ".join(_shapes(meeting))
+        text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
+        text += " ".join(_shapes(rendezvous))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
-    def words(self, meeting: Meeting) -> str:
-        """What errors call a meeting."""
-        instruction = meeting.instruction
+    def words(self, rendezvous: RendezvousKey) -> str:
+        """What errors call a rendezvous."""
+        instruction = rendezvous.instruction
         location = self.run.program.module.location_of(instruction)
         where = f" at {location}" if location else ""
-        times = f", for the {meeting.number}th time" if meeting.number > 3 else ""
+        times = f", for the {rendezvous.number}th time" if rendezvous.number > 3 else ""
         return f"{instruction.opcode} '{instruction.name}'{where}{times}"
 
     def whereabouts(self) -> tuple[frozenset[int], str, bool]:
-        """The meetings with other processes that devices here wait at; in words; whether all devices wait."""
+        """The rendezvous with other processes that devices here wait at; in words; whether all devices wait."""
         with self._lock:
             waits = list(self._waits.values())
         text = "; ".join(words for _, words in waits)
@@ -285,10 +289,10 @@ class MpiSession:
         return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
 
     @contextmanager
-    def _waiting(self, mark: int, meeting: Meeting) -> Generator[None]:
+    def _waiting(self, mark: int, rendezvous: RendezvousKey) -> Generator[None]:
         thread = threading.get_ident()
         with self._lock:
-            self._waits[thread] = (mark ^ meeting.number, self.words(meeting))
+            self._waits[thread] = (mark ^ rendezvous.number, self.words(rendezvous))
         try:
             yield
         finally:
@@ -296,15 +300,15 @@ class MpiSession:
                 del self._waits[thread]
 
     @contextmanager
-    def _at(self, meeting: Meeting, kind: str) -> Generator[_Place]:
-        link = self._links.get(meeting.members)
+    def _at(self, rendezvous: RendezvousKey, kind: str) -> Generator[_Place]:
+        link = self._links.get(rendezvous.members)
         if link is None:
-            raise InternalError(f"no communicator was made for the group {list(meeting.members)}")
-        mark = self.mark(meeting, kind)
+            raise InternalError(f"no communicator was made for the group {list(rendezvous.members)}")
+        mark = self.mark(rendezvous, kind)
         others = [rank for rank in link.ranks if rank != self.cluster.spread.rank]
-        patience = Patience(self, mark ^ meeting.number, others)
-        with self._waiting(mark, meeting):
-            yield _Place(self, meeting, link, mark, patience)
+        patience = Patience(self, mark ^ rendezvous.number, others)
+        with self._waiting(mark, rendezvous):
+            yield _Place(self, rendezvous, link, mark, patience)
 
     # -- how they begin --------------------------------------------------------------------------
 
@@ -321,7 +325,7 @@ class MpiSession:
         link = place.link
         limit = inline_limit(len(link.ranks))
         slot = np.zeros(slot_bytes(len(link.ranks)), np.uint8)
-        slot[:HEAD].view(np.int64)[...] = (place.mark, place.meeting.number, len(payload))
+        slot[:HEAD].view(np.int64)[...] = (place.mark, place.rendezvous.number, len(payload))
         if len(payload) <= limit:
             slot[HEAD : HEAD + len(payload)] = payload
         slots = place.open(slot)
@@ -335,7 +339,7 @@ class MpiSession:
     def _explain(self, place: _Place) -> None:
         """All processes have seen that they are at different places: they tell each other where."""
         link = place.link
-        text = f"{self.words(place.meeting)} with {', '.join(_shapes(place.meeting))}"
+        text = f"{self.words(place.rendezvous)} with {', '.join(_shapes(place.rendezvous))}"
         note = np.zeros(_NOTE, np.uint8)
         data = np.frombuffer(text.encode()[:_NOTE], np.uint8)
         note[: len(data)] = data
@@ -353,10 +357,10 @@ class MpiSession:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A meeting that this process is at."""
+    """A rendezvous that this process is at."""
 
     session: MpiSession
-    meeting: Meeting
+    rendezvous: RendezvousKey
     link: Link
     mark: int
     patience: Patience
@@ -365,7 +369,7 @@ class _Place:
         """Wait until all processes are here; what they say."""
         self.session.run.check()
         mpi = self.session.cluster.mpi
-        opening = open_meeting(mpi, self.link, slot)
+        opening = open_rendezvous(mpi, self.link, slot)
         mpi.finish(opening.request, self.patience.turn)
         self.link.open.remove(opening)
         return opening.slots
@@ -402,5 +406,5 @@ def _starts(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts[:-1], dtype=np.int64).tolist()] if counts else []
 
 
-def _shapes(meeting: Meeting) -> list[str]:
-    return [operand.shape.to_string(with_layout=False) for operand in meeting.instruction.operands]
+def _shapes(rendezvous: RendezvousKey) -> list[str]:
+    return [operand.shape.to_string(with_layout=False) for operand in rendezvous.instruction.operands]

@@ -1,4 +1,4 @@
-"""Slots: what each process of a group says at the beginning of a meeting, in one form for all meetings of the group."""
+"""Slots: what each process of a group sends at the beginning of a rendezvous, in one form for all of the group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.spread import Link
 
-# A slot begins with: the mark of the meeting, how often it took place, and the bytes that are brought.
+# A slot begins with: the mark of the rendezvous, how often it took place, and the bytes that are brought.
 _HEAD_WORDS = 3
 HEAD = 8 * _HEAD_WORDS
 
@@ -22,21 +22,21 @@ def inline_limit(ranks: int) -> int:
 
 
 def slot_bytes(ranks: int) -> int:
-    """How many bytes each process of a group begins a meeting with."""
+    """How many bytes each process of a group begins a rendezvous with."""
     return HEAD + inline_limit(ranks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opening:
-    """A meeting that has begun: this process's slot, and those of all, which are there when the request is done."""
+    """A rendezvous that has begun: this process's slot, and those of all, which are there when the request is done."""
 
     request: Any
     slot: Bytes
     slots: np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def open_meeting(mpi: Mpi, link: Link, slot: Bytes) -> Opening:
-    """Begin a meeting of a link. It is among those that are open there until somebody strikes it out."""
+def open_rendezvous(mpi: Mpi, link: Link, slot: Bytes) -> Opening:
+    """Begin a rendezvous of a link. It stays in the list of open ones until it is removed."""
     byte = mpi.api.BYTE
     slots = np.empty((len(link.ranks), len(slot)), np.uint8)
     request = mpi.call(lambda: link.communicator.Iallgather([slot, byte], [slots, byte]))

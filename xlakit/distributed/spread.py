@@ -42,7 +42,7 @@ class Link:
     own: int
     communicator: Any
     places: dict[int, int] = field(default_factory=dict)
-    # How many meetings this process has begun there; the openings of those that it has not seen all come to; and
+    # How many rendezvous this process has begun there; the openings of those that it has not seen all come to; and
     # whether something else has begun there that may never end.
     begun: int = 0
     open: list[Any] = field(default_factory=list[Any])

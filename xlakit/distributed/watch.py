@@ -1,8 +1,8 @@
 """Watch: the thread that listens to the other processes.
 
 Three kinds of messages travel between processes beside collectives: questions and answers about what a process is
-doing, asked by those who wait for it; notices that a run, or the whole process, has failed; and mail, the values of
-collective-permutes and channels. Nobody sends anything while all goes well, but mail.
+doing, asked by processes that wait for it; notices that a run, or the whole process, has failed; and mail, the values
+of collective-permutes and channels. While all goes well only mail is sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class State:
     text: str
     # The last run that it has said it will take part in.
     posted: int = 0
-    # The marks of the meetings that it is at.
+    # The marks of the rendezvous that it is at.
     marks: frozenset[int] = frozenset()
     when: float = 0.0
 
@@ -112,7 +112,7 @@ class Watch:
 
     @contextmanager
     def expecting(self) -> Generator[None]:
-        """Look often meanwhile, because somebody waits for what is to come."""
+        """Look often meanwhile, because a thread waits for a message."""
         with self._lock:
             self._expecting += 1
         self._wake.set()
@@ -135,7 +135,7 @@ class Watch:
                 self._control(rank, kind, State(Phase.OUTSIDE, run, text))
 
     def later(self, task: Callable[[], None]) -> None:
-        """Have something done by the thread that listens: for callers who hold locks."""
+        """Have something done by the thread that listens: for callers that hold locks."""
         self._tasks.append(task)
         self._wake.set()
 

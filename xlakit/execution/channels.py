@@ -5,7 +5,7 @@ send-done with it, when the value has come into the room of a recv; recv-done wa
 left behind by a program that has ended, and a send whose recv never comes is found out.
 
 A channel is for one pair of a send and a recv. So of all programs that run at one time and see it, one may send there,
-and one may receive: with two nobody could tell whose value goes to whom.
+and one may receive: with two it would be open which value goes to which receiver.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Channel:
             _arrive(message, room)
 
     def join_others(self) -> bool:
-        """Bring the first message that was sent to nobody in particular to the first room; False if there is none.
+        """Bring the first message that was sent without a receiver to the first room; False if there is none.
 
         This is done when nothing else can come any more, which depends on the programs only, not on the speed of the
         threads.
@@ -91,7 +91,7 @@ class Channels:
 
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
-        # Who is at an end now, of the devices of each number.
+        # For each end of a channel and device number, the device that uses it now.
         self._users: dict[tuple[End, int], Device] = {}
 
     def __getitem__(self, channel_id: int | None) -> Channel:

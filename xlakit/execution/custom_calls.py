@@ -1,4 +1,4 @@
-"""The functions behind custom calls: Python's, C's, and those whose meaning everybody knows."""
+"""The functions behind custom calls: Python's, C's, and those that the compiler knows itself."""
 
 from __future__ import annotations
 

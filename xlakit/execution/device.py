@@ -12,8 +12,8 @@ from xlakit.execution.channels import Channels, End
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
 from xlakit.execution.random_state import RandomState
-from xlakit.execution.rendezvous import Box, Meetings
-from xlakit.execution.together import enter_group, shared_channels
+from xlakit.execution.rendezvous import Box, Rendezvous
+from xlakit.execution.run_group import enter_group, shared_channels
 from xlakit.execution.transfers import Transfers
 from xlakit.execution.world import World
 from xlakit.ir.instruction import Computation, HloModule
@@ -53,7 +53,7 @@ def _channel_ends(module: HloModule) -> frozenset[End]:
 
 
 class Stopped(ExecutionError):
-    """This device stops because another one failed; who runs the program raises what happened there."""
+    """This device stops because another one failed; the caller of the program raises the error of that one."""
 
 
 _run_numbers = itertools.count()
@@ -105,7 +105,7 @@ class Run:
             raise Stopped("another device failed")
 
     def check_received(self) -> None:
-        """Raise ExecutionError where the run is over and something was sent to nobody: a send without its send-done.
+        """Raise ExecutionError where a send of a run that is over was not received: it lacks its send-done.
 
         In a shared world it may wait for a program to come.
         """
@@ -130,7 +130,7 @@ class Device:
         self.place = index if place is None else place
         self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
         self.random = random
-        self.meetings = Meetings(self)
+        self.rendezvous = Rendezvous(self)
         self.transfers = Transfers(self)
         run.devices.append(self)
 

@@ -53,7 +53,7 @@ class Executable(Protocol):
         ``input_output_alias`` that a result may lie in a parameter's memory, and it can, that result then is the
         argument's own array, and nothing is copied. That is a permission: an array that cannot be used so (one that is
         read-only, or not aligned to 64 bytes, as all results of programs are, or that several devices get) is left as
-        it is. NumPy cannot tell who uses a donated array later on, so that is for the caller not to do: it holds the
+        it is. Later uses of a donated array cannot be detected, so the caller must not use it: it holds the
         result, or nothing of use. Without ``donate`` arguments are never written to, must-alias or not.
 
         Raises ArgumentError, and what the program raises.

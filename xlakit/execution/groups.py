@@ -1,4 +1,4 @@
-"""Who meets whom: the devices of a group, replica * num_partitions + partition, by CollectiveOpGroupMode."""
+"""Groups of collectives: their devices, replica * num_partitions + partition, by CollectiveOpGroupMode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network: what a run asks of whoever carries its meetings from process to process.
+"""Network: the interface of what carries rendezvous from process to process.
 
 The devices of a program may be spread over several processes. Each process runs its own of them; a group whose members
 all are here meets in memory. For any other group the last of the members here that arrives goes out for all of them,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class RendezvousKey:
     """One time that the members of a group come together: at an instruction, for the ``number``-th time."""
 
     instruction: Instruction
@@ -46,11 +46,13 @@ class Session(Protocol):
         """Whether a device runs in this process."""
         ...
 
-    def gather(self, meeting: Meeting, brought: Mapping[int, Value]) -> dict[int, Value]:
+    def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
         """What all members have brought, given what those here have."""
         ...
 
-    def deal(self, meeting: Meeting, brought: Mapping[int, Sequence[Value]], *, alike: bool) -> dict[int, list[Value]]:
+    def all_to_all(
+        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
+    ) -> dict[int, list[Value]]:
         """What all members have addressed to those here, given what those here address to each member.
 
         Of a member elsewhere only the entries for members here are filled. ``alike``: whether all members bring
@@ -58,7 +60,7 @@ class Session(Protocol):
         """
         ...
 
-    def broadcast(self, meeting: Meeting, brought: Mapping[int, Value], root: int) -> Value:
+    def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
         """What the member number ``root`` has brought."""
         ...
 
@@ -66,15 +68,17 @@ class Session(Protocol):
         """Whether the network combines such arrays itself."""
         ...
 
-    def reduce(self, meeting: Meeting, brought: Mapping[int, Sequence[Array]], computation: Computation) -> list[Array]:
+    def reduce(
+        self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
+    ) -> list[Array]:
         """The arrays of all members, combined."""
         ...
 
-    def send(self, key: tuple[Meeting, int], target: int, value: Value) -> None:
+    def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
         """Send a value, known by its key, to a device elsewhere. Does not wait."""
         ...
 
-    def receive(self, key: tuple[Meeting, int], source: int, device: Device) -> Value:
+    def receive(self, key: tuple[RendezvousKey, int], source: int, device: Device) -> Value:
         """Wait for a value that a device elsewhere sends."""
         ...
 

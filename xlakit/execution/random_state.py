@@ -59,7 +59,7 @@ class RandomState:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """All that it is but for who holds it; another one that is given this goes on from here."""
+        """Key and count; another state that is given them goes on from here."""
         return tuple(int(word) for word in self._words[1:])
 
     @words.setter

@@ -1,4 +1,4 @@
-"""Meetings: how a device comes together with the other members of its group.
+"""Rendezvous: how a device comes together with the other members of its group.
 
 The members leave what they bring in a box, under the instruction (or its channel), the group, and how often this device
 has been there, so that a collective in a loop meets itself only in the same iteration. Where a run has a session, some
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.execution.groups import check_pairs
-from xlakit.execution.network import Meeting, Session
+from xlakit.execution.network import RendezvousKey, Session
 from xlakit.execution.world import Wait
-from xlakit.ops.shared.collective import reduce_everybody
+from xlakit.ops.shared.collective import reduce_members
 
 if TYPE_CHECKING:
     from xlakit.execution.device import Device
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Evaluation, Value
 
-# Up to so many bytes of all devices, a reduction between processes brings everything to everybody: one step less.
+# Up to so many bytes of all devices, a reduction between processes is an all-gather, which takes one step less.
 _SMALL_REDUCTION = 1 << 15
 
 # What fetches the values of members in other processes, given those of the members here.
@@ -34,7 +34,7 @@ _Carrier = Callable[[Session, dict[int, Any]], dict[int, Any]]
 
 @dataclass(slots=True)
 class Box:
-    """What the members of a group have brought to one meeting."""
+    """What the members of a group have brought to one rendezvous."""
 
     values: dict[int, Value] = field(default_factory=dict)
     # What all of them get, once all are there.
@@ -51,15 +51,15 @@ class Group:
     use_global_device_ids: bool | None
 
 
-class Meetings:
-    """The meetings of one device in one run."""
+class Rendezvous:
+    """The rendezvous of one device in one run."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._run = device.run
         self._world = device.world
         self._grid = device.program.grid
-        self._visits = Counter[Any]()
+        self._generations = Counter[Any]()
 
     # -- what collectives ask for ----------------------------------------------------------------
 
@@ -68,57 +68,60 @@ class Meetings:
         members = self._members(group)
         return (members.index(self._device.index), len(members)) if members else (-1, 0)
 
-    def exchange(self, instruction: Instruction, group: Group, payload: Value) -> tuple[list[Value], int]:
-        """Everybody's payload in the order of the group, and the own place; see xlakit.ir.operation.Evaluation."""
-        meeting = self._next(instruction, group)
-        if meeting is None:
+    def all_gather(self, instruction: Instruction, group: Group, payload: Value) -> tuple[list[Value], int]:
+        """All members' payloads in the order of the group, and the own place; see xlakit.ir.operation.Evaluation."""
+        rendezvous = self._next(instruction, group)
+        if rendezvous is None:
             return [], -1
-        everybody = self._gather(meeting, payload)
-        return everybody, meeting.members.index(self._device.index)
+        gathered = self._all_gather(rendezvous, payload)
+        return gathered, rendezvous.members.index(self._device.index)
 
-    def deal(self, instruction: Instruction, group: Group, payloads: Sequence[Value]) -> list[Value]:
+    def all_to_all(self, instruction: Instruction, group: Group, payloads: Sequence[Value]) -> list[Value]:
         """What each member of the group has for this device."""
-        meeting = self._next(instruction, group)
-        return [] if meeting is None else self._deal(meeting, payloads, alike=False)
+        rendezvous = self._next(instruction, group)
+        return [] if rendezvous is None else self._all_to_all(rendezvous, payloads, alike=False)
 
     def broadcast(self, instruction: Instruction, group: Group, payload: Value, root: int) -> Value:
         """What the member at place ``root`` has; the own payload on a device in no group."""
-        meeting = self._next(instruction, group)
-        if meeting is None:
+        rendezvous = self._next(instruction, group)
+        if rendezvous is None:
             return payload
-        sender = meeting.members[root]
-        everybody = self._assemble(
-            meeting, payload, lambda session, brought: {sender: session.broadcast(meeting, brought, root)}
+        sender = rendezvous.members[root]
+        gathered = self._assemble(
+            rendezvous, payload, lambda session, brought: {sender: session.broadcast(rendezvous, brought, root)}
         )
-        return everybody[sender]
+        return gathered[sender]
 
     def reduce(
         self, context: Evaluation, group: Group, arrays: Sequence[Array], computation: Computation
     ) -> list[Array] | None:
         """The arrays of all members combined in the order of the group; None on a device in no group."""
-        meeting = self._next(context.instruction, group)
-        if meeting is None:
+        rendezvous = self._next(context.instruction, group)
+        if rendezvous is None:
             return None
         session = self._run.session
-        if session is not None and not all(map(session.is_local, meeting.members)):
+        if session is not None and not all(map(session.is_local, rendezvous.members)):
             # What one member does all must do, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
-            if fixed and sum(a.nbytes for a in arrays) * len(meeting.members) > _SMALL_REDUCTION:
+            if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
-                    return self._assemble(meeting, arrays, lambda s, b: {-1: s.reduce(meeting, b, computation)})[-1]
+                    key = rendezvous
+                    return self._assemble(key, arrays, lambda s, b: {-1: s.reduce(key, b, computation)})[-1]
                 if all(i.is_pointwise for i in computation.instructions):
-                    return self._reduce_in_parts(context, meeting, arrays, computation)
-        return reduce_everybody(context, computation, self._gather(meeting, tuple(arrays)))
+                    return self._reduce_in_parts(context, rendezvous, arrays, computation)
+        return reduce_members(context, computation, self._all_gather(rendezvous, tuple(arrays)))
 
     def _reduce_in_parts(
-        self, context: Evaluation, meeting: Meeting, arrays: Sequence[Array], computation: Computation
+        self, context: Evaluation, rendezvous: RendezvousKey, arrays: Sequence[Array], computation: Computation
     ) -> list[Array]:
         """Each member combines one part for all, in the order of the group: the bits are as if one combined it all."""
-        count = len(meeting.members)
+        count = len(rendezvous.members)
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
-        dealt = self._deal(meeting, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
-        own = reduce_everybody(context, computation, dealt)
-        parts = self._gather(self._meeting(meeting.instruction, meeting.channel_id, meeting.members), tuple(own))
+        received = self._all_to_all(rendezvous, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
+        own = reduce_members(context, computation, received)
+        parts = self._all_gather(
+            self._key_at(rendezvous.instruction, rendezvous.channel_id, rendezvous.members), tuple(own)
+        )
         return [np.concatenate([p[k] for p in parts]).reshape(a.shape) for k, a in enumerate(arrays)]
 
     def permute(
@@ -131,37 +134,37 @@ class Meetings:
         """Send along source-target pairs; what arrived, by the number of its pair."""
         members, own = self._grid.peers(self._device.index, by_partition=channel_id is not None)
         check_pairs(pairs, len(members))
-        meeting = self._meeting(instruction, channel_id, tuple(members))
+        rendezvous = self._key_at(instruction, channel_id, tuple(members))
         session = self._run.session
         here = [session is None or session.is_local(member) for member in members]
         near = [n for n, (source, target) in enumerate(pairs) if target == own and here[source]]
         with self._world.changing():
-            box = self._run.boxes.setdefault(meeting.key, Box())
+            box = self._run.boxes.setdefault(rendezvous.key, Box())
             for number, (source, target) in enumerate(pairs):
                 if source == own and here[target]:
                     box.values[number] = payloads[number]
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if source == own and not here[target]:
-                    session.send((meeting, number), members[target], payloads[number])
+                    session.send((rendezvous, number), members[target], payloads[number])
 
         def absent() -> list[str]:
             return [self._device.program.name_of(members[pairs[n][0]]) for n in near if n not in box.values]
 
-        self._wait(meeting, box, lambda: "; ".join(absent()), lambda: not absent(), here.count(True))
+        self._wait(rendezvous, box, lambda: "; ".join(absent()), lambda: not absent(), here.count(True))
         arrived = {number: box.values[number] for number in near}
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if target == own and not here[source]:
-                    arrived[number] = session.receive((meeting, number), members[source], self._device)
+                    arrived[number] = session.receive((rendezvous, number), members[source], self._device)
         return arrived
 
     # -- how they come together ------------------------------------------------------------------
 
-    def _next(self, instruction: Instruction, group: Group) -> Meeting | None:
-        """The next meeting at an instruction; None where this device is in no group."""
+    def _next(self, instruction: Instruction, group: Group) -> RendezvousKey | None:
+        """The next rendezvous at an instruction; None where this device is in no group."""
         members = self._members(group)
-        return self._meeting(instruction, group.channel_id, tuple(members)) if members else None
+        return self._key_at(instruction, group.channel_id, tuple(members)) if members else None
 
     def _members(self, group: Group) -> list[int]:
         return self._grid.members(
@@ -171,29 +174,31 @@ class Meetings:
             use_global_device_ids=group.use_global_device_ids,
         )
 
-    def _meeting(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> Meeting:
+    def _key_at(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> RendezvousKey:
         # Collectives of one kind on one channel are the same collective.
         place = instruction if channel_id is None else (instruction.opcode, channel_id)
-        self._visits[place, members] += 1
-        return Meeting(instruction, members, channel_id, self._visits[place, members])
+        self._generations[place, members] += 1
+        return RendezvousKey(instruction, members, channel_id, self._generations[place, members])
 
-    def _gather(self, meeting: Meeting, payload: Value) -> list[Value]:
-        everybody = self._assemble(meeting, payload, lambda session, brought: session.gather(meeting, brought))
-        return [everybody[member] for member in meeting.members]
+    def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
+        gathered = self._assemble(rendezvous, payload, lambda session, brought: session.all_gather(rendezvous, brought))
+        return [gathered[member] for member in rendezvous.members]
 
-    def _deal(self, meeting: Meeting, payloads: Sequence[Value], *, alike: bool) -> list[Value]:
-        everybody = self._assemble(meeting, payloads, lambda s, brought: s.deal(meeting, brought, alike=alike))
-        place = meeting.members.index(self._device.index)
-        return [everybody[member][place] for member in meeting.members]
+    def _all_to_all(self, rendezvous: RendezvousKey, payloads: Sequence[Value], *, alike: bool) -> list[Value]:
+        gathered = self._assemble(
+            rendezvous, payloads, lambda s, brought: s.all_to_all(rendezvous, brought, alike=alike)
+        )
+        place = rendezvous.members.index(self._device.index)
+        return [gathered[member][place] for member in rendezvous.members]
 
-    def _assemble(self, meeting: Meeting, payload: Any, carry: _Carrier) -> dict[int, Any]:
+    def _assemble(self, rendezvous: RendezvousKey, payload: Any, carry: _Carrier) -> dict[int, Any]:
         """What the members bring; ``carry`` fetches it where some of them are in other processes."""
-        members, session = meeting.members, self._run.session
+        members, session = rendezvous.members, self._run.session
         if len(members) == 1:
             return {members[0]: payload}
         here = members if session is None else [m for m in members if session.is_local(m)]
         with self._world.changing():
-            box = self._run.boxes.setdefault(meeting.key, Box())
+            box = self._run.boxes.setdefault(rendezvous.key, Box())
             box.values[self._device.index] = payload
             is_last = len(box.values) == len(here)
             if is_last and len(here) == len(members):
@@ -207,13 +212,15 @@ class Meetings:
             names = [self._device.program.name_of(m) for m in here if m not in box.values]
             return "; ".join(names) or "devices in other processes"
 
-        self._wait(meeting, box, absent, lambda: box.outcome is not None, len(here))
+        self._wait(rendezvous, box, absent, lambda: box.outcome is not None, len(here))
         return box.outcome or {}
 
-    def _wait(self, meeting: Meeting, box: Box, what: Callable[[], str], ready: Callable[[], bool], count: int) -> None:
-        """Wait until a meeting is ready; the last of ``count`` devices clears away."""
+    def _wait(
+        self, rendezvous: RendezvousKey, box: Box, what: Callable[[], str], ready: Callable[[], bool], count: int
+    ) -> None:
+        """Wait until a rendezvous is ready; the last of ``count`` devices clears away."""
         with self._world.condition:
-            self._world.wait(Wait(self._device, meeting.instruction, what, ready))
+            self._world.wait(Wait(self._device, rendezvous.instruction, what, ready))
             box.left += 1
             if box.left == count:
-                del self._run.boxes[meeting.key]
+                del self._run.boxes[rendezvous.key]

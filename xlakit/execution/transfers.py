@@ -32,7 +32,7 @@ class _Send:
 
 @dataclass(slots=True)
 class _Recv:
-    """A recv that has begun: where its value will be, None where the host or nobody sends it."""
+    """A recv that has begun: where its value will be, None where the host sends it, or nothing does."""
 
     channel_id: int | None
     shape: Shape
@@ -91,7 +91,7 @@ class Transfers:
         return number
 
     def _receivers(self, instruction: Instruction) -> list[int | None]:
-        """Whom an instruction sends to: None for whoever receives."""
+        """The device that an instruction sends to: None for any that receives."""
         pairs = _source_target_pairs(instruction)
         if pairs is None:
             return [None]

@@ -94,7 +94,7 @@ def _name(shape: Shape) -> str:
 
 
 def to_host(value: Value) -> Any:
-    """The interpreter's value for the host: fresh arrays that nobody else holds, tuples of them, None for tokens."""
+    """The interpreter's value for the host: fresh arrays without other references, tuples of them, None for tokens."""
     if isinstance(value, tuple):
         return tuple(to_host(v) for v in value)  # pyright: ignore
     return None if value is TOKEN else np.array(value, order="C")

@@ -2,9 +2,9 @@
 
 Everything happens under one lock. A device that must wait says what for and when that has come. As soon as all devices
 of a run wait and nothing outside of the run can bring what they wait for, nothing can change any more, and the run
-fails with a DeadlockError that tells who waits where for what. Where a thread of the host (a feed, a host transfer) or
-another program of a shared world (a channel) may still bring it they wait on: for the host for ``timeout`` seconds, for
-another program as long as that one goes on.
+fails with a DeadlockError that lists the devices, where each waits, and for what. Where a thread of the host (a feed, a
+host transfer) or another program of a shared world (a channel) may still bring it they wait on: for the host for
+``timeout`` seconds, for another program as long as that one goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # How long a waiting thread sleeps before it looks again at what no notification tells, such as ended threads.
 PAUSE_SECONDS = 0.05
-# What a queue between host and device holds if nobody says it.
+# What a queue between host and device holds by default.
 _QUEUE_BYTES = 1 << 30
 
 
@@ -53,8 +53,8 @@ class Wait:
     from_programs: bool = False
     # Waits for at most so many seconds without the lock, where something else than the world's changes ends the wait.
     sleep: Callable[[float], None] | None = None
-    # Whether it is for a device that does something else: it comes when that has ended, well or not.
-    for_turn: bool = False
+    # Whether it waits for the queue of a device: that goes on when the execution before has ended, well or not.
+    for_queue: bool = False
     since: float = 0.0
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class World:
     timeout: how many seconds to wait for a host that may still come; the environment variable ``XLAKIT_TIMEOUT`` by
         default, or 30.
     queue_items, queue_bytes: how much each queue between host and a device holds, any number of values of together
-        1 GiB by default. Who puts into a queue that is full waits until somebody takes from it.
+        1 GiB by default. A put into a full queue waits until a value is taken from it.
     """
 
     # What runs the devices of programs that are in other processes, where there are any.
@@ -215,7 +215,7 @@ class World:
 
     @contextmanager
     def changing(self) -> Generator[None]:
-        """Hold the lock, then let everybody look whether their time has come."""
+        """Hold the lock, then have every waiting thread check its condition."""
         with self.condition:
             yield
             self._changed()
@@ -309,7 +309,7 @@ class World:
         with self.condition:
             self.wait(wait)
             item = queue.popleft()
-            # Somebody may wait for the room.
+            # A thread may wait for the room.
             self._changed()
             return item
 
@@ -335,7 +335,7 @@ class World:
             queue.append(item, size)
             self._changed()
 
-    # -- who is stuck ----------------------------------------------------------------------------
+    # -- deadlocks -------------------------------------------------------------------------------
 
     def _free_devices(self) -> bool:
         return any(self._is_free(device) for device in self._active)
@@ -351,7 +351,7 @@ class World:
         )
 
     def _resolve(self) -> None:
-        """Fail the runs that wait in vain; where everybody does, first see what is second best."""
+        """Fail the runs that wait in vain; where all runs do, first try the second choices of waits."""
         if not self._waits:
             return
         stuck = self._stuck_runs()
@@ -384,12 +384,12 @@ class World:
     def _hopeless(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> dict[Run, bool]:
         """The runs that nothing can help any more, each with whether that is because its time is over."""
         now = time.monotonic()
-        nobody = all_stuck and not self._host_threads()
+        nothing_runs = all_stuck and not self._host_threads()
         failed: dict[Run, bool] = {}
         for run, waits in stuck.items():
-            if any(w.for_turn for w in waits):
+            if any(w.for_queue for w in waits):
                 continue
-            if nobody or not any(w.from_outside for w in waits):
+            if nothing_runs or not any(w.from_outside for w in waits):
                 failed[run] = False
             elif now - max(w.since for w in waits) >= self.timeout and (
                 # Another program goes on: it has no end of its time.
@@ -434,7 +434,7 @@ def _checked(device: int) -> int:
 
 
 def default_timeout() -> float:
-    """How many seconds to wait for what may still come, where nobody says it."""
+    """How many seconds to wait for what may still come, by default."""
     text = os.environ.get("XLAKIT_TIMEOUT", "30")
     try:
         return float(text)

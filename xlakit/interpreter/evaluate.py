@@ -198,7 +198,7 @@ class Context:
                 output[index] = leaf
         return outputs
 
-    def exchange(
+    def all_gather(
         self,
         groups: ReplicaGroups,
         payload: Value,
@@ -208,15 +208,15 @@ class Context:
     ) -> tuple[list[Value], int]:
         """Meet the other members of this device's group."""
         group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.meetings.exchange(self.instruction, group, payload)
+        return self.device.rendezvous.all_gather(self.instruction, group, payload)
 
     def place_in_group(
         self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
     ) -> tuple[int, int]:
         """This device's place in its group, and how many members that has."""
-        return self.device.meetings.place_in_group(Group(groups, channel_id, use_global_device_ids))
+        return self.device.rendezvous.place_in_group(Group(groups, channel_id, use_global_device_ids))
 
-    def deal(
+    def all_to_all(
         self,
         groups: ReplicaGroups,
         payloads: Sequence[Value],
@@ -226,7 +226,7 @@ class Context:
     ) -> list[Value]:
         """What each member of this device's group has for it."""
         group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.meetings.deal(self.instruction, group, payloads)
+        return self.device.rendezvous.all_to_all(self.instruction, group, payloads)
 
     def broadcast(
         self,
@@ -239,7 +239,7 @@ class Context:
     ) -> Value:
         """What the member of this device's group at place ``root`` has."""
         group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.meetings.broadcast(self.instruction, group, payload, root)
+        return self.device.rendezvous.broadcast(self.instruction, group, payload, root)
 
     def reduce(
         self,
@@ -252,13 +252,13 @@ class Context:
     ) -> list[Array] | None:
         """The arrays of this device's group, combined in its order."""
         group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.meetings.reduce(self, group, arrays, computation)
+        return self.device.rendezvous.reduce(self, group, arrays, computation)
 
     def permute(
         self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None
     ) -> dict[int, Value]:
         """Send values along source-target pairs; what arrived, by the number of its pair."""
-        return self.device.meetings.permute(self.instruction, pairs, payloads, channel_id)
+        return self.device.rendezvous.permute(self.instruction, pairs, payloads, channel_id)
 
     def infeed(self, shape: Shape) -> Value:
         """The next value of this device's infeed queue."""

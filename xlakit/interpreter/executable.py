@@ -19,7 +19,7 @@ from xlakit.execution.device import Device, Program, Run, Stopped
 from xlakit.execution.executable import Executable
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
-from xlakit.execution.together import Together, running_in
+from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
 from xlakit.execution.world import PAUSE_SECONDS, World
 from xlakit.interpreter.evaluate import run
@@ -269,7 +269,7 @@ class InterpreterExecutable(Repeatable):
         ]
 
     def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
-        """The devices of a new run, for somebody who has them run and stands for them in a world that is shared.
+        """The devices of a new run, for a caller that runs them and accounts for them in a shared world.
 
         places: the numbers of their feeds there.
         """
@@ -413,7 +413,7 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
     """
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
-    group = Together()
+    group = RunGroup()
 
     def work(number: int) -> None:
         executable, arguments = calls[number]
@@ -429,7 +429,7 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
         for thread in threads:
             thread.start()
         with ExitStack() as stack:
-            # Only now: as long as there are threads to come, nobody waits in vain.
+            # Only now: as long as threads are still to come, no wait is in vain.
             for world in {executable.world for executable, _ in calls}:
                 stack.enter_context(world.bound())
             wait_for(threads)

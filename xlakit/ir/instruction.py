@@ -155,7 +155,7 @@ class Computation:
     instructions: tuple[Instruction, ...]
     root: Instruction
     execution_thread: str = "main"
-    # Whether an instruction in it, or in what it calls, must run even if nobody uses its result.
+    # Whether an instruction in it, or in what it calls, must run even if its result is not used.
     has_side_effect: bool = field(init=False, repr=False)
     # Whether its result at an index depends only on its arguments at that index.
     is_pointwise: bool = field(init=False, repr=False)

@@ -153,7 +153,7 @@ class Evaluation(Protocol):
         """
         ...
 
-    def exchange(
+    def all_gather(
         self,
         groups: ReplicaGroups,
         payload: Value,
@@ -161,7 +161,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
-        """Meet the other members of this device's group: everybody's payload in the group's order, and the own place.
+        """The payloads of all members of this device's group, in the group's order, and the own place.
 
         ``use_global_device_ids`` is None where the operation has no such attribute. A device in no group gets
         nothing, and -1.
@@ -174,7 +174,7 @@ class Evaluation(Protocol):
         """This device's place in its group, and how many members that has; -1 and 0 where it is in no group."""
         ...
 
-    def deal(
+    def all_to_all(
         self,
         groups: ReplicaGroups,
         payloads: Sequence[Value],
@@ -182,7 +182,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> list[Value]:
-        """As :meth:`exchange`, of one payload for each member: what each of them has for this device."""
+        """As :meth:`all_gather`, of one payload for each member: what each of them has for this device."""
         ...
 
     def broadcast(
@@ -194,7 +194,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> Value:
-        """As :meth:`exchange`: the payload of the member at place ``root``; on a device in no group its own."""
+        """As :meth:`all_gather`: the payload of the member at place ``root``; on a device in no group its own."""
         ...
 
     def reduce(
@@ -206,7 +206,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> list[Array] | None:
-        """As :meth:`exchange`: the members' arrays combined in the group's order; None on a device in no group."""
+        """As :meth:`all_gather`: the members' arrays combined in the group's order; None on a device in no group."""
         ...
 
     def permute(
@@ -305,7 +305,7 @@ class Op:
 
     @property
     def has_side_effect(self) -> bool:
-        """Whether the instruction must run, once and in order, even if nobody uses its result."""
+        """Whether the instruction must run, once and in order, even if its result is not used."""
         return False
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache as kept
-from xlakit.jax.executable_metadata import Outline
+from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     if program is not None:
         return program
     loaded, description = _compiled(devices, code, format, grid, assignment)
-    outline = Outline.of(loaded, description)
-    program = Program(devices, outline, description, serialized_options, lambda: loaded)
+    metadata = ExecutableMetadata.of(loaded, description)
+    program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
-        kept.keep(key, outline, program)
+        kept.keep(key, metadata, program)
     return program
 
 
@@ -75,7 +75,7 @@ def _client(devices: Devices) -> Any:
 
 
 def _check_overrides(names: Sequence[str]) -> None:
-    """Refuse options that nobody has. Those of XLA's own compiler say nothing to this one."""
+    """Refuse options that no compiler has. Those of XLA's own compiler say nothing to this one."""
     for name in names:
         if not name.startswith("xla_"):
             raise ArgumentError(

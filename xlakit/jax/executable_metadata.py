@@ -26,7 +26,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class ExecutableMetadata:
     """What JAX is told of a program, without the program.
 
     donated: numbers of the arguments whose buffers it takes. in_place: results that may be computed in the memory of an
@@ -45,12 +45,12 @@ class Outline:
     devices: tuple[int, ...]
 
     @staticmethod
-    def of(loaded: LoadedExecutable, description: bytes) -> Outline:
+    def of(loaded: LoadedExecutable, description: bytes) -> ExecutableMetadata:
         """That of a program."""
         module = loaded.module
         leaves = [leaf for _, leaf in module.entry.root.shape.leaves()]
         donors = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
-        return Outline(
+        return ExecutableMetadata(
             module.name,
             len(module.entry.parameters),
             tuple(Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s)) for s in leaves),
@@ -68,14 +68,14 @@ class Outline:
         return asdict(self)
 
     @staticmethod
-    def from_fields(fields: Mapping[str, Any]) -> Outline:
+    def from_fields(fields: Mapping[str, Any]) -> ExecutableMetadata:
         """What :meth:`fields` gave; raises FormatError where it did not."""
         try:
             made: dict[str, Any] = dict(fields)
             made["results"] = tuple(Result(r["type"], tuple(r["dimensions"]), r["bytes"]) for r in fields["results"])
             made["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
             made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
-            return Outline(**made)
+            return ExecutableMetadata(**made)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"it does not tell of a program: {error}") from error
 

@@ -31,8 +31,8 @@ Text = Callable[[str], str | None]
 def replace(text_of: Text, platform: str, *, is_default: bool) -> None:
     """Put ours in their place, where arrays and executables are of our platform.
 
-    text_of: the text of the program of a fingerprint, if it is ours. is_default: whether what nobody puts elsewhere is
-    on our platform; then what other libraries have in the processor's memory comes to it, too.
+    text_of: the text of the program of a fingerprint, if it is ours. is_default: whether arrays without an explicit
+    device are on our platform; then what other libraries have in the processor's memory comes to it, too.
     """
     _replace_text(text_of)
     _replace_cost_analysis(platform)
@@ -143,7 +143,7 @@ def _replace_import(ours: str) -> None:
 
 
 def _shared(view: Array) -> Array:
-    """An array in the memory of one that cannot be written to, for those who cannot be told so."""
+    """An array in the memory of one that cannot be written to, for interfaces that cannot say so."""
     memory: Any = (ctypes.c_uint8 * view.nbytes).from_address(view.ctypes.data)
     # As long as the memory is in use there, no program is given it.
     memory.owner = view

@@ -29,7 +29,7 @@ _registered: dict[str, Any] = {}
 def register(platform: str, *, is_default: bool) -> None:
     """Register the platform, once. What goes wrong is raised when JAX makes a client of it.
 
-    is_default: whether JAX puts on it what nobody puts elsewhere.
+    is_default: whether JAX puts arrays without an explicit device on it.
     """
     if _registered:
         return

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.jax.devices import MEMORY_KIND
-from xlakit.jax.executable_metadata import Outline, bytes_of
+from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT
 from xlakit.jax.records import Words, keep_for_ever, words_of
@@ -35,18 +35,18 @@ class Program:
     def __init__(
         self,
         devices: Devices,
-        outline: Outline,
+        metadata: ExecutableMetadata,
         description: bytes,
         options: bytes,
         load: Callable[[], LoadedExecutable],
         machine_code: Linked | None = None,
     ) -> None:
-        """``load`` gives the program; with ``machine_code`` it is called when somebody asks for more than to run it."""
+        """``load`` gives the program; with ``machine_code`` it is called when more than running it is asked for."""
         self._load = load
         self.description = description
         self.options = options
-        self.fingerprint = outline.fingerprint
-        self._name, self._count = outline.name, len(outline.devices)
+        self.fingerprint = metadata.fingerprint
+        self._name, self._count = metadata.name, len(metadata.devices)
         # They stay as long as native code may run them.
         self._machine_code = machine_code
         self._context = None if machine_code is None else machine_code.new_context()
@@ -56,18 +56,18 @@ class Program:
             references=1,
             run=run,
             context=context,
-            num_args=outline.num_arguments,
-            donated=[int(number in outline.donated) for number in range(outline.num_arguments)],
-            devices=[devices.places[number].device.address for number in outline.devices],
+            num_args=metadata.num_arguments,
+            donated=[int(number in metadata.donated) for number in range(metadata.num_arguments)],
+            devices=[devices.places[number].device.address for number in metadata.devices],
             num_devices=self._count,
-            name=outline.name,
-            num_replicas=outline.num_replicas,
-            num_partitions=outline.num_partitions,
-            num_outputs=len(outline.results),
+            name=metadata.name,
+            num_replicas=metadata.num_replicas,
+            num_partitions=metadata.num_partitions,
+            num_outputs=len(metadata.results),
             fingerprint=self.fingerprint,
         )
         self.properties: NamedFloats | None = None
-        self._describe_results(outline)
+        self._describe_results(metadata)
 
     @cached_property
     def loaded(self) -> LoadedExecutable:
@@ -105,9 +105,9 @@ class Program:
             **dict.fromkeys(("host_generated_code", "host_argument", "host_output", "host_alias", "host_temp"), 0),
         }
 
-    def _describe_results(self, outline: Outline) -> None:
-        record, results = self.record, outline.results
-        donors = dict(outline.in_place)
+    def _describe_results(self, metadata: ExecutableMetadata) -> None:
+        record, results = self.record, metadata.results
+        donors = dict(metadata.in_place)
         self._dims = [words_of(result.dimensions) for result in results]
         words: list[int] = []
         for number, result in enumerate(results):

@@ -5,7 +5,7 @@ program there is another entry beside that of its machine code, known by the byt
 what JAX asks of every program. All else that may be asked is made of the module, when it is asked for.
 
 Only programs of one device are found so, which Python has no part in, and whose custom calls mean here and there what
-the compiler says, since nobody has registered them: their bytes, their device, and what :func:`source_key` knows of the
+the compiler says, since none of them is registered: their bytes, their device, and what :func:`source_key` knows of the
 compiler, are all that they depend on.
 """
 
@@ -21,7 +21,7 @@ from xlakit.cpu.cache_key import compiler_has_changed, source_key
 from xlakit.cpu.linked import Linked
 from xlakit.cpu.program import Program as MachineCode
 from xlakit.errors import FormatError
-from xlakit.jax.executable_metadata import Outline
+from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     """
     import jaxlib.version
 
-    # Who wants to see the passes wants them to run; and what is to be compared is compiled twice.
+    # Debug output is written by passes that run; and what is to be compared is compiled twice.
     is_watched = options.current().verify or options.current().sanitize
     if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or is_watched:
         return None
@@ -59,7 +59,7 @@ def load(
     if found is None:
         return None
     try:
-        outline = Outline.from_fields(found.fields["outline"])
+        metadata = ExecutableMetadata.from_fields(found.fields["outline"])
         description = bytes(found.sections[_DESCRIPTION])
         machine_key: str = found.fields["machine code"]
         calls: list[str] = found.fields["calls"]
@@ -67,7 +67,7 @@ def load(
         cache.discard(key, f"it tells of no program: {error}")
         return None
     machine = cache.load(machine_key)
-    if machine is None or max(outline.devices) >= len(devices.places) or _are_registered(calls):
+    if machine is None or max(metadata.devices) >= len(devices.places) or _are_registered(calls):
         return None
 
     def module() -> HloModule:
@@ -78,10 +78,12 @@ def load(
     except FormatError as error:
         cache.discard(machine_key, error.rule)
         return None
-    return Program(devices, outline, description, options, lambda: compile(module(), outline.devices[0]), Linked(code))
+    return Program(
+        devices, metadata, description, options, lambda: compile(module(), metadata.devices[0]), Linked(code)
+    )
 
 
-def keep(key: str, outline: Outline, program: Program) -> None:
+def keep(key: str, metadata: ExecutableMetadata, program: Program) -> None:
     """Have a program found by a key from now on, if it is one of those that can be."""
     loaded = program.loaded
     compiled: Any = loaded.compiled
@@ -90,7 +92,7 @@ def keep(key: str, outline: Outline, program: Program) -> None:
         return
     calls = _calls(loaded.module)
     if not _are_registered(calls):
-        fields = {"machine code": machine_key, "calls": calls, "outline": outline.fields()}
+        fields = {"machine code": machine_key, "calls": calls, "outline": metadata.fields()}
         cache.save(key, cache.Entry(fields, {_DESCRIPTION: program.description}))
 
 
@@ -103,8 +105,8 @@ def _calls(module: HloModule) -> list[str]:
 
 
 def _are_registered(calls: Iterable[str]) -> bool:
-    """Whether somebody has said in this process what one of these custom calls does."""
-    # Where it is not loaded, nobody has.
+    """Whether one of these custom calls is registered in this process."""
+    # Where that module is not loaded, none is.
     registry: Any = sys.modules.get("xlakit.execution.custom_calls")
     return registry is not None and any(map(registry.is_registered, calls))
 

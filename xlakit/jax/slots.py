@@ -38,7 +38,7 @@ class State:
         self.attributes: NamedIntegers | None = None
 
     def forget_dead(self) -> None:
-        """Give back what programs hold that nobody has a name for any more."""
+        """Give back what programs without a name left hold."""
         address = self.native.take_dead() if self.native is not None else 0
         while address:
             program = self.programs.pop(address)
@@ -67,7 +67,7 @@ def error_code(error: BaseException) -> Code:
 
 
 def describe(error: BaseException) -> str:
-    """What an exception says to whoever sees it in JAX."""
+    """The text of an exception as JAX shows it."""
     cause = error.__cause__
     text = str(error) if isinstance(error, XlakitError) else f"{type(error).__name__}: {error}"
     if cause is None and isinstance(error, XlakitError):

@@ -35,7 +35,7 @@ def describe_program(proto: bytes, module: HloModule) -> bytes:
     """The program again, with the layouts of its arguments and results, which are all major to minor.
 
     JAX asks for it whenever it has compiled a program, to see these layouts. MLIR would say the same in a hundred
-    times the time, since whoever reads it needs a context with all of its dialects.
+    times the time, since reading it needs a context with all of its dialects.
     """
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.hlo_proto.schema import new

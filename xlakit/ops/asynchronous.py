@@ -1,4 +1,4 @@
-"""Operations in two halves around a computation or a copy: start, any number of updates, done.
+"""Async operations around a computation or a copy: start, any number of updates, done.
 
 Source: the opcodes of the same names of today's HLO. The interpreter does the work as soon as all arguments are there.
 """

@@ -84,7 +84,7 @@ class AllToAll(Collective):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         if self.split_dimension is None:
-            return tuple(self.deal(context, operands))
+            return tuple(self.all_to_all(context, operands))
         _, count = self.place(context)
         if operands[0].shape[self.split_dimension] % count:
             raise ExecutionError(
@@ -93,7 +93,7 @@ class AllToAll(Collective):
                 hint=multiple(operands[0].shape[self.split_dimension], count),
             )
         blocks = np.split(operands[0], count, axis=self.split_dimension)
-        return concatenated(self.deal(context, blocks), self.split_dimension)
+        return concatenated(self.all_to_all(context, blocks), self.split_dimension)
 
 
 @building
@@ -214,7 +214,7 @@ class RaggedAllToAll(Collective):
             rows = tuple(source[start : start + size] if start >= 0 <= size else source[:0] for start, size in ranges)
             sent.append((np.asarray(len(source)), starts[place], sizes[place], targets[place], rows))
         result = operands[1].copy()
-        for sender, (length, *pieces, rows) in enumerate(self.deal(context, sent)):
+        for sender, (length, *pieces, rows) in enumerate(self.all_to_all(context, sent)):
             for number, (start, size, target) in enumerate(zip(*(p.tolist() for p in pieces), strict=True)):
                 if not (0 <= start <= start + size <= length and 0 <= target <= target + size <= len(result)):
                     raise ExecutionError(
@@ -390,7 +390,7 @@ def _offset_values(table: Value, number: int, *, is_tuple: bool) -> Sequence[Seq
 
 @operation("collective-permute", documents=("CollectivePermute", "MultiCollectivePermute"))
 class CollectivePermute(Permuting):
-    """Send the operands along source-target pairs; zeros where nobody sends.
+    """Send the operands along source-target pairs; zeros where nothing is sent.
 
     With ``slice_sizes`` the operands are input, output, and the offsets of both, and slices of the input are written
     into the output. The ids are partitions where there is a ``channel_id``, else replicas.

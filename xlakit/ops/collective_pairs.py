@@ -1,4 +1,4 @@
-"""Collectives in two halves, start and done; the interpreter does the work at the start.
+"""Async pairs of collectives, start and done; the interpreter does the work at the start.
 
 Source: the opcodes of the same names of today's HLO.
 """
@@ -20,7 +20,7 @@ from xlakit.ops.shared.collective import (
 
 
 class _Done(Op):
-    """The base of the second halves: the result is element 1 of what the start gave."""
+    """The base of the dones: the result is element 1 of what the start gave."""
 
     __slots__ = ()
 

@@ -27,7 +27,7 @@ from xlakit.ops.shared.collective import (
     check_combiner,
     check_operator,
     concatenated,
-    reduce_everybody,
+    reduce_members,
     repack,
     unpack,
 )
@@ -94,12 +94,12 @@ class AllGather(Collective):
 
     def gather(self, context: Evaluation, operands: Sequence[Value], declared: Shape) -> Value:
         """Meet the group and concatenate."""
-        everybody, _ = self.meet(context, operands)
-        results = [concatenated(arrays, self.all_gather_dimension) for arrays in zip(*everybody, strict=True)]
+        gathered, _ = self.all_gather_members(context, operands)
+        results = [concatenated(arrays, self.all_gather_dimension) for arrays in zip(*gathered, strict=True)]
         for result, shape in zip(results, declared.tuple_shapes or (declared,), strict=True):
             if not shape.is_dynamic and result.shape != shape.dimensions:
                 raise ExecutionError(
-                    f"{len(everybody)} devices gathered {list(result.shape)}, {shape} is declared",
+                    f"{len(gathered)} devices gathered {list(result.shape)}, {shape} is declared",
                     hint="run with the num_replicas and num_partitions that the program was written for",
                 )
         return bundle(results)
@@ -235,7 +235,7 @@ class ReduceScatter(Collective):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         own = context.shape.tuple_shapes[0] if context.shape.is_tuple else context.shape
         block, whole = (s.dimensions[self.scatter_dimension] for s in (own, context.instruction.operands[0].shape))
-        # As the shapes say it; where they do not, or nobody knows how large they are, as many as there are.
+        # As the shapes say it; where they do not, or sizes are not known, as many as there are.
         count = whole // block if block > 0 and whole > 0 else self.place(context)[1]
         for array in operands:
             if array.shape[self.scatter_dimension] % count:
@@ -244,8 +244,8 @@ class ReduceScatter(Collective):
                     hint=multiple(array.shape[self.scatter_dimension], count),
                 )
         blocks = [np.split(array, count, axis=self.scatter_dimension) for array in operands]
-        dealt = self.deal(context, list(zip(*blocks, strict=True)))
-        return bundle(reduce_everybody(context, self.to_apply, dealt))
+        received = self.all_to_all(context, list(zip(*blocks, strict=True)))
+        return bundle(reduce_members(context, self.to_apply, received))
 
 
 @building
@@ -298,13 +298,13 @@ def reduce_scatter(
 
 def _roots(op: Collective, context: Evaluation, table: Value) -> list[int]:
     """The places of the roots in the group, for each operand: those that the group's first device names."""
-    everybody, _ = op.meet(context, table)
-    roots = [int(r) for r in everybody[0]]
+    gathered, _ = op.all_gather_members(context, table)
+    roots = [int(r) for r in gathered[0]]
     for root in roots:
-        if not 0 <= root < len(everybody):
+        if not 0 <= root < len(gathered):
             raise ExecutionError(
-                f"root {root} is out of range for a group of {len(everybody)} devices",
-                hint=below(len(everybody), "root"),
+                f"root {root} is out of range for a group of {len(gathered)} devices",
+                hint=below(len(gathered), "root"),
             )
     return roots
 
@@ -412,7 +412,7 @@ def collective_reduce(
     return repack(builder, builder.append(op, operands), is_tuple, len(operands))
 
 
-# -- who am I --------------------------------------------------------------------------------------
+# -- ids -------------------------------------------------------------------------------------------
 
 
 class _DeviceNumber(Op):

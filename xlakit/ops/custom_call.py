@@ -116,7 +116,7 @@ def custom_call(
     """Call a function that is registered under a name where the program runs.
 
     target_name: the name. args: N operands of any type. shape: of the result.
-    opaque: text for the function. has_side_effect: whether the call must happen even if nobody uses its result.
+    opaque: text for the function. has_side_effect: whether the call must happen even if its result is not used.
     operand_shapes_with_layout: the layouts in which the function wants its operands; ``shape`` has one then, too.
     output_operand_aliasing: outputs that share the buffers of operands. literal: a value that the function gets, too.
     schedule, api_version: of the call, for the backend, such as ``"SCHEDULE_LATEST"`` and ``"API_VERSION_TYPED_FFI"``.

@@ -259,7 +259,7 @@ _NumbersT = TypeVar("_NumbersT", bound="DataclassInstance")
 
 
 def last_dimension(indices: XlaOp) -> int:
-    """Where the index vectors lie unless somebody says otherwise."""
+    """Where the index vectors lie by default."""
     return max(indices.shape.rank - 1, 0)
 
 

@@ -260,8 +260,8 @@ class SelectAndScatter(Op):
         targets = chosen[order]
         starts = np.flatnonzero(np.concatenate([[True], targets[1:] != targets[:-1]])) if targets.size else targets
         counts = np.diff(np.append(starts, targets.size))
-        for turn in range(int(counts.max(initial=0))):
-            now = starts[counts > turn] + turn
+        for tap in range(int(counts.max(initial=0))):
+            now = starts[counts > tap] + tap
             (result[targets[now]],) = fold.combine(result[targets[now]], updates[order[now]])
         return as_declared(fold.finish([result.reshape(array.shape)]), context.shape)
 

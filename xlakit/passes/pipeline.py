@@ -89,7 +89,7 @@ PIPELINE: tuple[Pass, ...] = (
     WhileElements(),
     UnrollLoops(),
     WhileRanges(),
-    # What was simplified may be equal now; branches that are known and rounds of loops have become calls.
+    # What was simplified may be equal now; branches that are known and iterations of loops have become calls.
     InlineCalls(),
     CommonSubexpressions(),
     _SIMPLIFY,
@@ -133,7 +133,7 @@ def run_pipeline(
     until: the last pass to run: its name, or its number where it runs more than once.
     fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never. Passes that machine code needs take none.
     dump: called after each pass with its number, its name, and the module before and after it.
-    context: what the passes share, for a caller who wants to see the statistics; it then decides fuel and disabled.
+    context: what the passes share, for a caller that reads the statistics; it then decides fuel and disabled.
 
     With ``XLAKIT_DEBUG=passes`` each pass's time and rewrites are printed, and the verifier runs after it.
     Raises ArgumentError for unknown names, UnsupportedError for what a pass does not handle.

@@ -1,10 +1,10 @@
 """Buffer: an array on a device.
 
-A buffer never changes. It may be still to come: the program that makes it runs, or waits for its turn. Whoever then
-asks for what is in it waits, and gets the program's error where that failed.
+A buffer never changes. It may be still to come: the program that makes it runs, or waits for its turn. A read
+then waits, and raises the program's error where that failed.
 
-Inside, arrays lie major to minor. An array that has been shown to somebody is read-only from then on; a program that
-is given a buffer to overwrite does so only where nobody else holds the array, and otherwise leaves it alone.
+Inside, arrays lie major to minor. An array that has been given out is read-only from then on; a program that
+is given a buffer to overwrite does so only where nothing else holds the array, and otherwise leaves it alone.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Buffer:
         return self._shape.byte_size
 
     def unsafe_buffer_pointer(self) -> int:
-        """The address of its first element, once it is there. Nobody may write to it, nor read when it is gone."""
+        """The address of its first element, once it is there; not to be written to, nor read after the buffer."""
         return self._get().ctypes.data
 
     # -- when it is there ------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Buffer:
     ) -> object:
         """The DLPack capsule of the buffer's memory, for ``from_dlpack`` of NumPy, PyTorch, JAX and others.
 
-        The protocol's older form cannot say that memory is read-only; whoever gets that must not write to it either.
+        The protocol's older form cannot say that memory is read-only; its consumer must not write to it either.
         """
         if stream is not None:
             raise ArgumentError(f"stream is {stream!r}", hint="memory of processors has no streams; leave it out")
@@ -194,7 +194,7 @@ class Buffer:
         return f"the buffer {self._shape.without_layout()} on device {self._device.id} ({self._origin})"
 
     def _shown(self) -> Array:
-        """A view of the array that nobody can make writable."""
+        """A view of the array that cannot be made writable."""
         array = self._get()
         if self._is_ours and array.flags.writeable:
             array.setflags(write=False)
@@ -253,7 +253,7 @@ class Buffer:
 
     @property
     def is_ours(self) -> bool:
-        """Whether nobody but buffers and views of them can hold the memory."""
+        """Whether only buffers and views of them can hold the memory."""
         return self._is_ours
 
     def check_usable(self) -> None:

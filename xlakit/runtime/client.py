@@ -64,7 +64,7 @@ class Client:
         self._devices = [Device(self, queue) for queue in self._schedule.queues]
         here = self._devices if distributed is None else [self._devices[i] for i in distributed.local_devices]
         self._local_devices = here
-        # Threads end with their client, also if nobody closes it. They know their queues, and not it.
+        # Threads end with their client, also if it is not closed. They know their queues, and not it.
         weakref.finalize(self, stop_workers, self._schedule.queues).atexit = False
         _clients.add(self)
 
@@ -115,7 +115,7 @@ class Client:
 
     @converting
     def get_default_device_assignment(self, num_replicas: int, num_partitions: int = 1) -> list[list[Device]]:
-        """The device for each partition of each replica, where nobody says otherwise: the first ones, in order.
+        """The device for each partition of each replica, by default: the first ones, in order.
 
         Raises ArgumentError where there are too few devices.
         """

@@ -98,7 +98,7 @@ class Device:
         """A Buffer of a tensor of another library, by the DLPack protocol (``__dlpack__``).
 
         copy: None to read the tensor in place where its memory lies major to minor, and copy it otherwise; True to copy
-            it, False never to. In place means that nobody may write to the tensor while the buffer exists.
+            it, False never to. In place means that the tensor must not be written to while the buffer exists.
 
         Raises ArgumentError for what is no tensor, is on another kind of device, or would have to be copied.
         """
@@ -115,7 +115,7 @@ class Device:
     def synchronize_all_activity(self) -> None:
         """Wait for all that the device has been asked to do.
 
-        Raises the first error of a program that has no result, from which nobody else would learn it.
+        Raises the first error of a program that has no result, which would otherwise go unnoticed.
         """
         self._client.schedule.wait_for_all(self._queue)
 

@@ -52,7 +52,7 @@ def exported(
 ) -> object:
     """The capsule of an array that is read-only.
 
-    view: the array. array: the array that owns the memory, where it is ours, for consumers who cannot be told that
+    view: the array. array: the array that owns the memory, where it is ours, for consumers that cannot be told that
     they must not write; they get a copy where it is not.
     """
     code = _codes().get(view.dtype)

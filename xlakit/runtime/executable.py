@@ -160,9 +160,9 @@ class LoadedExecutable:
 
         arguments: a Buffer on the device for each parameter, of just its type and dimensions; a (nested) tuple of them
             for a tuple, None or a token's buffer for a token. They may be still to come.
-        donate: numbers of parameters whose buffers the program takes: it may compute in their memory, and nobody can
-            use them any more (:class:`xlakit.DeletedBufferError`). A result that the module's ``input_output_alias``
-            pairs with such a parameter lies in its memory, where it can and nobody else holds that memory: another
+        donate: numbers of parameters whose buffers the program takes: it may compute in their memory, and they cannot
+            be used any more (:class:`xlakit.DeletedBufferError`). A result that the module's ``input_output_alias``
+            pairs with such a parameter lies in its memory, where it can and nothing else holds that memory: another
             name of the buffer, a NumPy array of it, a program that still reads it. By default those parameters are
             donated that ``input_output_alias`` names; ``()`` donates none.
 
@@ -252,7 +252,7 @@ class LoadedExecutable:
             check_donated(donate, self._arguments.count)
         numbers = self._donated_by_alias if donate is None else donate
         flat = [self._arguments.flatten(given, device) for given, device in zip(arguments, self._devices, strict=True)]
-        # Only who donates is told where.
+        # The place is needed only for errors about donated buffers.
         place: Location | None = caller_location() if numbers else None
         with self._schedule.changing():
             taken = self._arguments.take(flat, numbers, place)
@@ -337,7 +337,7 @@ def _threads(limit: int) -> Generator[None]:
 
 
 def _make_writable(arrays: list[Array], number: int) -> bool:
-    """Let a program write to one of the arrays, if nobody but the list holds it: no buffer, view or other program."""
+    """Let a program write to one of the arrays, if only the list holds it: no buffer, view or other program."""
     # The list holds it, and the call that asks.
     if sys.getrefcount(arrays[number]) > 2:
         return False

@@ -90,7 +90,7 @@ class Part:
         device = self.participant
         what = f"its turn on device {self.queue.number}"
         instruction = device.program.module.entry.root
-        return _Turn(device, instruction, lambda: what, lambda: self.has_started, for_turn=True)
+        return _QueueWait(device, instruction, lambda: what, lambda: self.has_started, for_queue=True)
 
     def fill_results(self) -> None:
         """Give the buffers what has been made for them."""
@@ -100,7 +100,7 @@ class Part:
         self.arrays = ()
 
 
-class _Turn(Wait):
+class _QueueWait(Wait):
     """Why a device of a program waits that has not begun."""
 
     def __str__(self) -> str:
@@ -125,10 +125,10 @@ class Execution:
         self.remaining = 0
         self.error: BaseException | None = None
         self._traceback: TracebackType | None = None
-        # Who waits for its results, and the number among its arguments (-1 for a token).
+        # The parts that wait for its results, and the number among its arguments (-1 for a token).
         self.dependents: list[tuple[Part, int, Buffer]] = []
         self.is_done = False
-        # Whether somebody could learn of the error: it then need not be kept for those who wait for the device.
+        # Whether the error could be seen: then it need not be kept for a later wait for the device.
         self.has_been_seen = False
         # Held until it is done: what Python's other means of waiting are made of, and cheaper.
         self._gate = threading.Lock()
@@ -160,7 +160,7 @@ class Execution:
                 part.arrays = ()
 
     def open(self) -> None:
-        """Let go on who waits."""
+        """Let waiting parts go on."""
         self.is_done = True
         if self._gate.locked():
             self._gate.release()

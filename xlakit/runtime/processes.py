@@ -1,4 +1,4 @@
-"""Processes: what a client asks of those who run devices in several processes; see :mod:`xlakit.distributed`."""
+"""Processes: what a client needs to have devices in several processes; see :mod:`xlakit.distributed`."""
 
 from __future__ import annotations
 

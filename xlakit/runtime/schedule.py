@@ -143,7 +143,7 @@ class Schedule:
             for part in (*beginning, *waiting):
                 part.is_in_world = True
             if over:
-                # Of those that never began nobody is to wait for their turn.
+                # Parts that never began must not count as waiting for their queue.
                 self.world.enter([part.participant for part in over if not part.has_started])
                 self.world.leave([part.participant for part in over])
 
@@ -210,7 +210,7 @@ class Schedule:
     def after_fork(self) -> None:
         """In a child process: there are no threads here, and what they were at does not go on."""
         self._lock = threading.Lock()
-        # Somebody may have held the lock of the old one, and waits there for threads that are not here.
+        # The lock of the old one may be held, by a thread that waits for threads that do not exist here.
         self.world = self._make_world()
         self._is_exiting = False
         for queue in self.queues:

@@ -1,8 +1,8 @@
 """From the host's values to buffers, and from device to device.
 
-Reading another's memory in place is only right where nobody changes it. So by default a value is copied before the
-call returns, but for arrays of which NumPy says all the way down that they cannot be written to. Whoever knows better
-says so with a :class:`HostBufferSemantics`.
+Reading another's memory in place is only right where it does not change. So by default a value is copied before the
+call returns, but for arrays of which NumPy says all the way down that they cannot be written to. A caller that
+knows better passes a :class:`HostBufferSemantics`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def fresh(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
     try:
         return allocate_array(dimensions, dtype)
     except UnsupportedError:
-        # Without native code there is nobody who would mind how it is aligned.
+        # Without native code no alignment is needed.
         return np.empty(tuple(dimensions), dtype)
 
 

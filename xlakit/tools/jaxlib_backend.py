@@ -78,7 +78,7 @@ class JaxlibBackend:
         def execute() -> list[Any]:
             with _refusals():
                 outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
-                return [self._gather(result, iter(outputs), device) for device in range(count)]
+                return [self._all_gather(result, iter(outputs), device) for device in range(count)]
 
         return execute
 
@@ -136,10 +136,10 @@ class JaxlibBackend:
 
         return Everywhere(self._client_module.DeviceList(tuple(devices)), hlo.HloSharding.replicate())
 
-    def _gather(self, shape: Any, outputs: Iterator[Any], device: int) -> Any:
+    def _all_gather(self, shape: Any, outputs: Iterator[Any], device: int) -> Any:
         """The value of a shape, from the flat list of outputs."""
         if shape.is_tuple():
-            return tuple(self._gather(element, outputs, device) for element in shape.tuple_shapes())
+            return tuple(self._all_gather(element, outputs, device) for element in shape.tuple_shapes())
         output = next(outputs)[device]
         if not shape.is_array():
             return None  # a token, as the interpreter gives it

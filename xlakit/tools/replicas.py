@@ -65,7 +65,7 @@ def _for_replicas(op: Op, count: int) -> Op:
 
 
 def _groups(op: Collective, count: int) -> dict[str, Any]:
-    """The fields of a collective that say who takes part."""
+    """The fields of a collective that say which devices take part."""
     changed: dict[str, Any] = {"channel_id": None, "replica_groups": ReplicaGroups(op.replica_groups.groups)}
     if op.global_ids is not None:
         changed["use_global_device_ids"] = False

@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
 from xlakit.cpu.kernels.gemm.gemm import Product
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
-from xlakit.cpu.kernels.scan.prefix_sum import CumulativePlan, emit_cumulative
+from xlakit.cpu.kernels.scan.prefix_sum import ScanPlan, emit_prefix_sum
 from xlakit.cpu.kernels.scatter import scatter
 from xlakit.cpu.kernels.scatter.plan import Sharing, plan_scatter
 from xlakit.cpu.kernels.sort import sort, top_k
@@ -96,9 +96,9 @@ def test_transforms():
 
 def test_scans():
     add = parse_module(f"HloModule m\nENTRY {ADD}").entry
-    plan = CumulativePlan(add, (P.F32,), 4, 100, 1, False)
-    assert not refused(emit_cumulative, replace(plan, length=0)).functions
-    refused(emit_cumulative, replace(plan, kinds=(P.F32, P.F32)))
+    plan = ScanPlan(add, (P.F32,), 4, 100, 1, False)
+    assert not refused(emit_prefix_sum, replace(plan, length=0)).functions
+    refused(emit_prefix_sum, replace(plan, kinds=(P.F32, P.F32)))
 
 
 @pytest.mark.parametrize(

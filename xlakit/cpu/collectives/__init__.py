@@ -1,1 +1,1 @@
-"""Collectives in machine code: who meets where, and the kernels that compute for all members of a group at once."""
+"""Collectives in machine code: rendezvous sites, and the kernels that compute for all members of a group at once."""

@@ -14,7 +14,7 @@ from xlakit.ops.shared.collective import Collective
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices that meet, in order, and for each the place of the one that it gets its data from, -1 for nobody.
+    """Devices of one group, in order, and for each the place of the member that its data come from, -1 for none.
 
     Only operations that have each member take from one other ask for ``sources``.
     """
@@ -57,7 +57,7 @@ def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
-    """Devices that send to each other, directly or over others; nobody waits for those who have nothing for him."""
+    """Devices that send to each other, directly or over others: a device waits only for those it is connected with."""
     found: list[Group] = []
     for device in range(grid.num_devices):
         peers, own = grid.peers(device, by_partition=op.channel_id is not None)

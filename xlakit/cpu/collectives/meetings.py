@@ -146,10 +146,10 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
 
 
 def result_of(instruction: Instruction) -> Shape:
-    """The shape of what a collective computes, without what a first half gives beside it."""
+    """The shape of what a collective computes, without what a start gives beside it."""
     shape = instruction.shape
-    is_half = instruction.opcode in ("all-gather-start", "collective-permute-start")
-    return shape.tuple_shapes[1] if is_half else shape
+    is_start = instruction.opcode in ("all-gather-start", "collective-permute-start")
+    return shape.tuple_shapes[1] if is_start else shape
 
 
 def _results(instruction: Instruction) -> Sequence[Shape]:

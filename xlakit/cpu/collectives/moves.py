@@ -12,7 +12,7 @@ from xlakit.data.shape import Shape
 
 
 def all_gather(module: Module, name: str, shapes: Sequence[Shape], dimension: int, count: int) -> Phase:
-    """Everybody's operands one after the other along a dimension, for everybody: a tile is read once."""
+    """All members get all operands, one after the other along a dimension: a tile is read once."""
     return joined(
         module,
         name,
@@ -37,7 +37,7 @@ def _gathered(module: Module, name: str, shape: Shape, dimension: int, number: i
 
 
 def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: int) -> Phase:
-    """Block i of everybody's operand along a dimension for member i."""
+    """Member i gets block i of each member's operand along a dimension."""
     rows, whole = _split(shape, dimension)
     length = whole // count
     tiles = Tiles(rows, length)
@@ -53,7 +53,7 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
 
 
 def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) -> Phase:
-    """Operand i of everybody for member i."""
+    """Member i gets operand i of each member."""
     tiles = Tiles(1, _bytes(shape))
 
     def body(members: Members, task: Value) -> None:
@@ -67,7 +67,7 @@ def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) ->
 
 
 def fetch(module: Module, name: str, shapes: Sequence[Shape], count: int | None) -> Phase:
-    """Everybody's arrays from the member that its post names; zeros where it names none."""
+    """Each member gets the arrays of the member that its arrival names as source; zeros where it names none."""
     return joined(
         module, name, [_fetched(module, f"{name}.{n}", s, n, len(shapes), count) for n, s in enumerate(shapes)]
     )

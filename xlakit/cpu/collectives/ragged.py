@@ -37,8 +37,8 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
             origin = members.array(sender, _INPUT)
             with fn.loop(0, pieces) as each:
 
-                def number(who: Value, table: int, other: Value, piece: Value = each.index) -> Value:
-                    return _integer(members, kinds[table], members.array(who, table), other * pieces + piece)
+                def number(member: Value, table: int, other: Value, piece: Value = each.index) -> Value:
+                    return _integer(members, kinds[table], members.array(member, table), other * pieces + piece)
 
                 start, size, place = (number(sender, t, receiver) for t in (_STARTS, _SIZES, _TARGETS))
                 expected = number(receiver, _RECEIVED, sender)

@@ -1,6 +1,6 @@
 """Kernels that combine the arrays of a group's members: all-reduce, reduce-scatter, collective-reduce.
 
-An element is combined in the order of the group, whoever computes it and on however many threads, so that results are
+An element is combined in the order of the group, on whichever device and however many threads, so that results are
 the same in every run. Each operand is read once, and each result is written once.
 """
 
@@ -77,7 +77,7 @@ def _same(index: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Elements [begin, end) of a result, and where everybody's elements are that they are made of.
+    """Elements [begin, end) of a result, and where each member's elements lie that they are made of.
 
     operand: its number. result: the number of the result of which the first ``targets`` members get these elements, or
     the one array that they go to. origin, target: the places in operands and results.
@@ -96,7 +96,7 @@ class Tile:
 def all_reduce(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
 ) -> Phase:
-    """Everybody gets the whole result."""
+    """Each member gets the whole result."""
     parts = [
         _flat(module, f"{name}.{n}", Combining.of(computation, s.element_type), s.num_elements, n, len(shapes), count)
         for n, s in enumerate(shapes)
@@ -195,7 +195,7 @@ def _blocks(
 
 
 def _combine(members: Members, tile: Tile) -> None:
-    """Combine a tile of everybody."""
+    """Combine a tile of all members."""
     if isinstance(members.count, int) and members.count <= _IN_REGISTERS:
         _in_registers(members, members.count, tile)
     else:

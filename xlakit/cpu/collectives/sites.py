@@ -23,8 +23,8 @@ class Sites:
         self.slots: list[int] = []
 
     def at(self, place: Hashable, groups: Sequence[Group]) -> str:
-        """The name of the table of a site. Collectives of one ``place`` are the same: whoever comes to one meets those
-        who come to another one.
+        """The name of the table of a site. Collectives of one ``place`` share one rendezvous: devices
+        that arrive at different ones of them meet.
 
         Raises DeclinedError where two of them do not have the same groups.
         """
@@ -53,7 +53,7 @@ class Sites:
         return self._module.shared_data(f"site_{hashlib.sha256(data).hexdigest()[:16]}", data)
 
     def _slot(self, count: int) -> int:
-        """Where a new slot begins in a run; 0 where nobody has to wait for another."""
+        """Where a new slot begins in a run; 0 where the group is one device."""
         if count < 2:
             return 0
         begin = self._end

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.cpu.runtime.meeting import POST, SLOT, post_at
+from xlakit.cpu.runtime.meeting import ARRIVAL, SLOT, arrival_at
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.
 TILE_BYTES = 16 << 10
@@ -26,7 +26,7 @@ class Members:
     def array(self, member: Value | int, number: Value | int) -> Value:
         """An array of a member, by its number in the table."""
         fn = self.fn
-        table = fn.load(PTR, POST.at(fn, post_at(fn, self._slot, member), "table"))
+        table = fn.load(PTR, ARRIVAL.at(fn, arrival_at(fn, self._slot, member), "table"))
         return fn.load(PTR, fn.at(table, PTR, number))
 
     def fail(self) -> None:
@@ -35,7 +35,7 @@ class Members:
 
     def source(self, member: Value | int) -> Value:
         """The place of the member that this one gets its data from, -1 for none."""
-        return POST.load(self.fn, post_at(self.fn, self._slot, member), "source")
+        return ARRIVAL.load(self.fn, arrival_at(self.fn, self._slot, member), "source")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Custom calls of C functions: machine code calls them by an address that is known when the program is loaded.
 
-A program imports the function under a symbol made of its name, so machine code that is kept on disk says whom it calls
-and not where that is.
+A program imports the function under a symbol made of its name, so machine code that is kept on disk names the function
+and not its address.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 
-# What a function costs, in nanoseconds; nobody can know.
+# What a function costs, in nanoseconds: a guess, as it is not known.
 _COST = 20_000.0
 
 

@@ -1,4 +1,4 @@
-"""The kernels of one module: who makes which instruction's code, each kernel once."""
+"""The kernels of one module: which maker writes the code of which instruction, each kernel once."""
 
 from __future__ import annotations
 

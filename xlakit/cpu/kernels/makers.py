@@ -13,7 +13,7 @@ from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
 from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
 from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
 from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
-from xlakit.cpu.kernels.scan.prefix_sum import emit_cumulative, plan_cumulative
+from xlakit.cpu.kernels.scan.prefix_sum import emit_prefix_sum, plan_prefix_sum
 from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
 from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
 from xlakit.cpu.kernels.sort.sort import sort_kernel
@@ -45,8 +45,8 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
 
 
 def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
-    plan = plan_cumulative(instruction)
-    return None if plan is None else emit_cumulative(module, plan)
+    plan = plan_prefix_sum(instruction)
+    return None if plan is None else emit_prefix_sum(module, plan)
 
 
 MAKERS: dict[str, Maker] = {

@@ -300,7 +300,7 @@ class _Work:
 
 
 class Library:
-    """Machine code in memory. It is there as long as this object is; who calls it holds that."""
+    """Machine code in memory. It stays as long as this object does: a caller holds the object."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import promises
-from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_turns
+from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
 from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
 from xlakit.cpu.llvm.values import Operand, Value
@@ -118,7 +118,7 @@ class Function:
         """Write ``value`` where ``pointer`` points."""
         tail = f", align {align or promises.alignment(value.type)}{self._access_group}"
         if nontemporal:
-            tail += promises.round_caches(self.module.one_metadata)
+            tail += promises.non_temporal(self.module.one_metadata)
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value) -> None:
@@ -137,7 +137,7 @@ class Function:
     def alloca(self, type: Type, count: int = 1, *, align: int = 0) -> Value:
         """Space on the stack for the life of the function; LLVM wants it in the first block."""
         if self._access_group:
-            raise InternalError(f"turns of an independent loop of {self.name} would share memory on the stack")
+            raise InternalError(f"iterations of an independent loop of {self.name} would share memory on the stack")
         self._count += 1
         name = f"%v{self._count}"
         self._entry.append(f"  {name} = alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}")
@@ -195,7 +195,7 @@ class Function:
             # LLVM takes it for a call of something else that is at this address.
             raise InternalError(f"{name} is called as another function of this name")
         if known is not None and known.has_memory and self._access_group:
-            raise InternalError(f"turns of an independent loop of {self.name} would share the memory of {name}")
+            raise InternalError(f"iterations of an independent loop of {self.name} would share the memory of {name}")
         given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
         text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
         if not name.startswith("llvm."):
@@ -281,7 +281,7 @@ class Function:
     ) -> Generator[Loop]:
         """Count ``index`` from ``begin`` below ``end``.
 
-        independent: no turn reads what another one writes, so that LLVM may run several at once.
+        independent: no iteration reads what another one writes, so that LLVM may run several at once.
         hints: further properties of the loop, such as ``'"llvm.loop.unroll.disable"'``.
         """
         first = begin if isinstance(begin, Value) else self.i64(int(begin))
@@ -319,7 +319,7 @@ class Function:
         if group:
             properties.append(promises.parallel(group))
             if not any("vectorize" in hint or "unroll" in hint for hint in properties):
-                properties += for_few_turns(first.constant, last.constant)
+                properties += for_few_iterations(first.constant, last.constant)
         metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
 
@@ -343,7 +343,7 @@ class Function:
 
     @contextmanager
     def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:
-        """Repeat while ``condition``, asked before each turn, holds; it sees the carried values."""
+        """Repeat while ``condition``, asked before each iteration, holds; it sees the carried values."""
         header, body, exit = self._labels("while", "turn", "done")
         before = self._label
         self._jump(header)

@@ -15,9 +15,9 @@ SCALAR: Final = '"llvm.loop.vectorize.enable", i1 false'
 
 
 class Loop:
-    """A loop being written: ``index``, the ``carried`` values of this turn, and ``next`` for those of the next.
+    """A loop being written: ``index``, the ``carried`` values of this iteration, and ``next`` for those of the next.
 
-    After the loop, ``results`` are the carried values as the last turn left them.
+    After the loop, ``results`` are the carried values as the last iteration left them.
     """
 
     __slots__ = ("carried", "following", "index", "results")
@@ -29,13 +29,13 @@ class Loop:
         self.results: tuple[Value, ...] = ()
 
     def next(self, *values: Value) -> None:
-        """Say what the carried values are in the next turn."""
+        """Say what the carried values are in the next iteration."""
         if [v.type for v in values] != [v.type for v in self.carried]:
             raise InternalError(f"the loop carries {self.carried}, not {values}")
         self.following = values
 
 
-def for_few_turns(begin: object, end: object) -> list[str]:
-    """What LLVM should know of a loop of few turns: it would make a vector with a mask, and masked stores are slow."""
+def for_few_iterations(begin: object, end: object) -> list[str]:
+    """What LLVM is told of a loop of few iterations: it would make a vector with a mask, and masked stores are slow."""
     few = isinstance(begin, int) and isinstance(end, int) and end - begin < _LEAST_LANES
     return [SCALAR, '"llvm.loop.unroll.full"'] if few else []

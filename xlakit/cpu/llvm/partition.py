@@ -53,7 +53,7 @@ class Partition:
         self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
         called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
         self.shared = called & functions.keys()
-        # LLVM is not to see who calls these, so that their code does not depend on the number of threads.
+        # LLVM is not to see the callers of these, so that their code does not depend on the number of threads.
         self.shared |= {name for name, function in functions.items() if function.is_apart}
 
     def names_in(self, functions: Iterable[str]) -> set[str]:

@@ -21,7 +21,8 @@ from xlakit.errors import InternalError
 NO_UNWIND: Final = "nounwind"
 # A function is put into its callers. It asks LLVM for work and says nothing of memory; what the function promises of
 # its own loops holds in every copy, since such a promise names the loop that it stands in. Functions with memory of
-# their own that are called in a loop of independent turns are refused (Function.call): all turns would share it.
+# their own that are called in a loop of independent iterations are refused (Function.call): all iterations would share
+# it.
 INLINED: Final = "alwaysinline"
 # Hints: where LLVM would rather have a call, and what is seldom called.
 APART: Final = "noinline"
@@ -49,8 +50,8 @@ def alignment(type: Type) -> int:
     return min(type.element.bytes, _MOST_ALIGNED)
 
 
-def round_caches(one: str) -> str:
-    """A store round the caches; ``one`` is the node ``!{i32 1}``.
+def non_temporal(one: str) -> str:
+    """A store past the caches; ``one`` is the node ``!{i32 1}``.
 
     Other threads may see it late: a function with such stores ends with a fence.
     """
@@ -63,13 +64,13 @@ def in_group(group: str) -> str:
 
 
 def parallel(group: str) -> str:
-    """No turn of this loop reads or writes what another turn writes, as far as accesses of the group go.
+    """No iteration of this loop reads or writes what another iteration writes, as far as accesses of the group go.
 
-    True of every loop that is written as independent: its turns store different elements of arrays of their own, at
-    places that the loop's index tells apart, and read what the loop leaves as it is, or what the same turn then writes
-    (results that lie where an operand does are read at that element alone, see entry/in_place.py). Sums go from turn to
-    turn in registers. A loop over rows that keeps a row in scratch is not independent, nor is one with a buffer.
-    A group is made for one loop; a copy of the loop, inlined somewhere, speaks of its own accesses.
+    True of every loop that is written as independent: its iterations store different elements of arrays of their own,
+    at places that the loop's index tells apart, and read what the loop leaves as it is, or what the same iteration then
+    writes (results that lie where an operand does are read at that element alone, see entry/in_place.py). Sums go from
+    iteration to iteration in registers. A loop over rows that keeps a row in scratch is not independent, nor is one
+    with a buffer. A group is made for one loop; a copy of the loop, inlined somewhere, speaks of its own accesses.
     """
     return f'"llvm.loop.parallel_accesses", {group}'
 

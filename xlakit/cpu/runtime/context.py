@@ -25,7 +25,7 @@ class Status(IntEnum):
     DONE = 0
     # A Python exception is set, or a host call has kept one.
     RAISED = 1
-    # Somebody has set the interrupt flag.
+    # The interrupt flag has been set.
     INTERRUPTED = 2
     # There is no memory for the arena or for something else.
     OUT_OF_MEMORY = 3

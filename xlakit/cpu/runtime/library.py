@@ -17,7 +17,7 @@ from xlakit.cpu import cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Module, engine
 from xlakit.cpu.runtime.context import emit_context
-from xlakit.cpu.runtime.crew import emit_crew
+from xlakit.cpu.runtime.device_threads import emit_device_threads
 from xlakit.cpu.runtime.host import emit_host, host_symbols
 from xlakit.cpu.runtime.meeting import emit_meeting, emit_meeting_start
 from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
@@ -48,8 +48,8 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_run_stop": (None, 1),
     "xlakit_run_ask": (None, 1),
     "xlakit_meeting_sleep": (None, 2),
-    "xlakit_crew_reset": (None, 0),
-    "xlakit_crew_stop": (None, 0),
+    "xlakit_device_threads_reset": (None, 0),
+    "xlakit_device_threads_stop": (None, 0),
 }
 
 # What compiled programs import.
@@ -99,12 +99,12 @@ def runtime_text() -> str:
     emit_memory_start(fn, limit)
     emit_pool_start(fn, threads, processors)
     emit_meeting_start(fn, processors)
-    fn.call("xlakit_crew_reset", VOID)
+    fn.call("xlakit_device_threads_reset", VOID)
     fn.ret()
     emit_context(module)
     emit_host(module)
     emit_meeting(module)
-    emit_crew(module)
+    emit_device_threads(module)
     if api_symbols() is not None:
         emit_native_call(module)
     return module.text()
@@ -158,7 +158,7 @@ class Runtime:
         """To be called in the child: it has the memory of the parent, and one thread."""
         self.call("xlakit_memory_after_fork")
         self.call("xlakit_pool_reset")
-        self.call("xlakit_crew_reset")
+        self.call("xlakit_device_threads_reset")
         self.call("xlakit_main_thread", threading.get_ident())
 
 
@@ -203,5 +203,5 @@ def _load() -> Runtime:
         after_in_child=made.after_fork_in_child,
     )
     atexit.register(made.call, "xlakit_pool_stop")
-    atexit.register(made.call, "xlakit_crew_stop")
+    atexit.register(made.call, "xlakit_device_threads_stop")
     return made

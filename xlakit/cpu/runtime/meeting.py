@@ -1,20 +1,32 @@
-"""Meetings: where the devices of one run bring together what a collective works on.
+"""The rendezvous of devices at collectives, in native code.
 
-The devices of a run are threads of one process, so a device only says where its arrays are: it posts the address of its
-table (pointers to its operands, then to its results). Whoever finds that all members of the group have posted computes
-the collective for all of them, with a kernel over the slot of the meeting and, where it is large, with the thread pool;
-the others sleep, so the processors are free for it. One claim decides who computes. What a device posted is neither
-read nor written after the meeting is complete.
+The devices of a run are threads of one process, so an arrival at a collective is one address: that of the device's
+table (pointers to its operands, then to its results). The first device that sees all members of its group arrived and
+claims the slot computes the collective for all of them, with a kernel over the slot and, where it is large, with the
+thread pool; the others sleep, so the processors are free for it. After completion no arrival is read or written.
 
-``xlakit_meet(context, site, table, kernel, tasks, grain, number) -> status`` does all of it. In two halves:
-``xlakit_post(context, site, table) -> visit`` never waits, ``xlakit_await(..., visit) -> status`` is for its results.
+A slot serves one rendezvous after another, its generations. Within one generation it goes through:
 
-A group meets in a slot of the run, once for each visit; nobody can come for the next visit before this one is complete,
-so counters that only grow tell visits apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
+    ============  =====================================================  ==========================================
+    state         condition (generation g, group of n)                   next
+    ============  =====================================================  ==========================================
+    open          arrived < (g + 1) * n                                  a device arrives: ``arrived`` + 1
+    full          arrived = (g + 1) * n, claimed = g                     one compare-exchange: ``claimed`` = g + 1
+    computing     claimed = g + 1, completed = g                         the kernel is done: ``completed`` = g + 1
+    complete      completed = g + 1                                      all wake; generation g + 1 is open
+    abandoned     claimed = NEVER                                        none: the run has failed
+    ============  =====================================================  ==========================================
 
-Who has waited for a while for somebody who has not come asks Python (a host call of WAIT + number), which knows
-whether he still can come, listens to signals, and stops the run where something failed. A stopped run claims its
-meetings as never to be held: then no device reads memory of one that has gone.
+``xlakit_meet(context, site, table, kernel, tasks, grain, number) -> status`` is a whole rendezvous. For an async
+pair the start is ``xlakit_post(context, site, table) -> generation``, which arrives and never waits, and the done is
+``xlakit_await(..., generation) -> status``.
+
+Each group of a site has a slot of the run. No member can arrive for the next generation before this one is complete,
+so counters that only grow tell generations apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
+
+A device that has waited for a while lets Python wait (a host call of WAIT + number), which knows whether the missing
+members can still arrive, listens to signals, and stops the run where something failed. Stopping a run claims its slots
+with NEVER: then no kernel reads the memory of a device that has returned.
 """
 
 from __future__ import annotations
@@ -27,20 +39,20 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.record import Record
 
-# What the devices of a run share; the beds of the devices follow, then as many words for their threads, then the slots.
-# asked: not 0 as soon as Python knows of the run. slots: where they begin; end: where they end, from the start.
-# left: devices that have not ended, under the mutex of the first bed. The rest is what the devices run.
+# What the devices of a run share; the parking slot of the devices follow, then as many words for their threads, then
+# the slots. asked: not 0 as soon as Python knows of the run. slots: where they begin; end: where they end, from the
+# start. left: devices that have not ended, under the mutex of the first parking slot. The rest is what the devices run.
 RUN = Record(
     stop=1, asked=1, devices=1, slots=1, end=1, left=1, limit=1, _line_1=1,
     origins=1, arguments=1, results=1, statuses=1, _line_2=4,
 )  # fmt: skip
-BED_BYTES = -(-waiting.BED.size // 64) * 64
+PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 
-# arrived, claimed and completed count over all visits. count: the members. faulty: not 0 where a kernel could not do
-# with the values that it found. A POST for each member follows.
+# arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel could not
+# do with the values that it found. A ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
 # The address of the member's table, how often it has posted, and the place in the group that it gets its data from.
-POST = Record(table=1, visits=1, source=1, _fill=1)
+ARRIVAL = Record(table=1, times=1, source=1, _fill=1)
 # ``claimed`` in a run that has failed.
 NEVER = -1
 
@@ -51,8 +63,8 @@ SITE = Record(slot=1, place=1, count=1, members=1, source=1)
 # Host calls by number: a wait at a collective that takes long, and the end of a device that Python knows.
 WAIT = 1 << 32
 LEAVE = 1 << 33
-# What a host call is told: addresses, the device's number, and the visit.
-NOTICE = Record(run=1, ordinal=1, slot=1, visit=1, site=1)
+# What a host call is told: addresses, the device's number, and the generation.
+NOTICE = Record(run=1, ordinal=1, slot=1, generation=1, site=1)
 
 # How long a device looks for the others before it sleeps, and sleeps before it asks Python.
 _SPIN_NANOSECONDS = 20_000
@@ -61,23 +73,23 @@ _ASK_NANOSECONDS = 20_000_000
 
 def run_bytes(devices: int) -> int:
     """Where the slots of a run begin."""
-    return RUN.size + devices * BED_BYTES + -(-8 * devices // 64) * 64
+    return RUN.size + devices * PARKING_SLOT_BYTES + -(-8 * devices // 64) * 64
 
 
 def slot_bytes(count: int) -> int:
     """The room for a slot of so many members."""
-    return -(-(SLOT.size + count * POST.size) // 64) * 64
+    return -(-(SLOT.size + count * ARRIVAL.size) // 64) * 64
 
 
-def post_at(fn: Function, slot: Value, place: Value | int) -> Value:
+def arrival_at(fn: Function, slot: Value, place: Value | int) -> Value:
     """The post of a member."""
-    posts = fn.at(slot, I64, SLOT.size // 8)
-    return fn.at(posts, I64, place * (POST.size // 8))
+    arrivals = fn.at(slot, I64, SLOT.size // 8)
+    return fn.at(arrivals, I64, place * (ARRIVAL.size // 8))
 
 
-def bed_at(fn: Function, run: Value, device: Value | int) -> Value:
+def parking_slot_at(fn: Function, run: Value, device: Value | int) -> Value:
     """Where a device sleeps."""
-    return fn.at(fn.at(run, I64, RUN.size // 8), I64, device * (BED_BYTES // 8))
+    return fn.at(fn.at(run, I64, RUN.size // 8), I64, device * (PARKING_SLOT_BYTES // 8))
 
 
 def emit_meeting(module: Module) -> None:
@@ -90,7 +102,7 @@ def emit_meeting(module: Module) -> None:
     _emit_wake_members(module)
     _emit_claim(module)
     _emit_hold(module)
-    _emit_post(module)
+    _emit_arrive(module)
     _emit_linger(module)
     _emit_ask(module)
     _emit_await(module)
@@ -114,7 +126,7 @@ def _emit_start(module: Module) -> None:
     for name, value in (("devices", devices), ("slots", slots), ("end", end)):
         RUN.store(fn, run, name, value)
     with fn.loop(0, devices) as each:
-        waiting.make_bed(fn, bed_at(fn, run, each.index))
+        waiting.make_parking_slot(fn, parking_slot_at(fn, run, each.index))
     fn.ret()
 
 
@@ -123,7 +135,7 @@ def _emit_stop(module: Module) -> None:
     fn = module.function("run_has_stopped", I1, [PTR])
     fn.ret(_get(fn, RUN, fn.parameters[0], "stop").ne(0))
 
-    # Whoever ends from now on tells Python, and who has ended before is seen to have.
+    # Devices that end from now on tell Python; those that have ended before are found in the table of statuses.
     fn = module.function("xlakit_run_ask", VOID, [PTR], external=True)
     fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "asked"), "seq_cst")
     fn.ret()
@@ -132,22 +144,22 @@ def _emit_stop(module: Module) -> None:
     (run,) = fn.parameters
     fn.atomic_store(fn.i64(1), RUN.at(fn, run, "stop"), "seq_cst")
     with fn.loop(0, RUN.load(fn, run, "devices")) as each:
-        waiting.wake(fn, bed_at(fn, run, each.index))
+        waiting.wake(fn, parking_slot_at(fn, run, each.index))
     fn.ret()
 
 
 def _emit_close(module: Module) -> None:
-    """``xlakit_run_close(ptr run)``: stop, and make sure that nobody reads or writes for a meeting any more."""
+    """``xlakit_run_close(ptr run)``: stop, and wait until no kernel reads or writes arrays any more."""
     fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=(APART, SELDOM))
     (run,) = fn.parameters
     fn.call("xlakit_run_stop", VOID, run)
     end = RUN.load(fn, run, "end")
-    with fn.while_((RUN.load(fn, run, "slots"),), lambda turn: turn.carried[0] < end) as turn:
-        slot = fn.at(run, I64, turn.carried[0] >> 3)
+    with fn.while_((RUN.load(fn, run, "slots"),), lambda iteration: iteration.carried[0] < end) as iteration:
+        slot = fn.at(run, I64, iteration.carried[0] >> 3)
         claimed = SLOT.at(fn, slot, "claimed")
 
         def busy(slot: Value = slot, claimed: Value = claimed) -> Value:
-            """Claim the slot for never; whether somebody computes in it, so that this must wait."""
+            """Abandon the slot; whether a device computes in it, so that this must wait."""
             found = fn.atomic_load(I64, claimed, "seq_cst")
             free = found.eq(_get(fn, SLOT, slot, "completed"))
 
@@ -158,36 +170,36 @@ def _emit_close(module: Module) -> None:
 
         with fn.while_((), lambda _, busy=busy: busy()):
             fn.call("sched_yield", I32)
-        bytes = SLOT.load(fn, slot, "count") * POST.size + SLOT.size
-        turn.next(turn.carried[0] + ((bytes + 63) & -64))
+        bytes = SLOT.load(fn, slot, "count") * ARRIVAL.size + SLOT.size
+        iteration.next(iteration.carried[0] + ((bytes + 63) & -64))
     fn.ret()
 
 
 def _emit_wake_members(module: Module) -> None:
-    """``wake_members(ptr run, ptr site)``: those who sleep, but the caller."""
+    """``wake_members(ptr run, ptr site)``: the members that sleep, but the caller."""
     fn = module.function("wake_members", VOID, [PTR, PTR])
     run, site = fn.parameters
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
     own = SITE.load(fn, site, "place")
     with fn.loop(0, SITE.load(fn, site, "count")) as each:
         with fn.if_(each.index.ne(own)):
-            waiting.wake(fn, bed_at(fn, run, fn.load(I64, fn.at(members, I64, each.index))))
+            waiting.wake(fn, parking_slot_at(fn, run, fn.load(I64, fn.at(members, I64, each.index))))
     fn.ret()
 
 
 def _emit_claim(module: Module) -> None:
-    """``claim(ptr slot, i64 visit, i64 value) -> i1``: whether the caller is the one who decides about a visit."""
+    """``claim(ptr slot, i64 generation, i64 value) -> i1``: whether the caller is to decide about a generation."""
     fn = module.function("claim", I1, [PTR, I64, I64], attributes=(INLINED,))
-    slot, visit, value = fn.parameters
-    fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), visit, value)[1])
+    slot, generation, value = fn.parameters
+    fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), generation, value)[1])
 
 
 def _emit_hold(module: Module) -> None:
-    """``hold(ptr run, ptr site, ptr slot, i64 visit, ptr kernel, i64 tasks, i64 grain)``: compute, and tell all."""
-    fn = module.function("hold", VOID, [PTR, PTR, PTR, I64, PTR, I64, I64])
-    run, site, slot, visit, kernel, tasks, grain = fn.parameters
+    """``perform(ptr run, ptr site, ptr slot, i64 generation, ptr kernel, i64 tasks, i64 grain)``: compute, wake all."""
+    fn = module.function("perform", VOID, [PTR, PTR, PTR, I64, PTR, I64, I64])
+    run, site, slot, generation, kernel, tasks, grain = fn.parameters
     fn.call("compute", VOID, kernel, slot, tasks, grain)
-    fn.atomic_store(visit + 1, SLOT.at(fn, slot, "completed"), "seq_cst")
+    fn.atomic_store(generation + 1, SLOT.at(fn, slot, "completed"), "seq_cst")
     fn.call("wake_members", VOID, run, site)
     fn.ret()
 
@@ -200,18 +212,18 @@ def _emit_hold(module: Module) -> None:
     fn.ret()
 
 
-def _emit_post(module: Module) -> None:
-    """``post(ptr site, ptr slot, ptr table) -> i64``: the visit; and ``xlakit_post``, as told above."""
-    fn = module.function("post", I64, [PTR, PTR, PTR], attributes=(INLINED,))
+def _emit_arrive(module: Module) -> None:
+    """``arrival(ptr site, ptr slot, ptr table) -> i64``: the generation; and ``xlakit_post``, as told above."""
+    fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(INLINED,))
     site, slot, table = fn.parameters
-    # All earlier visits of this device are complete, and this one cannot be without it.
-    visit = _get(fn, SLOT, slot, "completed")
-    post = post_at(fn, slot, SITE.load(fn, site, "place"))
-    fn.store(table, POST.at(fn, post, "table"))
-    POST.store(fn, post, "source", SITE.load(fn, site, "source"))
-    fn.atomic_store(visit + 1, POST.at(fn, post, "visits"))
+    # All earlier generations of this device are complete, and this one cannot be without it.
+    generation = _get(fn, SLOT, slot, "completed")
+    arrival = arrival_at(fn, slot, SITE.load(fn, site, "place"))
+    fn.store(table, ARRIVAL.at(fn, arrival, "table"))
+    ARRIVAL.store(fn, arrival, "source", SITE.load(fn, site, "source"))
+    fn.atomic_store(generation + 1, ARRIVAL.at(fn, arrival, "times"))
     fn.atomic_update("add", SLOT.at(fn, slot, "arrived"), fn.i64(1))
-    fn.ret(visit)
+    fn.ret(generation)
 
     fn = module.function("xlakit_post", I64, [PTR, PTR, PTR], external=True)
     context, site, table = fn.parameters
@@ -219,55 +231,55 @@ def _emit_post(module: Module) -> None:
     fn.return_if(count <= 1, fn.i64(0))
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
     slot = _slot(fn, run, site)
-    visit = fn.call("post", I64, site, slot, table)
-    # Somebody may sleep for this one; he will compute, as this device has other things to do.
-    with fn.if_(_all_arrived(fn, slot, site, visit)):
+    generation = fn.call("arrive", I64, site, slot, table)
+    # A member may sleep until this arrival: it is woken and computes, as this device goes on with other work.
+    with fn.if_(_all_arrived(fn, slot, site, generation)):
         fn.call("wake_members", VOID, run, site)
-    fn.ret(visit)
+    fn.ret(generation)
 
 
 def _slot(fn: Function, run: Value, site: Value) -> Value:
     return fn.at(run, I64, SITE.load(fn, site, "slot") >> 3)
 
 
-def _all_arrived(fn: Function, slot: Value, site: Value, visit: Value) -> Value:
-    return _get(fn, SLOT, slot, "arrived") >= (visit + 1) * SITE.load(fn, site, "count")
+def _all_arrived(fn: Function, slot: Value, site: Value, generation: Value) -> Value:
+    return _get(fn, SLOT, slot, "arrived") >= (generation + 1) * SITE.load(fn, site, "count")
 
 
 def _emit_linger(module: Module) -> None:
-    """``linger(ptr run, ptr site, ptr slot, i64 visit, ptr bed) -> i1``: wait for a moment, or until woken.
+    """``linger(ptr run, ptr site, ptr slot, i64 generation, ptr parking) -> i1``: wait for a moment, or until woken.
 
-    Gives whether the time is up while somebody is still missing. ``absent`` and ``incomplete`` are what is waited for.
+    Gives whether the time is up while members are still missing. ``absent`` and ``incomplete`` are what is waited for.
     """
     fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(INLINED,))
-    run, site, slot, visit = fn.parameters
-    fn.ret(~_all_arrived(fn, slot, site, visit) & _get(fn, RUN, run, "stop").eq(0))
+    run, site, slot, generation = fn.parameters
+    fn.ret(~_all_arrived(fn, slot, site, generation) & _get(fn, RUN, run, "stop").eq(0))
 
     fn = module.function("incomplete", I1, [PTR, I64], attributes=(INLINED,))
-    slot, visit = fn.parameters
-    fn.ret(_get(fn, SLOT, slot, "completed") <= visit)
+    slot, generation = fn.parameters
+    fn.ret(_get(fn, SLOT, slot, "completed") <= generation)
 
     fn = module.function("linger", I1, [PTR, PTR, PTR, I64, PTR])
-    run, site, slot, visit, bed = fn.parameters
+    run, site, slot, generation, parking = fn.parameters
 
     def absent() -> Value:
-        return fn.call("absent", I1, run, site, slot, visit)
+        return fn.call("absent", I1, run, site, slot, generation)
 
     _look(fn, run, absent)
     late = absent()
     fn.return_if(~late, late)
-    waiting.sleep(fn, bed, absent, fn.i64(_ASK_NANOSECONDS))
+    waiting.sleep(fn, parking, absent, fn.i64(_ASK_NANOSECONDS))
     fn.ret(absent())
 
     fn = module.function("await_completion", VOID, [PTR, PTR, I64, PTR])
-    run, slot, visit, bed = fn.parameters
+    run, slot, generation, parking = fn.parameters
 
     def incomplete() -> Value:
-        return fn.call("incomplete", I1, slot, visit)
+        return fn.call("incomplete", I1, slot, generation)
 
     _look(fn, run, incomplete)
     with fn.if_(incomplete()):
-        waiting.sleep(fn, bed, incomplete)
+        waiting.sleep(fn, parking, incomplete)
     fn.ret()
 
 
@@ -278,16 +290,16 @@ def _look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
 
 
 def _emit_ask(module: Module) -> None:
-    """``ask(ptr context, ptr site, ptr slot, i64 visit, i64 number) -> i64``: let Python wait; its status."""
+    """``ask(ptr context, ptr site, ptr slot, i64 generation, i64 number) -> i64``: let Python wait; its status."""
     fn = module.function("ask", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART, SELDOM))
-    context, site, slot, visit, number = fn.parameters
+    context, site, slot, generation, number = fn.parameters
     notice = fn.alloca(I64, NOTICE.size // 8)
     run = CONTEXT.load(fn, context, "run")
     for name, value in (
         ("run", run),
         ("ordinal", CONTEXT.load(fn, context, "ordinal")),
         ("slot", slot.cast("ptrtoint", I64)),
-        ("visit", visit),
+        ("generation", generation),
         ("site", site.cast("ptrtoint", I64)),
     ):
         NOTICE.store(fn, notice, name, value)
@@ -295,13 +307,15 @@ def _emit_ask(module: Module) -> None:
 
 
 def _emit_await(module: Module) -> None:
-    """``xlakit_await(ptr context, ptr site, ptr table, ptr kernel, i64 tasks, i64 grain, i64 number, i64 visit)``."""
+    """``xlakit_await(context, site, table, kernel, tasks, grain, number, generation) -> status``, as told above."""
     fn = module.function("xlakit_await", I64, [PTR, PTR, PTR, PTR, I64, I64, I64, I64], external=True)
-    context, site, table, kernel, tasks, grain, number, visit = fn.parameters
+    context, site, table, kernel, tasks, grain, number, generation = fn.parameters
 
     def together() -> tuple[Value]:
         run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
-        return (fn.call("conclude", I64, context, site, _slot(fn, run, site), visit, kernel, tasks, grain, number),)
+        return (
+            fn.call("conclude", I64, context, site, _slot(fn, run, site), generation, kernel, tasks, grain, number),
+        )
 
     def alone() -> tuple[Value]:
         return (fn.call("alone", I64, site, table, kernel, tasks, grain),)
@@ -309,26 +323,26 @@ def _emit_await(module: Module) -> None:
     fn.ret(*fn.if_else(SITE.load(fn, site, "count") > 1, together, alone))
 
     fn = module.function("conclude", I64, [PTR, PTR, PTR, I64, PTR, I64, I64, I64])
-    context, site, slot, visit, kernel, tasks, grain, number = fn.parameters
+    context, site, slot, generation, kernel, tasks, grain, number = fn.parameters
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
-    bed = bed_at(fn, run, CONTEXT.load(fn, context, "ordinal"))
+    parking = parking_slot_at(fn, run, CONTEXT.load(fn, context, "ordinal"))
 
     # While not all are there, and the run goes on. A status other than DONE is Python's.
-    start = (fn.call("absent", I1, run, site, slot, visit), fn.i64(Status.DONE))
-    with fn.while_(start, lambda turn: turn.carried[0] & turn.carried[1].eq(Status.DONE)) as turn:
-        late = fn.call("linger", I1, run, site, slot, visit, bed)
+    start = (fn.call("absent", I1, run, site, slot, generation), fn.i64(Status.DONE))
+    with fn.while_(start, lambda iteration: iteration.carried[0] & iteration.carried[1].eq(Status.DONE)) as iteration:
+        late = fn.call("linger", I1, run, site, slot, generation, parking)
 
         def ask() -> tuple[Value]:
-            return (fn.call("ask", I64, context, site, slot, visit, number),)
+            return (fn.call("ask", I64, context, site, slot, generation, number),)
 
         (status,) = fn.if_else(late, ask, lambda: (fn.i64(Status.DONE),))
-        turn.next(fn.call("absent", I1, run, site, slot, visit), status)
-    status = turn.results[1]
-    here = _all_arrived(fn, slot, site, visit) & status.eq(Status.DONE)
-    claimed = fn.call("claim", I1, slot, visit, fn.select(here, visit + 1, fn.i64(NEVER)))
+        iteration.next(fn.call("absent", I1, run, site, slot, generation), status)
+    status = iteration.results[1]
+    here = _all_arrived(fn, slot, site, generation) & status.eq(Status.DONE)
+    claimed = fn.call("claim", I1, slot, generation, fn.select(here, generation + 1, fn.i64(NEVER)))
 
     def hold() -> tuple[Value]:
-        fn.call("hold", VOID, run, site, slot, visit, kernel, tasks, grain)
+        fn.call("perform", VOID, run, site, slot, generation, kernel, tasks, grain)
         return (_outcome(fn, slot),)
 
     def withdraw() -> tuple[Value]:
@@ -337,7 +351,7 @@ def _emit_await(module: Module) -> None:
     def wait() -> tuple[Value, ...]:
         never = _get(fn, SLOT, slot, "claimed").eq(NEVER)
         with fn.if_(~never):
-            fn.call("await_completion", VOID, run, slot, visit, bed)
+            fn.call("await_completion", VOID, run, slot, generation, parking)
 
         def met() -> tuple[Value]:
             return (fn.select(status.eq(Status.DONE), _outcome(fn, slot), status),)
@@ -358,9 +372,9 @@ def _emit_meet(module: Module) -> None:
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)
     SLOT.store(fn, slot, "count", fn.i64(1))
-    post = post_at(fn, slot, 0)
-    fn.store(table, POST.at(fn, post, "table"))
-    POST.store(fn, post, "source", SITE.load(fn, site, "source"))
+    arrival = arrival_at(fn, slot, 0)
+    fn.store(table, ARRIVAL.at(fn, arrival, "table"))
+    ARRIVAL.store(fn, arrival, "source", SITE.load(fn, site, "source"))
     SLOT.store(fn, slot, "faulty", fn.i64(0))
     fn.call("compute", VOID, kernel, slot, tasks, grain)
     fn.ret(_outcome(fn, slot))
@@ -371,8 +385,8 @@ def _emit_meet(module: Module) -> None:
     def together() -> tuple[Value]:
         run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
         slot = _slot(fn, run, site)
-        visit = fn.call("post", I64, site, slot, table)
-        return (fn.call("conclude", I64, context, site, slot, visit, kernel, tasks, grain, number),)
+        generation = fn.call("arrive", I64, site, slot, table)
+        return (fn.call("conclude", I64, context, site, slot, generation, kernel, tasks, grain, number),)
 
     def alone() -> tuple[Value]:
         return (fn.call("alone", I64, site, table, kernel, tasks, grain),)
@@ -385,12 +399,12 @@ def _emit_sleep(module: Module) -> None:
     fn = module.function("xlakit_meeting_sleep", VOID, [PTR, I64], external=True)
     notice, nanoseconds = fn.parameters
     run, slot, site = (fn.load(PTR, NOTICE.at(fn, notice, name)) for name in ("run", "slot", "site"))
-    visit = NOTICE.load(fn, notice, "visit")
+    generation = NOTICE.load(fn, notice, "generation")
 
     def absent() -> Value:
-        return fn.call("absent", I1, run, site, slot, visit)
+        return fn.call("absent", I1, run, site, slot, generation)
 
-    bed = bed_at(fn, run, NOTICE.load(fn, notice, "ordinal"))
+    parking = parking_slot_at(fn, run, NOTICE.load(fn, notice, "ordinal"))
     with fn.if_(absent()):
-        waiting.sleep(fn, bed, absent, nanoseconds)
+        waiting.sleep(fn, parking, absent, nanoseconds)
     fn.ret()

@@ -155,13 +155,13 @@ def _emit_give_back(module: Module) -> None:
     module.declare("free", VOID, [PTR])
     fn = module.function("give_back", VOID, [PTR], attributes=(APART,))
     held = _CACHE.at(fn, fn.address("cache"), "held")
-    with fn.while_(fn.parameters, lambda turn: turn.carried[0].ne(fn.null())) as turn:
-        (block,) = turn.carried
+    with fn.while_(fn.parameters, lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
+        (block,) = iteration.carried
         following = _next(fn, block)
         header = _header(fn, block)
         fn.atomic_update("sub", held, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
         fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
-        turn.next(following)
+        iteration.next(following)
     fn.ret()
 
 
@@ -175,8 +175,8 @@ def _emit_evict(module: Module) -> None:
         return (fn.load(I64, cached) > goal) & (size_class >= 0)
 
     start = (fn.i64(_CLASSES - 1), fn.null())
-    with fn.while_(start, lambda turn: too_many(turn.carried[0])) as turn:
-        size_class, taken = turn.carried
+    with fn.while_(start, lambda iteration: too_many(iteration.carried[0])) as iteration:
+        size_class, taken = iteration.carried
         place = _list(fn, size_class)
         block = fn.load(PTR, place)
 
@@ -189,8 +189,8 @@ def _emit_evict(module: Module) -> None:
         def pass_on() -> tuple[Value, Value]:
             return size_class - 1, taken
 
-        turn.next(*fn.if_else(block.ne(fn.null()), take, pass_on))
-    fn.ret(turn.results[1])
+        iteration.next(*fn.if_else(block.ne(fn.null()), take, pass_on))
+    fn.ret(iteration.results[1])
 
 
 def _emit_trim(module: Module) -> None:
@@ -293,11 +293,11 @@ def _emit_thread_exit(module: Module) -> Function:
     (state,) = fn.parameters
     with fn.loop(0, SMALL_CLASSES) as classes:
         place = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
-        with fn.while_((fn.load(PTR, place),), lambda turn: turn.carried[0].ne(fn.null())) as turn:
-            (block,) = turn.carried
+        with fn.while_((fn.load(PTR, place),), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
+            (block,) = iteration.carried
             following = _next(fn, block)
             fn.call("release_shared", VOID, block, classes.index)
-            turn.next(following)
+            iteration.next(following)
         fn.store(fn.null(), place)
     THREAD.store(fn, state, "cached", fn.i64(0))
     fn.ret()

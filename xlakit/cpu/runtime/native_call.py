@@ -149,10 +149,10 @@ def _emit_accepts(module: Module) -> None:
     fn.return_if(~(dtype.eq(expected) & same_rank & (flags & good).eq(good)), no)
     dimensions = fn.load(PTR, fn.at(given, I8, numpy_api.DIMENSIONS))
     wanted = fn.at(record, I8, ARRAY.size)
-    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as turn:
-        size = fn.load(I64, fn.at(dimensions, I64, turn.index))
-        turn.next(turn.carried[0] & size.eq(fn.load(I64, fn.at(wanted, I64, turn.index))))
-    fn.ret(turn.results[0])
+    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
+        size = fn.load(I64, fn.at(dimensions, I64, iteration.index))
+        iteration.next(iteration.carried[0] & size.eq(fn.load(I64, fn.at(wanted, I64, iteration.index))))
+    fn.ret(iteration.results[0])
 
 
 def _emit_gather(module: Module) -> None:
@@ -164,14 +164,14 @@ def _emit_gather(module: Module) -> None:
     signature, objects, count, table = fn.parameters
     fn.return_if(SIGNATURE.load(fn, signature, "arguments").ne(count), fn.null())
     start = (fn.i64(0), fn.at(signature, I8, SIGNATURE.size), fn.constant(I1, 1))
-    with fn.while_(start, lambda turn: (turn.carried[0] < count) & turn.carried[2]) as turn:
-        number, record, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[2]) as iteration:
+        number, record, _ = iteration.carried
         given = fn.load(PTR, fn.at(objects, PTR, number))
         accepted = fn.call("accepts", I1, given, record)
         with fn.if_(accepted):
             fn.store(fn.load(PTR, fn.at(given, I8, numpy_api.DATA)), fn.at(table, PTR, number))
-        turn.next(number + 1, fn.at(record, I8, _record_size(fn, record)), accepted)
-    _, record, accepted = turn.results
+        iteration.next(number + 1, fn.at(record, I8, _record_size(fn, record)), accepted)
+    _, record, accepted = iteration.results
     fn.ret(fn.select(accepted, record, fn.null()))
 
 
@@ -181,8 +181,8 @@ def _emit_make_tuple(module: Module) -> None:
     items, count = fn.parameters
     made = _c(fn, "PyTuple_New", count)
     fn.return_if(made.eq(fn.null()), made)
-    with fn.loop(0, count) as turn:
-        _c(fn, "PyTuple_SetItem", made, turn.index, fn.load(PTR, fn.at(items, PTR, turn.index)))
+    with fn.loop(0, count) as iteration:
+        _c(fn, "PyTuple_SetItem", made, iteration.index, fn.load(PTR, fn.at(items, PTR, iteration.index)))
     fn.ret(made)
 
 
@@ -190,8 +190,8 @@ def _emit_release_objects(module: Module) -> None:
     """``release_objects(ptr objects, i64 begin, i64 end)``."""
     fn = module.function("release_objects", VOID, [PTR, I64, I64])
     objects, begin, end = fn.parameters
-    with fn.loop(begin, end) as turn:
-        _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, turn.index)))
+    with fn.loop(begin, end) as iteration:
+        _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, iteration.index)))
     fn.ret()
 
 
@@ -201,8 +201,8 @@ def _emit_assemble(module: Module) -> None:
     tree, length, objects, count, stack = fn.parameters
     zero = fn.i64(0)
     start = (zero, zero, zero, fn.constant(I1, 0))
-    with fn.while_(start, lambda turn: (turn.carried[0] < length) & ~turn.carried[3]) as turn:
-        place, following, depth, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < length) & ~iteration.carried[3]) as iteration:
+        place, following, depth, _ = iteration.carried
         word = fn.load(I64, fn.at(tree, I64, place))
 
         def leaf() -> tuple[Value, Value, Value]:
@@ -221,8 +221,8 @@ def _emit_assemble(module: Module) -> None:
         item, following, depth = fn.if_else(word.eq(LEAF), leaf, lambda: fn.if_else(word.eq(NOTHING), nothing, several))
         failed = item.eq(fn.null())
         fn.store(item, fn.at(stack, PTR, depth))
-        turn.next(place + 1, following, fn.select(failed, depth, depth + 1), failed)
-    _, following, depth, failed = turn.results
+        iteration.next(place + 1, following, fn.select(failed, depth, depth + 1), failed)
+    _, following, depth, failed = iteration.results
     with fn.if_(failed, likely=False):
         fn.call("release_objects", VOID, stack, zero, depth)
         fn.call("release_objects", VOID, objects, following, count)
@@ -238,16 +238,16 @@ def _emit_run(module: Module) -> None:
     objects = fn.at(results, PTR, count)
     zero = fn.i64(0)
     start = (zero, record, fn.constant(I1, 0))
-    with fn.while_(start, lambda turn: (turn.carried[0] < count) & ~turn.carried[2]) as turn:
-        number, record, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & ~iteration.carried[2]) as iteration:
+        number, record, _ = iteration.carried
         array = fn.call("xlakit_new_array", PTR, record)
         failed = array.eq(fn.null())
         with fn.if_(~failed):
             fn.store(array, fn.at(objects, PTR, number))
             fn.store(fn.load(PTR, fn.at(array, I8, numpy_api.DATA)), fn.at(results, PTR, number))
         following = fn.at(record, I8, _record_size(fn, record))
-        turn.next(fn.select(failed, number, number + 1), following, failed)
-    made, tree, failed = turn.results
+        iteration.next(fn.select(failed, number, number + 1), following, failed)
+    made, tree, failed = iteration.results
 
     def execute() -> tuple[Value]:
         context = fn.load(PTR, SIGNATURE.at(fn, signature, "context"))

@@ -5,14 +5,14 @@ together are [0, tasks), and returns when all have returned. Every range begins 
 ``grain`` long except the last; where one thread does it all, ranges become longer until they take a while, or there is
 one call with the whole range where no program runs that could be stopped.
 
-The threads ask between their ranges whether the program that they run is to go on (``xlakit_poll``), so that Ctrl-C
-ends what takes long, and so do tasks that take long themselves (``xlakit_is_to_stop``), and the caller while it waits
-for the others. Once it is not, this job and all later ones of the program leave out what is left, the status stands in
-the context as ``stopped``, and the entry returns it before anybody looks at what was not computed.
+Between their ranges threads check whether the program is cancelled (``xlakit_poll``), so that Ctrl-C ends what takes
+long; so do tasks that take long themselves (``xlakit_is_to_stop``), and the caller while it waits for the workers.
+After a cancellation this job and all later ones of the program leave out the rest, the status stands in the context
+as ``stopped``, and the entry returns it before results that were not computed are read.
 
 Each thread that takes part begins with its own contiguous share of the chunks, so that a thread meets in the next
-job the data that it has in its cache, and then takes what others have left over. Whoever comes late finds nothing to
-do, so nobody waits for a thread that the system does not run.
+job the data that it has in its cache, and then takes what others have left over. A thread that comes late finds
+nothing to do, so no job waits for a thread that the system does not run.
 
 A job runs serially inside of another job, and while another Python thread has the pool: two programs that run at the
 same time have a processor each, and nothing can lock up.
@@ -21,7 +21,7 @@ Workers watch ``state`` for a new job, for a moment by spinning and then asleep.
 caller wakes two, each of these two more. After ``fork`` the child has no workers, and makes its own at its first job.
 
 Linux likes to wake a thread on the processor of its waker, where it would wait for it, for up to 50 ms while another
-processor is idle. So each thread of a job notes where it runs, and a worker that finds somebody there moves away.
+processor is idle. So each thread of a job notes where it runs, and a worker that finds another one there moves away.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _NEXT_JOB = 1 << _JOB_SHIFT
 # How long a worker spins for the next job, and the caller for the last workers: a little longer than waking takes.
 _SPIN_NANOSECONDS = 30_000
 _STOP_NANOSECONDS = 1_000_000_000
-# How long the caller sleeps before it asks whether to go on.
+# How long the caller sleeps between two cancellation checks.
 _ASLEEP_NANOSECONDS = 100_000_000
-# How long a thread that is alone computes before it asks whether to go on.
+# How long a thread that is alone computes between two cancellation checks.
 _ALONE_NANOSECONDS = 10_000_000
 
 # state has a cache line of its own. owner: 1 while a thread runs a job. workers: how many have been made. alive: how
@@ -60,8 +60,9 @@ _POOL = Record(
     function=1, table=1, tasks=1, grain=1, participants=1, running=1, _line_3=2,
 )  # fmt: skip
 
-# What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its bed.
-_SEAT = Record(next=1, end=1, _line_1=6, bed=waiting.BED.size // 8)
+# What the pool keeps for each thread that takes part, the caller being 0: its share of the chunks, and its parking
+# slot.
+_SEAT = Record(next=1, end=1, _line_1=6, parking=waiting.PARKING_SLOT.size // 8)
 _SEAT_BYTES = -(-_SEAT.size // 64) * 64
 
 # Linux alone says where a thread runs. Sets of processors are masks of so many bits.
@@ -77,7 +78,7 @@ def emit_pool(module: Module) -> None:
     _emit_wake_children(module)
     if _CAN_MOVE:
         _emit_spread(module)
-    _emit_asking(module)
+    _emit_cancellation(module)
     _emit_work(module)
     _emit_join(module)
     _emit_worker(module)
@@ -105,8 +106,8 @@ def _seat(fn: Function, number: Value) -> Value:
     return fn.at(fn.address("seats"), I64, number * (_SEAT_BYTES // 8))
 
 
-def _bed(fn: Function, number: Value) -> Value:
-    return _SEAT.at(fn, _seat(fn, number), "bed")
+def _parking_slot(fn: Function, number: Value) -> Value:
+    return _SEAT.at(fn, _seat(fn, number), "parking")
 
 
 def _field(fn: Function, name: str) -> Value:
@@ -127,16 +128,16 @@ def _emit_wake_children(module: Module) -> None:
     number, participants = fn.parameters
     first = number * 2 + 1
     with fn.loop(first, _minimum(fn, first + 2, participants)) as children:
-        waiting.wake(fn, _bed(fn, children.index))
+        waiting.wake(fn, _parking_slot(fn, children.index))
     fn.ret()
 
 
 def _emit_spread(module: Module) -> None:
     """``take_place(i64 job) -> i1``: note that this thread runs here; whether another one of the job does already.
 
-    ``spread(i64 job)``: take a place, and where it is taken, move to a processor where nobody of the job runs.
+    ``spread(i64 job)``: take a place, and where it is taken, move to a processor where no thread of the job runs.
     """
-    # By processor, the last job that somebody did there; and where the process may run.
+    # By processor, the last job that a thread did there; and where the process may run.
     module.global_data("places", 8 * _MOST_PROCESSORS)
     module.global_data("allowed", _MASK_BYTES)
     module.declare("sched_getcpu", I32, [])
@@ -154,7 +155,7 @@ def _emit_spread(module: Module) -> None:
     words = fn.i64(_MASK_BYTES // 8)
     with fn.loop(0, words) as word:
         allowed = fn.load(I64, fn.at(fn.address("allowed"), I64, word.index))
-        with fn.while_((fn.i64(0), allowed), lambda turn: turn.carried[0] < 64) as bit:
+        with fn.while_((fn.i64(0), allowed), lambda iteration: iteration.carried[0] < 64) as bit:
             number, free = bit.carried
             place = fn.at(fn.address("places"), I64, word.index * 64 + number)
             taken = fn.atomic_load(I64, place, "monotonic").eq(job)
@@ -166,10 +167,10 @@ def _emit_spread(module: Module) -> None:
     fn.ret()
 
 
-def _emit_asking(module: Module) -> None:
-    """``has_stopped() -> i1``: whether a job of the program that this thread runs was given up.
+def _emit_cancellation(module: Module) -> None:
+    """Cancellation checks: ``has_stopped() -> i1`` reads whether the program of this thread has been cancelled.
 
-    ``is_to_stop() -> i1``: the same, asking whether it is to be now. ``xlakit_is_to_stop() -> i64``: for programs.
+    ``is_to_stop() -> i1`` also polls for it; ``xlakit_is_to_stop() -> i64`` is the same, for programs.
     """
     fn = module.function("has_stopped", I1, [])
     running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
@@ -191,15 +192,15 @@ def _emit_asking(module: Module) -> None:
 def _emit_work(module: Module) -> None:
     """``work(i64 number)``: run one's own chunks, then what is left of the others'.
 
-    Once the program is to stop, nothing is left to anybody.
+    After a cancellation no chunk is left to any thread.
     """
     fn = module.function("work", VOID, [I64])
     (number,) = fn.parameters
     participants, tasks, grain = (_field(fn, name) for name in ("participants", "tasks", "grain"))
     pool = fn.address("pool")
     function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
-    with fn.loop(0, participants) as turn:
-        place = number + turn.index
+    with fn.loop(0, participants) as iteration:
+        place = number + iteration.index
         seat = _seat(fn, fn.select(place < participants, place, place - participants))
         following, end = _SEAT.at(fn, seat, "next"), _SEAT.load(fn, seat, "end")
 
@@ -224,13 +225,13 @@ def _emit_join(module: Module) -> None:
     fn = module.function("join", I1, [PTR])
     pool = fn.address("pool")
 
-    def may_join(turn_state: Value, joined: Value) -> Value:
-        return (turn_state & _OPEN).ne(0) & ~joined
+    def may_join(pool_state: Value, joined: Value) -> Value:
+        return (pool_state & _OPEN).ne(0) & ~joined
 
     start = (_state(fn), fn.constant(I1, 0))
-    with fn.while_(start, lambda turn: may_join(*turn.carried)) as turn:
-        turn.next(*fn.compare_exchange(pool, turn.carried[0], turn.carried[0] + 1))
-    state, joined = turn.results
+    with fn.while_(start, lambda iteration: may_join(*iteration.carried)) as iteration:
+        iteration.next(*fn.compare_exchange(pool, iteration.carried[0], iteration.carried[0] + 1))
+    state, joined = iteration.results
     fn.store(state >> _JOB_SHIFT, fn.parameters[0])
     fn.ret(joined)
 
@@ -251,10 +252,10 @@ def _emit_worker(module: Module) -> None:
     def runs(_: object) -> Value:
         return fn.atomic_load(I64, _POOL.at(fn, pool, "stopping")).eq(0)
 
-    with fn.while_((fn.i64(0),), runs) as turn:
-        waiting.spin(fn, waits, turn.carried[0])
+    with fn.while_((fn.i64(0),), runs) as iteration:
+        waiting.spin(fn, waits, iteration.carried[0])
         with fn.if_(waits()):
-            waiting.sleep(fn, _bed(fn, number), waits)
+            waiting.sleep(fn, _parking_slot(fn, number), waits)
         joined = fn.call("join", I1, seen)
 
         def take_part() -> tuple[Value]:
@@ -269,11 +270,11 @@ def _emit_worker(module: Module) -> None:
                 THREAD.store(fn, thread_state(fn), "running", fn.i64(0))
             before = fn.atomic_update("sub", pool, fn.i64(1))
             with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
-                waiting.wake(fn, _bed(fn, fn.i64(0)))
-            # Those who are not needed now go to sleep soon.
+                waiting.wake(fn, _parking_slot(fn, fn.i64(0)))
+            # Workers that are not needed now go to sleep soon.
             return (fn.select(invited, _field(fn, "spin"), fn.i64(0)),)
 
-        turn.next(*fn.if_else(joined, take_part, lambda: (fn.i64(0),)))
+        iteration.next(*fn.if_else(joined, take_part, lambda: (fn.i64(0),)))
     fn.atomic_update("sub", _POOL.at(fn, pool, "alive"), fn.i64(1))
     fn.ret(fn.null())
 
@@ -291,9 +292,9 @@ def _emit_grow(module: Module) -> None:
     fn.fill(everything, 255, 128)
     fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
     start = (_field(fn, "workers"), fn.constant(I1, 0))
-    with fn.while_(start, lambda turn: (turn.carried[0] < wanted) & ~turn.carried[1]) as turn:
-        number = turn.carried[0] + 1
-        waiting.make_bed(fn, _bed(fn, number))
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < wanted) & ~iteration.carried[1]) as iteration:
+        number = iteration.carried[0] + 1
+        waiting.make_parking_slot(fn, _parking_slot(fn, number))
         fn.atomic_update("add", _POOL.at(fn, pool, "alive"), fn.i64(1))
         argument = number.cast("inttoptr", PTR)
         status = fn.call("pthread_create", I32, handle, fn.null(), fn.address("worker"), argument)
@@ -301,17 +302,17 @@ def _emit_grow(module: Module) -> None:
 
         def gone() -> tuple[Value]:
             fn.atomic_update("sub", _POOL.at(fn, pool, "alive"), fn.i64(1))
-            return (turn.carried[0],)
+            return (iteration.carried[0],)
 
         def made(number: Value = number) -> tuple[Value]:
             fn.call("pthread_detach", I32, fn.load(PTR, handle))
             return (number,)
 
-        turn.next(*fn.if_else(failed, gone, made), failed)
-    workers = turn.results[0]
+        iteration.next(*fn.if_else(failed, gone, made), failed)
+    workers = iteration.results[0]
     _POOL.store(fn, pool, "workers", workers)
     fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
-    # Who spins where there is no processor to spare keeps those who work from working.
+    # Spinning without a processor to spare would take time from the workers of the job.
     enough = workers < _field(fn, "processors")
     _POOL.store(fn, pool, "spin", fn.select(enough, fn.i64(_SPIN_NANOSECONDS), fn.i64(0)))
     fn.ret()
@@ -324,10 +325,10 @@ def _emit_run_job(module: Module) -> None:
     pool = fn.address("pool")
     zero = fn.i64(0)
     chunks = (tasks + grain - 1) // grain
-    with fn.loop(0, participants) as turn:
-        seat = _seat(fn, turn.index)
-        _SEAT.store(fn, seat, "next", turn.index * chunks // participants)
-        _SEAT.store(fn, seat, "end", (turn.index + 1) * chunks // participants)
+    with fn.loop(0, participants) as iteration:
+        seat = _seat(fn, iteration.index)
+        _SEAT.store(fn, seat, "next", iteration.index * chunks // participants)
+        _SEAT.store(fn, seat, "end", (iteration.index + 1) * chunks // participants)
     running = THREAD.load(fn, thread_state(fn), "running")
     for name, value in zip(
         ("function", "table", "tasks", "grain", "participants", "running"),
@@ -348,7 +349,7 @@ def _emit_run_job(module: Module) -> None:
     with fn.if_(others_work()):
         waiting.spin(fn, others_work, _field(fn, "spin"))
         with fn.while_((), lambda _: others_work()):
-            waiting.sleep(fn, _bed(fn, zero), others_work, fn.i64(_ASLEEP_NANOSECONDS))
+            waiting.sleep(fn, _parking_slot(fn, zero), others_work, fn.i64(_ASLEEP_NANOSECONDS))
             fn.call("is_to_stop", I1)
     fn.ret()
 
@@ -358,14 +359,14 @@ def _emit_alone(module: Module) -> None:
     fn = module.function("run_alone", VOID, [PTR, PTR, I64, I64])
     function, table, tasks, grain = fn.parameters
     start = (fn.i64(0), grain, waiting.clock(fn), fn.constant(I1, 0))
-    with fn.while_(start, lambda turn: (turn.carried[0] < tasks) & ~turn.carried[3]) as turn:
-        begin, length, then, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < tasks) & ~iteration.carried[3]) as iteration:
+        begin, length, then, _ = iteration.carried
         left = tasks - begin
         end = begin + _minimum(fn, length, left)
         fn.call_pointer(function, VOID, table, begin, end)
         now = waiting.clock(fn)
         short = ((now - then) < _ALONE_NANOSECONDS) & (length < left)
-        turn.next(end, fn.select(short, length + length, length), now, fn.call("is_to_stop", I1))
+        iteration.next(end, fn.select(short, length + length, length), now, fn.call("is_to_stop", I1))
     fn.ret()
 
 
@@ -395,7 +396,7 @@ def _emit_parallel(module: Module) -> None:
 
     (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
     with fn.if_(~done):
-        # Inside of a job it is the job that asks; and where no program runs there is nobody to ask.
+        # Inside of a job the job itself checks for cancellation; where no program runs nothing can be cancelled.
         asks = THREAD.load(fn, mine, "busy").eq(0) & THREAD.load(fn, mine, "running").ne(0)
         whole = ~asks | (tasks <= grain)
         with fn.if_(whole):
@@ -419,7 +420,7 @@ def _emit_reset(module: Module) -> None:
     pool, zero = fn.address("pool"), fn.i64(0)
     for name in ("state", "owner", "workers", "alive", "spin", "stopping"):
         _POOL.store(fn, pool, name, zero)
-    waiting.make_bed(fn, _bed(fn, zero))
+    waiting.make_parking_slot(fn, _parking_slot(fn, zero))
     THREAD.store(fn, thread_state(fn), "busy", zero)
     fn.ret()
 
@@ -438,14 +439,14 @@ def _emit_stop(module: Module) -> None:
     def own() -> Value:
         return fn.compare_exchange(owner, zero, one)[1]
 
-    with fn.while_((own(),), lambda turn: ~turn.carried[0] & (waiting.clock(fn) < deadline)) as turn:
+    with fn.while_((own(),), lambda iteration: ~iteration.carried[0] & (waiting.clock(fn) < deadline)) as iteration:
         fn.call("sched_yield", I32)
-        turn.next(own())
-    fn.return_if(~turn.results[0])
+        iteration.next(own())
+    fn.return_if(~iteration.results[0])
     fn.atomic_store(one, _POOL.at(fn, pool, "stopping"), "seq_cst")
     fn.atomic_update("add", pool, fn.i64(_NEXT_JOB))
     with fn.loop(1, _field(fn, "workers") + 1) as worker:
-        waiting.wake(fn, _bed(fn, worker.index))
+        waiting.wake(fn, _parking_slot(fn, worker.index))
 
     def some_live() -> Value:
         return (fn.atomic_load(I64, alive) > 0) & (waiting.clock(fn) < deadline)

@@ -9,10 +9,10 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from xlakit.cpu.runtime.record import Record
 
 # Room for a mutex and a condition of any of the systems: 64 and 48 bytes at most.
-BED = Record(sleeping=1, _before_mutex=7, mutex=8, condition=8)
+PARKING_SLOT = Record(sleeping=1, _before_mutex=7, mutex=8, condition=8)
 
-# How often the clock is read while spinning, in turns; a power of two.
-_TURNS_PER_CLOCK = 32
+# How often the clock is read while spinning, in iterations; a power of two.
+_ITERATIONS_PER_CLOCK = 32
 
 
 def clock(fn: Function) -> Value:
@@ -48,18 +48,18 @@ def make_mutex(fn: Function, mutex: Value) -> None:
     fn.call("pthread_mutex_init", I32, mutex, fn.null())
 
 
-def make_bed(fn: Function, bed: Value) -> None:
+def make_parking_slot(fn: Function, parking: Value) -> None:
     """Set up the place where one thread sleeps, whatever was there before."""
-    fn.store(fn.i64(0), BED.at(fn, bed, "sleeping"))
-    make_mutex(fn, BED.at(fn, bed, "mutex"))
-    condition = BED.at(fn, bed, "condition")
+    fn.store(fn.i64(0), PARKING_SLOT.at(fn, parking, "sleeping"))
+    make_mutex(fn, PARKING_SLOT.at(fn, parking, "mutex"))
+    condition = PARKING_SLOT.at(fn, parking, "condition")
     fn.fill(condition, 0, 64)
     fn.module.declare("pthread_cond_init", I32, [PTR, PTR])
     fn.call("pthread_cond_init", I32, condition, fn.null())
 
 
 def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded: Value | None = None) -> None:
-    """Wait while ``pending`` (an I1, computed anew at each turn), at most for so long.
+    """Wait while ``pending`` (an I1, computed anew at each iteration), at most for so long.
 
     Where it is ``crowded``, other threads run meanwhile: what is waited for may need this processor.
     """
@@ -69,29 +69,29 @@ def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded
         return (clock(fn) > deadline,)
 
     start = (fn.i64(0), nanoseconds <= 0)
-    with fn.while_(start, lambda turn: pending() & ~turn.carried[1]) as turn:
+    with fn.while_(start, lambda iteration: pending() & ~iteration.carried[1]) as iteration:
         fn.pause()
         if crowded is not None:
             with fn.if_(crowded):
                 fn.module.declare("sched_yield", I32, [])
                 fn.call("sched_yield", I32)
-        count = turn.carried[0] + 1
-        asks = (count & (_TURNS_PER_CLOCK - 1)).eq(0)
+        count = iteration.carried[0] + 1
+        asks = (count & (_ITERATIONS_PER_CLOCK - 1)).eq(0)
         if crowded is not None:
             asks = asks | crowded
-        turn.next(count, *fn.if_else(asks, late, lambda: (fn.constant(I1, 0),)))
+        iteration.next(count, *fn.if_else(asks, late, lambda: (fn.constant(I1, 0),)))
 
 
-def sleep(fn: Function, bed: Value, pending: Callable[[], Value], nanoseconds: Value | None = None) -> None:
+def sleep(fn: Function, parking: Value, pending: Callable[[], Value], nanoseconds: Value | None = None) -> None:
     """Sleep while ``pending``, until woken, or for so long.
 
     Nothing is missed where ``pending`` and what the waker changes before it calls ``wake`` are sequentially
     consistent: either the sleeper sees the change, or the waker sees the sleeper.
     """
-    mutex, sleeping = BED.at(fn, bed, "mutex"), BED.at(fn, bed, "sleeping")
+    mutex, sleeping = PARKING_SLOT.at(fn, parking, "mutex"), PARKING_SLOT.at(fn, parking, "sleeping")
     lock(fn, mutex)
     fn.atomic_store(fn.i64(1), sleeping, "seq_cst")
-    condition = BED.at(fn, bed, "condition")
+    condition = PARKING_SLOT.at(fn, parking, "condition")
     if nanoseconds is None:
         fn.module.declare("pthread_cond_wait", I32, [PTR, PTR])
         with fn.while_((), lambda _: pending()):
@@ -99,8 +99,8 @@ def sleep(fn: Function, bed: Value, pending: Callable[[], Value], nanoseconds: V
     else:
         fn.module.declare("pthread_cond_timedwait", I32, [PTR, PTR, PTR])
         until = _deadline(fn, nanoseconds)
-        with fn.while_((fn.i32(0),), lambda turn: pending() & turn.carried[0].eq(0)) as turn:
-            turn.next(fn.call("pthread_cond_timedwait", I32, condition, mutex, until))
+        with fn.while_((fn.i32(0),), lambda iteration: pending() & iteration.carried[0].eq(0)) as iteration:
+            iteration.next(fn.call("pthread_cond_timedwait", I32, condition, mutex, until))
     fn.atomic_store(fn.i64(0), sleeping)
     unlock(fn, mutex)
 
@@ -117,18 +117,18 @@ def _deadline(fn: Function, nanoseconds: Value) -> Value:
     return until
 
 
-def wake(fn: Function, bed: Value) -> None:
+def wake(fn: Function, parking: Value) -> None:
     """Wake the thread that sleeps here, if one does."""
     module = fn.module
     waker = module.functions.get("wake")
     if waker is None:
         waker = module.function("wake", VOID, [PTR])
         (its,) = waker.parameters
-        waker.return_if(waker.atomic_load(I64, BED.at(waker, its, "sleeping"), "seq_cst").eq(0))
-        mutex = BED.at(waker, its, "mutex")
+        waker.return_if(waker.atomic_load(I64, PARKING_SLOT.at(waker, its, "sleeping"), "seq_cst").eq(0))
+        mutex = PARKING_SLOT.at(waker, its, "mutex")
         lock(waker, mutex)
         module.declare("pthread_cond_signal", I32, [PTR])
-        waker.call("pthread_cond_signal", I32, BED.at(waker, its, "condition"))
+        waker.call("pthread_cond_signal", I32, PARKING_SLOT.at(waker, its, "condition"))
         unlock(waker, mutex)
         waker.ret()
-    fn.call(waker, VOID, bed)
+    fn.call(waker, VOID, parking)

@@ -209,7 +209,7 @@ def sqrt(a: Complex) -> Complex:
     root, back, _ = _scaled_root(a)
     found = root[0] * back, root[1] * back
     infinity, zero = constant(x, INFINITY), constant(x, 0.0)
-    # Along the real axis the other part is 0; but nobody knows the sign of NaN.
+    # Along the real axis the other part is 0; but the sign of NaN is not known.
     right = infinity, where(y.is_nan(), y, with_sign_of(zero, y))
     left = where(y.is_nan(), y, zero), with_sign_of(infinity, y)
     found = choose(is_infinite(x), choose(x > 0.0, right, left), found)

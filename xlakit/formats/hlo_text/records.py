@@ -58,7 +58,7 @@ class Body:
     # Whether operands that are not defined become parameters, as in a list of instructions without a computation.
     is_open: bool = False
     parameters: int = 0  # how many were made so
-    # Whether nobody wrote it: an asynchronous operation written short needs a computation around it.
+    # Whether it is not in the text: an asynchronous operation written short needs a computation around it.
     is_wrapper: bool = False
 
     def unused_name(self, stem: str) -> str:

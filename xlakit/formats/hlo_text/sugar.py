@@ -1,6 +1,6 @@
 """``add-start(x, y)``, ``add-done(s)``: short for an asynchronous operation around a computation of one instruction.
 
-The computation gets a name that nobody wrote; only computations with such names are printed short again, so that
+The computation gets a generated name; only computations with such names are printed short again, so that
 nothing is lost. A start need not have all the operands and know the result: then the updates and the done tell.
 """
 
@@ -19,7 +19,7 @@ from xlakit.ir.operation import OPERATIONS, Op
 if TYPE_CHECKING:
     from xlakit.formats.hlo_text.reader import Reader
 
-# These have opcodes of their own for their halves.
+# These have opcodes of their own for start and done.
 _NOT_WRAPPED = frozenset({"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"})
 _NAME = "async_wrapped"
 _UNKNOWN = make_tuple_shape([])
@@ -28,11 +28,11 @@ _NAMES = re.compile(rf"{_NAME}(?:\.\d+)?")
 
 def read_sugar(opcode: str) -> tuple[type[Op], type[Op]] | None:
     """The asynchronous operation and the one that it wraps, where ``opcode`` is short for those."""
-    for half in ("start", "update", "done"):
-        wrapped = opcode.removesuffix(f"-{half}")
+    for step in ("start", "update", "done"):
+        wrapped = opcode.removesuffix(f"-{step}")
         if wrapped == opcode or wrapped in _NOT_WRAPPED or wrapped.startswith("async"):
             continue
-        inner, outer = OPERATIONS.get(wrapped), OPERATIONS.get(f"async-{half}")
+        inner, outer = OPERATIONS.get(wrapped), OPERATIONS.get(f"async-{step}")
         return (outer, inner) if inner is not None and outer is not None else None
     return None
 

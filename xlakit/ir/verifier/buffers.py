@@ -1,4 +1,4 @@
-"""Rules for buffers, values that are places in memory: who may hold one, and that no two write to the same.
+"""Rules for buffers, values that are places in memory: which operations take them, and that no two write to one.
 
 Source: the checks of OpenXLA's HLO verifier for buffers.
 """
@@ -131,6 +131,6 @@ def _writers(program: Program, source: Instruction, place: _Index) -> list[Instr
                 if user is not home.root:
                     stack.append((user, (user.operands.index(node), *index)))
                 elif any(c.opcode == "while" for c in program.callers.get(home, [])):
-                    # The next turn of the loop writes to it.
+                    # The next iteration of the loop writes to it.
                     found.append(user)
     return found

@@ -1,4 +1,4 @@
-"""Rules for who runs what: shardings, execution threads, and the devices that take part in a collective.
+"""Rules for placement: shardings, execution threads, and the devices that take part in a collective.
 
 Source: the checks of OpenXLA's HLO verifier for these, as far as they do not depend on a backend.
 """
@@ -136,7 +136,7 @@ def _constrained_all_reduces(program: Program) -> Iterator[Fault]:
 
 
 def _group_count(module: HloModule, op: Any) -> str:
-    """Groups name all replicas, partitions or devices; a count of 1 in the module may mean that nobody said it."""
+    """Groups name all replicas, partitions or devices; a count of 1 in the module may mean that none was given."""
     count = sum(map(len, op.replica_groups.groups))
     global_ids = getattr(op, "use_global_device_ids", None)
     if op.channel_id is None or global_ids is False:

@@ -1,4 +1,4 @@
-"""Rules for operations in two halves: what begins must end, once, and the halves must fit.
+"""Rules for async pairs: each start has one done, and their shapes and attributes must fit.
 
 Source: the checks of OpenXLA's HLO verifier for asynchronous pairs and channels.
 """
@@ -13,8 +13,8 @@ from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.verifier.faults import Fault, Program
 
-# Each start has one user; a send or recv may also travel in a tuple to its other half.
-_HALVES = {
+# Each start has one user; a send or recv may also travel in a tuple to its done.
+_PAIRS = {
     "all-gather-start": "all-gather-done",
     "all-reduce-start": "all-reduce-done",
     "collective-permute-start": "collective-permute-done",
@@ -22,10 +22,10 @@ _HALVES = {
     "send": "send-done",
     "recv": "recv-done",
 }
-_STARTS = {done: start for start, done in _HALVES.items()}
+_STARTS = {done: start for start, done in _PAIRS.items()}
 _TRANSFERS = ("send", "recv")
 
-# Through these a value passes unchanged from one half to the other.
+# Through these a value passes unchanged from a start to its done.
 _PASSING = frozenset({"tuple", "get-tuple-element", "opt-barrier", "copy", "parameter", "while"})
 _PASSING_TARGETS = frozenset(
     {
@@ -37,7 +37,7 @@ _PASSING_TARGETS = frozenset(
         "xla.sdy.FuncResultSharding",
     }
 )
-# What these call is one operation, whose other half is called likewise.
+# What these call is one operation, whose partner in the pair is called likewise.
 _ALONE = frozenset({"xlakit.AtSizes"})
 _ASYNC_USERS = _PASSING | {"async-update", "async-done", "call", "conditional", "domain"}
 _GROUP_MARKER = "_collectives_group"
@@ -46,8 +46,8 @@ _GROUP_MARKER = "_collectives_group"
 def pair_faults(program: Program) -> Iterator[Fault]:
     """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
     opcodes = {i.opcode for _, i in program.instructions()}
-    if not opcodes.isdisjoint({*_HALVES, *_STARTS}):
-        yield from _halves(program)
+    if not opcodes.isdisjoint({*_PAIRS, *_STARTS}):
+        yield from _pairs(program)
     if not opcodes.isdisjoint({"send", "recv"}):
         yield from _host_channels(program)
     if not opcodes.isdisjoint({"async-start", "async-update", "async-done"}):
@@ -59,13 +59,13 @@ def pair_faults(program: Program) -> Iterator[Fault]:
 # -- starts and dones of one kind ------------------------------------------------------------------
 
 
-def _halves(program: Program) -> Iterator[Fault]:
-    for computation, instruction in program.instructions(*_HALVES, *_STARTS):
+def _pairs(program: Program) -> Iterator[Fault]:
+    for computation, instruction in program.instructions(*_PAIRS, *_STARTS):
         opcode = instruction.opcode
         if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
             continue
-        if opcode in _HALVES:
-            # Alone in a computation that an async-start runs, its other half is the async-done.
+        if opcode in _PAIRS:
+            # Alone in a computation that an async-start runs, its partner is the async-done.
             if instruction is computation.root and _is_wrapped(program, computation) and opcode in _TRANSFERS:
                 continue
             yield from _one_user(program, computation, instruction)
@@ -75,7 +75,7 @@ def _halves(program: Program) -> Iterator[Fault]:
 
 def _one_user(program: Program, computation: Computation, start: Instruction) -> Iterator[Fault]:
     users = [u for u in program.users.get(start, []) if not is_control_dep(u)]
-    done = _HALVES[start.opcode]
+    done = _PAIRS[start.opcode]
     if len(users) != 1:
         yield Fault(computation, start, f"has {len(users)} users, it takes one", f"end it with one {done}")
         return
@@ -105,7 +105,7 @@ def _known_operand(program: Program, computation: Computation, done: Instruction
     allowed = {start, "get-tuple-element"} if start in _TRANSFERS else {start}
     if operand.opcode in allowed:
         return
-    producer = _producer(program, operand, {*_HALVES, "async-start", "async-update"})
+    producer = _producer(program, operand, {*_PAIRS, "async-start", "async-update"})
     if producer is None or producer.opcode != start:
         yield Fault(
             computation,
@@ -334,7 +334,7 @@ def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> lis
 
 
 def _enters_loop(program: Program, instruction: Instruction) -> bool:
-    """Whether a value goes into a while, or out of the body of one, so that its end may be in another turn."""
+    """Whether a value goes into a while, or out of the body of one, so that its end may be in another iteration."""
     passing = {"async-update", "tuple", "get-tuple-element", "opt-barrier", "domain", "call", "conditional"}
     seen: set[Instruction] = set()
     stack = [instruction]

@@ -1,6 +1,6 @@
 """Which branch of ``lax.platform_dependent`` is taken: that for ``xlakit``, or that for ``cpu`` where there is none.
 
-Whoever writes a branch for processors means the machine that this compiler makes programs for.
+A branch for platform ``cpu`` is meant for the machine that this compiler makes programs for.
 """
 
 from __future__ import annotations

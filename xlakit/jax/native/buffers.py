@@ -39,9 +39,9 @@ def _emit_make(module: Module) -> None:
     for name in ("lock", "is_deleted", "external"):
         BUFFER.store(fn, buffer, name, fn.i64(0))
     own = dimensions(fn, buffer)
-    with fn.loop(0, rank) as turn:
-        fn.store(fn.load(I64, fn.at(dims, I64, turn.index)), fn.at(own, I64, turn.index))
-        fn.store(rank - 1 - turn.index, fn.at(own, I64, rank + turn.index))
+    with fn.loop(0, rank) as iteration:
+        fn.store(fn.load(I64, fn.at(dims, I64, iteration.index)), fn.at(own, I64, iteration.index))
+        fn.store(rank - 1 - iteration.index, fn.at(own, I64, rank + iteration.index))
     fn.ret(buffer)
 
 

@@ -1,4 +1,4 @@
-"""Events. All but a few are ready when they are made: those are one event, which nobody destroys.
+"""Events. All but a few are ready when they are made: those are one event, which is never destroyed.
 
 An event that is still to come is about memory of the host that a buffer uses: it is ready when the buffer is gone.
 """
@@ -10,7 +10,7 @@ from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.native.records import CALLBACK, EVENT
 
-# One lock and one condition for all events that somebody waits for.
+# One lock and one condition for all events that are waited for.
 _MUTEX, _CONDITION = 0, 64
 
 
@@ -55,7 +55,7 @@ def _emit_start(module: Module) -> None:
 def _emit_life(module: Module) -> None:
     fn = module.function("make_event", PTR, [])
     event = fn.call("xlakit_allocate", PTR, fn.i64(EVENT.size))
-    # One for whoever sets it, one for whoever waits.
+    # One for the setter, one for the waiter.
     EVENT.store(fn, event, "references", fn.i64(2))
     EVENT.store(fn, event, "is_ready", fn.i64(0))
     EVENT.store(fn, event, "callbacks", fn.i64(0))
@@ -75,7 +75,7 @@ def _emit_life(module: Module) -> None:
 
 
 def _emit_set(module: Module) -> None:
-    """``set_event(ptr)``: it is ready; whoever waits goes on, callbacks are called. Takes the setter's reference."""
+    """``set_event(ptr)``: it is ready; waiting threads go on, callbacks are called. Takes the setter's reference."""
     fn = module.function("set_event", VOID, [PTR])
     (event,) = fn.parameters
     waiting.lock(fn, _mutex(fn))
@@ -83,14 +83,14 @@ def _emit_set(module: Module) -> None:
     first = fn.load(PTR, EVENT.at(fn, event, "callbacks"))
     fn.call("pthread_cond_broadcast", I32, _condition(fn))
     waiting.unlock(fn, _mutex(fn))
-    with fn.while_((first,), lambda turn: turn.carried[0].ne(fn.null())) as turn:
-        (callback,) = turn.carried
+    with fn.while_((first,), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
+        (callback,) = iteration.carried
         function = fn.load(PTR, CALLBACK.at(fn, callback, "function"))
         argument = fn.load(PTR, CALLBACK.at(fn, callback, "argument"))
         following = fn.load(PTR, CALLBACK.at(fn, callback, "next"))
         fn.call("xlakit_release", VOID, callback)
         fn.call_pointer(function, VOID, fn.null(), argument)
-        turn.next(following)
+        iteration.next(following)
     fn.call("release_event", VOID, event)
     fn.ret()
 

@@ -64,7 +64,7 @@ def emit_execute(module: Module) -> None:
 
 
 def _emit_lives(module: Module) -> None:
-    """Names of a program, and ``take_dead() -> ptr``: a list of those that nobody has a name for any more."""
+    """Names of a program, and ``take_dead() -> ptr``: a list of those without a name left."""
     for slot in ("Executable_Destroy", "LoadedExecutable_Destroy"):
         fn = module.function(slot, PTR, [PTR], external=True)
         executable = arguments_of(slot).pointer(fn, fn.parameters[0], "executable")
@@ -72,10 +72,10 @@ def _emit_lives(module: Module) -> None:
         fn.return_if(before.ne(1), fn.null())
         # What Python holds for it is not given back here, where Python may not run.
         dead, address = fn.address("dead_executables"), executable.cast("ptrtoint", I64)
-        with fn.while_((fn.constant(I1, 0),), lambda turn: ~turn.carried[0]) as turn:
+        with fn.while_((fn.constant(I1, 0),), lambda iteration: ~iteration.carried[0]) as iteration:
             first = fn.atomic_load(I64, dead)
             EXECUTABLE.store(fn, executable, "next", first)
-            turn.next(fn.compare_exchange(dead, first, address)[1])
+            iteration.next(fn.compare_exchange(dead, first, address)[1])
         fn.ret(fn.null())
 
     fn = module.function("take_dead", I64, [], external=True)
@@ -105,9 +105,9 @@ def _emit_is_donatable(module: Module) -> None:
     options, argument = fn.parameters
     kept = args.pointer(fn, options, "non_donatable_input_indices")
     count = args.load(fn, options, "num_non_donatable_input_indices")
-    with fn.loop(0, count, carried=[fn.constant(I1, 1)]) as turn:
-        turn.next(turn.carried[0] & fn.load(I64, fn.at(kept, I64, turn.index)).ne(argument))
-    fn.ret(turn.results[0])
+    with fn.loop(0, count, carried=[fn.constant(I1, 1)]) as iteration:
+        iteration.next(iteration.carried[0] & fn.load(I64, fn.at(kept, I64, iteration.index)).ne(argument))
+    fn.ret(iteration.results[0])
 
 
 def _emit_hold_arguments(module: Module) -> None:
@@ -115,15 +115,15 @@ def _emit_hold_arguments(module: Module) -> None:
     fn = module.function("hold_arguments", I1, [PTR, I64, PTR, PTR])
     buffers, count, blocks, data = fn.parameters
     start = (fn.i64(0), fn.constant(I1, 1))
-    with fn.while_(start, lambda turn: (turn.carried[0] < count) & turn.carried[1]) as turn:
-        number, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
+        number, _ = iteration.carried
         block = fn.call("hold", PTR, _word(fn, buffers, number))
         is_there = block.ne(fn.null())
         fn.store(block, fn.at(blocks, PTR, number))
         with fn.if_(is_there):
             fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
-        turn.next(number + 1, is_there)
-    fn.ret(turn.results[1])
+        iteration.next(number + 1, is_there)
+    fn.ret(iteration.results[1])
 
 
 def _is_donated(fn: Function, executable: Value, options: Value, argument: Value) -> Value:
@@ -140,25 +140,25 @@ def _emit_clashes(module: Module) -> None:
     fn = module.function("occurs_again", I1, [PTR, I64, I64])
     buffers, count, argument = fn.parameters
     own = _word(fn, buffers, argument)
-    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as turn:
-        is_same = _word(fn, buffers, turn.index).eq(own) & turn.index.ne(argument)
-        turn.next(turn.carried[0] | is_same)
-    fn.ret(turn.results[0])
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
+        is_same = _word(fn, buffers, iteration.index).eq(own) & iteration.index.ne(argument)
+        iteration.next(iteration.carried[0] | is_same)
+    fn.ret(iteration.results[0])
 
     fn = module.function("clashes", I1, [PTR] * 4)
     executable, options, buffers, blocks = fn.parameters
     count = EXECUTABLE.load(fn, executable, "num_args")
-    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as turn:
+    with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
         # Where the buffer and this call alone use its memory, it has been given once.
-        references = fn.atomic_load(I64, BLOCK.at(fn, _word(fn, blocks, turn.index), "references"))
-        is_suspect = (references > 2) & _is_donated(fn, executable, options, turn.index)
+        references = fn.atomic_load(I64, BLOCK.at(fn, _word(fn, blocks, iteration.index), "references"))
+        is_suspect = (references > 2) & _is_donated(fn, executable, options, iteration.index)
         (clash,) = fn.if_else(
             is_suspect,
-            lambda: (fn.call("occurs_again", I1, buffers, count, turn.index),),
+            lambda: (fn.call("occurs_again", I1, buffers, count, iteration.index),),
             lambda: (fn.constant(I1, 0),),
         )
-        turn.next(turn.carried[0] | clash)
-    fn.ret(turn.results[0])
+        iteration.next(iteration.carried[0] | clash)
+    fn.ret(iteration.results[0])
 
 
 def _emit_can_donate(module: Module) -> None:
@@ -180,8 +180,8 @@ def _emit_make_results(module: Module) -> None:
     count = EXECUTABLE.load(fn, executable, "num_outputs")
     results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
     start = (fn.i64(0), fn.constant(I1, 1))
-    with fn.while_(start, lambda turn: (turn.carried[0] < count) & turn.carried[1]) as turn:
-        number, _ = turn.carried
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
+        number, _ = iteration.carried
         result = _result(fn, results, number)
         donor = RESULT.load(fn, result, "donor")
 
@@ -198,8 +198,8 @@ def _emit_make_results(module: Module) -> None:
         is_there = block.ne(fn.null())
         with fn.if_(is_there):
             fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
-        turn.next(number + 1, is_there)
-    fn.ret(turn.results[1])
+        iteration.next(number + 1, is_there)
+    fn.ret(iteration.results[1])
 
 
 def _result(fn: Function, results: Value, number: Value) -> Value:
@@ -210,8 +210,8 @@ def _emit_release_blocks(module: Module) -> None:
     """``release_blocks(ptr blocks, i64 count)``: of those that there are."""
     fn = module.function("release_blocks", VOID, [PTR, I64])
     blocks, count = fn.parameters
-    with fn.loop(0, count) as turn:
-        block = _word(fn, blocks, turn.index)
+    with fn.loop(0, count) as iteration:
+        block = _word(fn, blocks, iteration.index)
         with fn.if_(block.ne(fn.null())):
             fn.call("release_block", VOID, block)
     fn.ret()
@@ -238,18 +238,18 @@ def _emit_finish(module: Module) -> None:
     """``finish(executable, options, device, buffers, made, outputs)``: donated buffers go, results become buffers."""
     fn = module.function("finish", VOID, [PTR] * 6)
     executable, options, device, buffers, made, outputs = fn.parameters
-    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as turn:
-        with fn.if_(_is_donated(fn, executable, options, turn.index)):
-            delete(fn, _word(fn, buffers, turn.index))
+    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as iteration:
+        with fn.if_(_is_donated(fn, executable, options, iteration.index)):
+            delete(fn, _word(fn, buffers, iteration.index))
     memory = fn.load(PTR, DEVICE.at(fn, device, "memory"))
     results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
-    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_outputs")) as turn:
-        result = _result(fn, results, turn.index)
+    with fn.loop(0, EXECUTABLE.load(fn, executable, "num_outputs")) as iteration:
+        result = _result(fn, results, iteration.index)
         type, rank, size = (RESULT.load(fn, result, name) for name in ("type", "num_dims", "size"))
         dims = fn.load(PTR, RESULT.at(fn, result, "dims"))
-        block = _word(fn, made, turn.index)
+        block = _word(fn, made, iteration.index)
         buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
-        fn.store(buffer, fn.at(outputs, PTR, turn.index))
+        fn.store(buffer, fn.at(outputs, PTR, iteration.index))
     fn.ret()
 
 
@@ -264,8 +264,8 @@ def _emit_prepare(module: Module) -> None:
     data, num_given = fn.at(blocks, PTR, half), num_devices * num_args
     lists = args.pointer(fn, given, "argument_lists")
     start = (fn.i64(0), fn.i64(_Prepared.WELL))
-    with fn.while_(start, lambda t: (t.carried[0] < num_devices) & t.carried[1].eq(_Prepared.WELL)) as turn:
-        device = turn.carried[0]
+    with fn.while_(start, lambda t: (t.carried[0] < num_devices) & t.carried[1].eq(_Prepared.WELL)) as iteration:
+        device = iteration.carried[0]
         buffers, first, begin = _word(fn, lists, device), device * num_args, num_given + device * num_outputs
         own = fn.at(blocks, PTR, first)
         targets = fn.at(blocks, PTR, begin), fn.at(data, PTR, begin)
@@ -281,8 +281,8 @@ def _emit_prepare(module: Module) -> None:
 
         held = fn.call("hold_arguments", I1, buffers, num_args, own, fn.at(data, PTR, first))
         (state,) = fn.if_else(held, check, lambda: (fn.i64(_Prepared.GONE),))
-        turn.next(device + 1, state)
-    fn.ret(turn.results[1])
+        iteration.next(device + 1, state)
+    fn.ret(iteration.results[1])
 
 
 def _emit_give_up(module: Module) -> None:
@@ -351,10 +351,10 @@ def _give_results(fn: Function, given: Value, made: Value) -> None:
     )  # fmt: skip
     num_outputs = EXECUTABLE.load(fn, executable, "num_outputs")
     devices = fn.load(PTR, EXECUTABLE.at(fn, executable, "devices"))
-    with fn.loop(0, args.load(fn, given, "num_devices")) as turn:
-        device = fn.select(other.eq(fn.null()), _word(fn, devices, turn.index), other)
-        results = fn.at(made, PTR, turn.index * num_outputs)
-        buffers, targets = _word(fn, lists, turn.index), _word(fn, outputs, turn.index)
+    with fn.loop(0, args.load(fn, given, "num_devices")) as iteration:
+        device = fn.select(other.eq(fn.null()), _word(fn, devices, iteration.index), other)
+        results = fn.at(made, PTR, iteration.index * num_outputs)
+        buffers, targets = _word(fn, lists, iteration.index), _word(fn, outputs, iteration.index)
         fn.call("finish", VOID, executable, options, device, buffers, results, targets)
         with fn.if_(events.ne(fn.null())):
-            fn.store(ready_event(fn), fn.at(events, PTR, turn.index))
+            fn.store(ready_event(fn), fn.at(events, PTR, iteration.index))

@@ -1,4 +1,4 @@
-"""Blocks: memory that buffers share, with a count of who does."""
+"""Blocks: memory that buffers share, with a count of its users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SMALL_BYTES = 16384
 
 
 def emit_blocks(module: Module) -> None:
-    """``make_block(i64 bytes) -> ptr``, ``wrap_block(ptr data) -> ptr`` (somebody else's), ``release_block(ptr)``.
+    """``make_block(i64 bytes) -> ptr``, ``wrap_block(ptr data) -> ptr`` (foreign memory), ``release_block(ptr)``.
 
     The first gives null where there is no memory.
     """
@@ -61,10 +61,10 @@ def _emit_release(module: Module) -> None:
 
 
 def is_ours(fn: Function, block: Value) -> Value:
-    """Whether nobody outside owns the memory: then a program that is given the buffer for good may write to it."""
+    """Whether the memory is not foreign: then a program that is given the buffer for good may write to it."""
     return BLOCK.load(fn, block, "is_foreign").eq(0)
 
 
 def share(fn: Function, block: Value) -> None:
-    """Count one more who uses a block."""
+    """Count one more user of a block."""
     fn.atomic_update("add", BLOCK.at(fn, block, "references"), fn.i64(1))

@@ -16,13 +16,13 @@ ERROR: Final = Record(code=1, message_size=1)
 EVENT: Final = Record(references=1, is_ready=1, callbacks=1)
 CALLBACK: Final = Record(function=1, argument=1, next=1)
 
-# Memory that buffers share. Ours may follow this record, if it is small. Where it is somebody else's (``is_foreign``),
+# Memory that buffers share. Ours may follow this record, if it is small. Where it is foreign (``is_foreign``),
 # there is something to be done when the last buffer is gone: ``event`` becomes ready, or ``deleter`` is called with the
 # data and its argument.
 BLOCK: Final = Record(references=1, data=1, is_foreign=1, event=1, deleter=1, deleter_argument=1, _fill=2)
 
 # An array on a device; its dimensions follow, and then their order in memory, from the minor one on.
-# lock: held by whoever changes ``block``. external: how many outside hold the memory while they read it.
+# lock: held while ``block`` changes. external: how many outside hold the memory while they read it.
 BUFFER: Final = Record(
     lock=1, block=1, type=1, num_dims=1, size=1, device=1, memory=1, is_deleted=1, external=1, _fill=7
 )  # fmt: skip

@@ -67,7 +67,7 @@ def emit_small(module: Module) -> None:
     fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
     devices = CLIENT.load(fn, args.pointer(fn, given, "client"), "num_devices")
     fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
-    with fn.loop(0, count) as turn:
-        number = turn.index.cast("trunc", I32)
-        fn.store(number, fn.at(args.pointer(fn, given, "assignment"), I32, turn.index))
+    with fn.loop(0, count) as iteration:
+        number = iteration.index.cast("trunc", I32)
+        fn.store(number, fn.at(args.pointer(fn, given, "assignment"), I32, iteration.index))
     fn.ret(fn.null())

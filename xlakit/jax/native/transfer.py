@@ -39,32 +39,32 @@ def _emit_plain_layout(module: Module) -> None:
     order = args.pointer(fn, layout, "minor_to_major")
     is_other = args.load(fn, layout, "type").ne(0) | args.load(fn, layout, "num_tiles").ne(0)
     fn.return_if(is_other | args.load(fn, layout, "minor_to_major_size").ne(rank), fn.constant(I1, 0))
-    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as turn:
-        is_next = fn.load(I64, fn.at(order, I64, turn.index)).eq(rank - 1 - turn.index)
-        turn.next(turn.carried[0] & is_next)
-    fn.ret(turn.results[0])
+    with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
+        is_next = fn.load(I64, fn.at(order, I64, iteration.index)).eq(rank - 1 - iteration.index)
+        iteration.next(iteration.carried[0] & is_next)
+    fn.ret(iteration.results[0])
 
 
 def _emit_count(module: Module) -> None:
     """``count_of(ptr dims, i64 rank) -> i64``."""
     fn = module.function("count_of", I64, [PTR, I64])
     dims, rank = fn.parameters
-    with fn.loop(0, rank, carried=[fn.i64(1)]) as turn:
-        turn.next(turn.carried[0] * fn.load(I64, fn.at(dims, I64, turn.index)))
-    fn.ret(turn.results[0])
+    with fn.loop(0, rank, carried=[fn.i64(1)]) as iteration:
+        iteration.next(iteration.carried[0] * fn.load(I64, fn.at(dims, I64, iteration.index)))
+    fn.ret(iteration.results[0])
 
 
 def _emit_is_dense(module: Module) -> None:
     """``is_dense(ptr dims, ptr strides, i64 rank, i64 element) -> i1``: whether memory lies major to minor."""
     fn = module.function("is_dense", I1, [PTR, PTR, I64, I64])
     dims, strides, rank, element = fn.parameters
-    with fn.loop(0, rank, carried=[element, fn.constant(I1, 1)]) as turn:
-        expected, good = turn.carried
-        place = rank - 1 - turn.index
+    with fn.loop(0, rank, carried=[element, fn.constant(I1, 1)]) as iteration:
+        expected, good = iteration.carried
+        place = rank - 1 - iteration.index
         size = fn.load(I64, fn.at(dims, I64, place))
         fits = fn.load(I64, fn.at(strides, I64, place)).eq(expected) | size.eq(1)
-        turn.next(expected * size, good & fits)
-    fn.ret(turn.results[1])
+        iteration.next(expected * size, good & fits)
+    fn.ret(iteration.results[1])
 
 
 def _emit_gather(module: Module) -> None:
@@ -72,13 +72,13 @@ def _emit_gather(module: Module) -> None:
     fn = module.function("gather", VOID, [PTR, PTR, PTR, PTR, I64, I64, I64])
     target, source, dims, strides, rank, element, count = fn.parameters
     with fn.loop(0, count) as each:
-        with fn.loop(0, rank, carried=[each.index, fn.i64(0)]) as turn:
-            rest, offset = turn.carried
-            place = rank - 1 - turn.index
+        with fn.loop(0, rank, carried=[each.index, fn.i64(0)]) as iteration:
+            rest, offset = iteration.carried
+            place = rank - 1 - iteration.index
             size = fn.load(I64, fn.at(dims, I64, place))
             step = fn.load(I64, fn.at(strides, I64, place))
-            turn.next(rest // size, offset + (rest % size) * step)
-        fn.copy(fn.at(target, I8, each.index * element), fn.at(source, I8, turn.results[1]), element)
+            iteration.next(rest // size, offset + (rest % size) * step)
+        fn.copy(fn.at(target, I8, each.index * element), fn.at(source, I8, iteration.results[1]), element)
     fn.ret()
 
 

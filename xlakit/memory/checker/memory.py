@@ -1,4 +1,4 @@
-"""The memory of a program as the checker sees it: contents, what is under way in it, and who has written where."""
+"""The memory of a program as the checker sees it: contents, what is under way in it, and which step wrote where."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Memory:
     def __init__(self) -> None:
         self.contents = Contents()
         self._pending: list[_Pending] = []
-        # Who has written where, the latest last; only for the text of a fault.
+        # Which step has written where, the latest last; only for the text of a fault.
         self._writers: list[tuple[int, int, Doer]] = []
 
     @property
@@ -143,7 +143,7 @@ class Memory:
 
     def fault(self, rule: str, own: Slice, doer: Doer, expected: Value) -> MemoryPlanError:
         """The error of a slice that does not hold what it should."""
-        late = [who for begin, end, who in self._writers if begin < own.end and own.begin < end]
+        late = [writer for begin, end, writer in self._writers if begin < own.end and own.begin < end]
         whole = self.contents.held(own.begin, own.end)
         held = whole or self.contents.around(own.begin, own.end)
         text = " = ".join(sorted(map(str, held)))

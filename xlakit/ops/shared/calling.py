@@ -108,7 +108,7 @@ def join_dynamic(shapes: Sequence[Shape]) -> Shape:
 
 
 def zero_value(shape: Shape) -> Value:
-    """Zeros of a shape, for what nobody sends and for contexts that nobody reads."""
+    """Zeros of a shape, for what is not sent and for contexts that are not read."""
     if shape.is_tuple:
         return tuple(zero_value(s) for s in shape.tuple_shapes)
     if not shape.is_array:

@@ -1,6 +1,6 @@
-"""What collectives share: who takes part, and how several operands travel as one.
+"""What collectives share: which devices take part, and how several operands travel as one.
 
-Who meets whom follows from ``channel_id`` and ``use_global_device_ids``, as CollectiveOpGroupMode tells: without a
+The groups follow from ``channel_id`` and ``use_global_device_ids``, as CollectiveOpGroupMode tells: without a
 channel the groups list replicas; with one they list partitions, or, where the operation has
 ``use_global_device_ids``, replicas of all partitions (false) or devices, replica * num_partitions + partition (true).
 """
@@ -90,17 +90,19 @@ class Collective(Op):
         if uniform and len({len(group) for group in groups}) > 1:
             raise ShapeError("replica groups have different sizes", hint="all groups must have the same size")
 
-    def meet(self, context: Evaluation, payload: Value, *, optional: bool = False) -> tuple[list[Value], int]:
-        """Everybody's payload in the order of this device's group, and this device's place in it.
+    def all_gather_members(
+        self, context: Evaluation, payload: Value, *, optional: bool = False
+    ) -> tuple[list[Value], int]:
+        """The payloads of all members in the order of this device's group, and this device's place in it.
 
         A device in no group gets nothing and -1 where that is ``optional``, else ExecutionError.
         """
-        everybody, place = context.exchange(
+        gathered, place = context.all_gather(
             self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
         if place < 0 and not optional:
             raise _in_no_group()
-        return everybody, place
+        return gathered, place
 
     def place(self, context: Evaluation, *, optional: bool = False) -> tuple[int, int]:
         """This device's place in its group, and how many devices that has.
@@ -114,7 +116,7 @@ class Collective(Op):
             raise _in_no_group()
         return place, count
 
-    def deal(self, context: Evaluation, payloads: Sequence[Value]) -> list[Value]:
+    def all_to_all(self, context: Evaluation, payloads: Sequence[Value]) -> list[Value]:
         """What each member of the group has for this device, which has one payload for each of them.
 
         Raises ExecutionError unless there are as many of them.
@@ -125,7 +127,7 @@ class Collective(Op):
                 f"the shapes are for groups of {len(payloads)}, the group has {count} devices",
                 hint="run with the num_replicas and num_partitions that the program was written for",
             )
-        return context.deal(
+        return context.all_to_all(
             self.replica_groups, payloads, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
 
@@ -199,7 +201,7 @@ def repack(builder: Builder, result: XlaOp, is_tuple: bool, count: int) -> XlaOp
 def check_operator(computation: Computation, operands: Sequence[Shape]) -> None:
     """Raise ShapeError unless ``computation`` combines two scalars, for operands of one element type.
 
-    This is for those who build; programs that exist may be of mixed types, see :func:`check_combiner`.
+    This is for building; programs that exist may be of mixed types, see :func:`check_combiner`.
     """
     kinds = {o.element_type: None for o in operands if o.is_array}
     if len(kinds) > 1:
@@ -221,12 +223,10 @@ def check_combiner(computation: Computation) -> None:
         )
 
 
-def reduce_everybody(
-    context: Evaluation, computation: Computation, everybody: Sequence[Sequence[Array]]
-) -> list[Array]:
-    """Combine everybody's arrays, in the order of the group, so that all devices get the same bits."""
+def reduce_members(context: Evaluation, computation: Computation, gathered: Sequence[Sequence[Array]]) -> list[Array]:
+    """Combine the arrays of all members, in the order of the group, so that all devices get the same bits."""
     results: list[Array] = []
-    for arrays in zip(*everybody, strict=True):
+    for arrays in zip(*gathered, strict=True):
         own = arrays[0].dtype
         combine = combiner_of(computation, PrimitiveType.from_dtype(own))
         kind = combine.root.shape.element_type.dtype

@@ -61,7 +61,7 @@ class Cost:
 
 
 def cost_of(module: HloModule) -> Cost:
-    """What one run of a program costs. A loop whose number of turns is not known counts as one turn."""
+    """What one run of a program costs. A loop whose number of iterations is not known counts as one iteration."""
     return _Counting().computation(module.entry)
 
 
@@ -107,10 +107,10 @@ class _Counting:
         if isinstance(op, While):
             loop = loop_of(instruction)
             known = None if loop is None else trip_count(loop)
-            turns = 1 if known is None else known
+            iterations = 1 if known is None else known
             body, condition = self.computation(op.body), self.computation(op.condition)
-            cost.add(body, turns)
-            cost.add(condition, turns + 1)
+            cost.add(body, iterations)
+            cost.add(condition, iterations + 1)
         elif isinstance(op, Conditional):
             cost.add(_dearest(costs))
         elif isinstance(op, Scan):

@@ -1,4 +1,4 @@
-"""Expansion: operations that are others in disguise become those: scans, halves of operations, hints."""
+"""Expansion: operations that are others in disguise become those: scans, async pairs, hints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HINTS = frozenset(
 
 
 class Expand(ComputationPass):
-    """Write scans as loops and halves of operations as whole ones, and leave out hints that change nothing."""
+    """Write scans as loops and async pairs as whole operations, and leave out hints that change nothing."""
 
     name = "expand"
     left_out_by = ""
@@ -52,7 +52,7 @@ class Expand(ComputationPass):
         return _parts()
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; what nobody calls any more is left out."""
+        """Change every computation; computations without a call left are left out."""
         if not any(_may_expand(i) for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
@@ -64,15 +64,15 @@ class Expand(ComputationPass):
         if not any(map(_may_expand, computation.instructions)):
             return computation
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
-        halves = _halves(computation, ordered, context)
-        first_halves = {half for chain in halves.values() for half in chain}
+        chains = _async_chains(computation, ordered, context)
+        members = {member for chain in chains.values() for member in chain}
         remaking = Remaking(computation, context)
-        changed = bool(halves)
+        changed = bool(chains)
         for old in computation.instructions:
-            if old in first_halves:
+            if old in members:
                 continue
-            if old in halves:
-                remaking.stands_for(old, _whole(old, halves[old][-1], remaking, context))
+            if old in chains:
+                remaking.stands_for(old, _whole(old, chains[old][-1], remaking, context))
                 continue
             expansion = _EXPANSIONS.get(old.op.opcode)
             made = None
@@ -99,15 +99,15 @@ def _is_dynamic(instruction: Instruction) -> bool:
     return any(x.shape.is_dynamic for x in (instruction, *instruction.operands))
 
 
-# -- halves ----------------------------------------------------------------------------------------
+# -- async pairs -----------------------------------------------------------------------------------
 
 
-def _halves(
+def _async_chains(
     computation: Computation, ordered: set[Instruction], context: PassContext
 ) -> dict[Instruction, list[Instruction]]:
-    """For each second half that can be made whole what belongs to it, back to its first half.
+    """For each done that can become a whole operation the chain of updates before it, back to its start.
 
-    Only the second half may need the first one, and what is done may have no effects.
+    Only the done may use the start, and the operation may have no effects.
     """
     uses = Counter(o for i in computation.instructions for o in i.operands)
     uses.update(ordered)
@@ -120,7 +120,7 @@ def _halves(
         while chain[-1].op.opcode == "async-update" and len(chain[-1].operands) == 1:
             chain.append(chain[-1].operands[0])
         start = chain[-1]
-        if any(uses[half] > 1 for half in chain) or any(half.control_predecessors for half in (done, *chain)):
+        if any(uses[member] > 1 for member in chain) or any(member.control_predecessors for member in (done, *chain)):
             continue
         complete = start.op.opcode == "copy-start" or (
             isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)

@@ -105,7 +105,7 @@ class _Normalized:
         if isinstance(op, Constant) and shape is not old.shape:
             op = Constant(literal=_literal_without_layout(op.literal))
         elif isinstance(op, CustomCall):
-            # Who is called reads and writes memory in the layouts that stand here.
+            # The called function reads and writes memory in the layouts that stand here.
             shape = old.shape
             layouts = tuple(o.shape for o in old.operands)
             if not op.operand_layout_constraints and not all(map(_is_default, layouts)):

@@ -2,7 +2,7 @@
 
 An array with bounded dynamic dimensions travels as the array at its bounds and an S32 scalar for each of those
 dimensions. Parameters of the entry come first as they were, then their sizes, in order; the result is a tuple that ends
-with the sizes of its arrays. Whoever calls the program pads and cuts: see :func:`dynamic_places`.
+with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_places`.
 
 Where sizes may turn out wrong (beyond a bound, or too few elements for a reshape) there are branches that call what
 raises then, see ``execution/size_checks.py``.
@@ -50,7 +50,7 @@ _Places = tuple[frozenset[Place], ...]
 class PadDynamic(Pass):
     """Give every array static dimensions: those that were dynamic at their bounds, their sizes as numbers beside them.
 
-    Raises UnsupportedError for dimensions without a bound, and halves of operations that give dynamic ones.
+    Raises UnsupportedError for dimensions without a bound, and async pairs that give dynamic ones.
     """
 
     name = "pad-dynamic"
@@ -214,7 +214,7 @@ class _Computation:
     # -- instructions ----------------------------------------------------------------------------
 
     def _run(self) -> Padded:
-        # What nobody needs must not stop the program.
+        # What is not needed must not stop the program.
         live = live_instructions(self._computation)
         for old in self._computation.instructions:
             if old in self._values or old not in live:
@@ -263,7 +263,7 @@ class _Computation:
         return parted(value, callee.root.shape, remade.places, make)
 
     def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
-        """while(x) -> while(x, sizes): what is not full at the start, or after a round, has a size."""
+        """while(x) -> while(x, sizes): what is not full at the start, or after an iteration, has a size."""
         places = frozenset(initial.sizes)
         while True:
             wanted = tuple(sorted(places))

@@ -95,10 +95,10 @@ def all_to_all(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
 
 @_rule("collective-permute", "collective-broadcast")
 def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The sizes go along, as more operands. Where nobody sends there are zeros, and those fill the bounds."""
+    """The sizes go along, as more operands. Where nothing is sent there are zeros, and those fill the bounds."""
     if getattr(old.op, "slice_sizes", ()) or getattr(old.op, "has_dynamic_root", False):
         raise NoRuleError(f"{old.op.opcode} with operands that are not sent")
-    # One more than the sizes, so that 0 says that nobody has sent it.
+    # One more than the sizes, so that 0 says that nothing was sent.
     sizes = [make.instruction(make.plus(x.dims[d], 1)) for x in operands for d in sorted(x.dims)]
     came = make.add(old.op, *(x.value for x in operands), *sizes)
     count = len(operands)
@@ -109,9 +109,9 @@ def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         own: dict[int, Instruction] = {}
         for d in sorted(x.dims):
             size = make.element(came, next(following))
-            nobody = make.compare(size, make.number(0), "EQ")
+            not_sent = make.compare(size, make.number(0), "EQ")
             full = make.number(x.shape.dimensions[d])
-            own[d] = make.apply("select", nobody, full, make.instruction(make.minus(size, 1)))
+            own[d] = make.apply("select", not_sent, full, make.instruction(make.minus(size, 1)))
         dims.append(own)
     return bundle(arrays[0] if count == 1 else make.add(Tuple(), *arrays), dims)
 

@@ -1,6 +1,6 @@
 """Padded values: arrays at their bounds beside the sizes that say how much of them is there.
 
-What lies beyond a size is anything at all. Whoever lets it matter puts something harmless in its place first.
+What lies beyond a size is anything at all. An operation to which it matters puts something harmless in its place first.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Cluster:
         self._computed = 0
         self.seen: dict[Instruction, Seen] = {}
         self._loops = loops
-        # The turns at which each loop is cut.
+        # The iterations at which each loop is cut.
         self._borders: dict[Hashable, frozenset[int]] = {}
         views = _views_of_root(root, pieces or {})
         self._see(root, Seen(views, 1, elements(views[0])))
@@ -302,11 +302,11 @@ class Cluster:
 
     def _cut_at(self, found: Iterable[tuple[Hashable, int]]) -> dict[Hashable, frozenset[int]] | None:
         cut = dict(self._borders)
-        for loop, turn in found:
+        for loop, iteration in found:
             # Only loops over the results are cut, and not at their ends.
-            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP.value and 0 < turn < self.sizes[loop]:
-                cut[loop] = cut.get(loop, frozenset()) | {turn}
-        return cut if math.prod([len(turns) + 1 for turns in cut.values()]) <= _MOST_NESTS.value else None
+            if isinstance(loop, int) and self.sizes[loop] >= _SHORT_LOOP.value and 0 < iteration < self.sizes[loop]:
+                cut[loop] = cut.get(loop, frozenset()) | {iteration}
+        return cut if math.prod([len(iterations) + 1 for iterations in cut.values()]) <= _MOST_NESTS.value else None
 
     def may_absorb(self, other: Cluster) -> bool:
         """Whether one nest can compute both, and what one takes from the other is seen as the other computes it."""
@@ -317,7 +317,10 @@ class Cluster:
                     seen = reader.sight_of(root, users)
                     if seen is None or seen.views != source.seen[root].views:
                         return False
-        return self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) is not None
+        return (
+            self._cut_at((loop, iteration) for loop, iterations in other._borders.items() for iteration in iterations)
+            is not None
+        )
 
     def _may_feed_update(self, instruction: Instruction) -> bool:
         """Whether it does not need the array that is updated, which may be changed by then."""
@@ -407,7 +410,10 @@ class Cluster:
         self.roots = [*other.roots, *self.roots]
         self.seen.update(other.seen)
         self._computed += other._computed
-        self._borders = self._cut_at((loop, turn) for loop, turns in other._borders.items() for turn in turns) or {}
+        self._borders = (
+            self._cut_at((loop, iteration) for loop, iterations in other._borders.items() for iteration in iterations)
+            or {}
+        )
         self._repeated.update(other._repeated)
         self.operands = (self.operands | other.operands) - set(self.members)
 

@@ -38,7 +38,7 @@ class Merging:
         self._clusters = clusters
         self._result = result
         self._order = order
-        # Who reads a result. A cluster that was merged into another one is looked up in _became.
+        # The readers of a result. A cluster that was merged into another one is looked up in _became.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}
         for node in (*clusters.values(), *others):

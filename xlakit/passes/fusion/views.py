@@ -36,7 +36,7 @@ Views = tuple[View, ...]
 
 
 class Part(NamedTuple):
-    """A part of a loop, from its turn ``first`` on: a nest of its own, in which it is known what is read."""
+    """A part of a loop, from its iteration ``first`` on: a nest of its own, in which it is known what is read."""
 
     loop: Hashable
     first: int
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 class Loop:
     """A loop that is not over the results: of a fold, or of indices that no other loop counts.
 
-    is_fold: whether it is a fold's, or is inside of one: what is computed there is computed for each of its turns.
+    is_fold: whether it is a fold's, or is inside of one: what is computed there is computed for each of its iterations.
     """
 
     __slots__ = ("is_fold",)
@@ -103,7 +103,7 @@ def elements(view: View) -> int:
 
 
 def borders(view: View) -> list[tuple[Hashable, int]]:
-    """Where loops are cut so that a view is either seen or not: a loop and its turn."""
+    """Where loops are cut so that a view is either seen or not: a loop and its iteration."""
     found: list[tuple[Hashable, int]] = []
     for s in view:
         if isinstance(s.loop, Part):
@@ -113,8 +113,8 @@ def borders(view: View) -> list[tuple[Hashable, int]]:
 
 
 def views_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> Sequence[View]:
-    """Through which views an operand is seen by one who sees ``user`` through ``view``; more than one, or none, where
-    the elements come from several operands.
+    """Through which views an operand is seen by a reader that sees ``user`` through ``view``; more than one, or none,
+    where the elements come from several operands.
     """
     rule = _RULES.get(user.opcode)
     if rule is not None:
@@ -227,7 +227,7 @@ def _cut(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
     if first > final:
         return None
     loop, before = s.loop if isinstance(s.loop, Part) else (s.loop, 0)
-    # A part of one turn stays one: its border is still a border.
+    # A part of one iteration stays one: its border is still a border.
     return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, Part(loop, before + first))
 
 

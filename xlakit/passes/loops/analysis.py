@@ -1,6 +1,6 @@
 """Loops: what a while loop carries, which of it changes, how often it runs; and the same loop carrying something else.
 
-Most loops carry a tuple. Its elements are numbered; the body is given their values before a round and gives those
+Most loops carry a tuple. Its elements are numbered; the body is given their values before an iteration and gives those
 after it.
 """
 
@@ -26,7 +26,7 @@ class LoopPass(ComputationPass):
     """A pass that changes the loops of one computation at a time, inner loops first."""
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; what nobody calls any more is left out."""
+        """Change every computation; computations without a call left are left out."""
         if not any(i.op.opcode == "while" for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
@@ -48,7 +48,7 @@ class Loop:
         self.unchanged = frozenset(i for i in range(self.count) if self.element(self.given(i)) == i)
 
     def initial(self, number: int) -> Instruction | None:
-        """What an element is before the first round, if an instruction alone is that."""
+        """What an element is before the first iteration, if an instruction alone is that."""
         start = self.instruction.operands[0]
         return start.operands[number] if start.op.opcode == "tuple" else None
 
@@ -114,7 +114,7 @@ def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instr
 
 
 def trip_count(loop: Loop) -> int | None:
-    """How many rounds a loop runs, where it counts an integer from one constant to another in constant steps."""
+    """How many iterations a loop runs, where it counts an integer from one constant to another in constant steps."""
     test = loop.condition.root
     if not isinstance(test.op, Compare):
         return None
@@ -133,13 +133,13 @@ def trip_count(loop: Loop) -> int | None:
     step = _step(loop, number)
     if first is None or last is None or step is None or start is None or not start.shape.element_type.is_integral:
         return None
-    return _rounds(first, step, direction, last, *limits(start.shape.element_type))
+    return _trip_count(first, step, direction, last, *limits(start.shape.element_type))
 
 
 def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
     """The least and the greatest value that a body is given of elements that count, or are integers that stay."""
-    rounds = trip_count(loop)
-    if not rounds:
+    iterations = trip_count(loop)
+    if not iterations:
         return {}
     found: dict[int, tuple[int, int]] = {}
     for number in range(loop.count):
@@ -149,8 +149,8 @@ def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
             continue
         step = 0 if number in loop.unchanged else _step(loop, number)
         least, greatest = limits(start.shape.element_type)
-        if step is not None and least <= first + (rounds - 1) * step <= greatest:
-            found[number] = min(first, first + (rounds - 1) * step), max(first, first + (rounds - 1) * step)
+        if step is not None and least <= first + (iterations - 1) * step <= greatest:
+            found[number] = min(first, first + (iterations - 1) * step), max(first, first + (iterations - 1) * step)
     return found
 
 
@@ -165,7 +165,7 @@ _SWAPPED = {
 
 
 def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> int | None:
-    """The integer that an instruction is in all rounds."""
+    """The integer that an instruction is in all iterations."""
     number = element_read(instruction, parameter)
     if number is not None:
         start = loop.initial(number) if number in loop.unchanged else None
@@ -174,7 +174,7 @@ def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> i
 
 
 def _step(loop: Loop, number: int) -> int | None:
-    """What each round adds to an element."""
+    """What each iteration adds to an element."""
     given = loop.given(number)
     if given is None or given.op.opcode not in ("add", "subtract"):
         return None
@@ -187,7 +187,9 @@ def _step(loop: Loop, number: int) -> int | None:
     return step if given.op.opcode == "add" else -step
 
 
-def _rounds(first: int, step: int, direction: ComparisonDirection, last: int, least: int, greatest: int) -> int | None:
+def _trip_count(
+    first: int, step: int, direction: ComparisonDirection, last: int, least: int, greatest: int
+) -> int | None:
     """How often ``first``, ``first + step``, .. passes a comparison with ``last`` before it fails; None if it wraps."""
     if direction is ComparisonDirection.EQ:
         return 0 if first != last else 1 if step else None
@@ -195,17 +197,17 @@ def _rounds(first: int, step: int, direction: ComparisonDirection, last: int, le
         distance = last - first
         if distance == 0:
             return 0
-        rounds = distance // step if step and distance % step == 0 else -1
-        return rounds if rounds > 0 else None
+        iterations = distance // step if step and distance % step == 0 else -1
+        return iterations if iterations > 0 else None
     if direction in (ComparisonDirection.GT, ComparisonDirection.GE):
         # Counting down to a bound is counting up to it on the other side of 0.
         first, step, last, least, greatest = -first, -step, -last, -greatest, -least
     if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
         last += 1
-    rounds = -(-(last - first) // step) if step > 0 else 0
+    iterations = -(-(last - first) // step) if step > 0 else 0
     if first >= last:
         return 0
-    return rounds if step > 0 and first + rounds * step <= greatest else None
+    return iterations if step > 0 and first + iterations * step <= greatest else None
 
 
 def with_loops(computation: Computation, changed: Mapping[Instruction, While], context: PassContext) -> Computation:

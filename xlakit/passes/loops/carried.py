@@ -23,10 +23,10 @@ from xlakit.passes.simplify.common_subexpressions import COMMUTATIVE, SINGULAR, 
 
 
 class WhileElements(LoopPass):
-    """Carry through loops only what they change and somebody reads, and nothing twice.
+    """Carry through loops only what they change and what is read, and nothing twice.
 
     What a loop does not change is, after it, what it was before; inside, a constant stands for itself. Elements that
-    begin as one value and that each round changes in the same way are one.
+    begin as one value and that each iteration changes in the same way are one.
     """
 
     name = "while-elements"
@@ -130,7 +130,7 @@ def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
 
 
 def _equal_elements(loop: Loop) -> list[int]:
-    """For each element the first that is always equal to it: those begin as one, and remain so in each round.
+    """For each element the first that is always equal to it: those begin as one, and remain so in each iteration.
 
     Taken to be equal are all that begin as one, until the body is seen to tell them apart.
     """

@@ -13,7 +13,7 @@ from xlakit.passes.loops.analysis import Loop, LoopPass, State, elements_read, l
 
 # What costs nothing where it stands: it says what elements are, or where they are found.
 _FREE = frozenset({"broadcast", "constant", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
-# What may take for ever, or is a call of somebody else, stays: the loop may run no round.
+# What may take for ever, or calls foreign code, stays: the loop may run no iteration.
 _STAYS = frozenset(
     {"add-dependency", "after-all", "call", "conditional", "custom-call", "domain", "fusion", "opt-barrier", "while"}
 )
@@ -22,7 +22,7 @@ _HEAVY = frozenset(
     {"cholesky", "convolution", "dot", "fft", "ragged-dot", "reduce-window", "scaled-dot", "sort", "triangular-solve"}
 )
 # Results of so many bytes are kept, even if what they are made of is smaller.
-_SMALL = knob("while_invariants.small", 4096, 0, 1 << 20)
+_SMALL = knob("loop_invariants.small", 4096, 0, 1 << 20)
 
 
 class WhileInvariants(LoopPass):

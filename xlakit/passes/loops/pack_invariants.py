@@ -1,4 +1,4 @@
-"""Matrices that a loop multiplies by in every round lie as products read them, packed once before the loop."""
+"""Matrices that a loop multiplies by in every iteration lie as products read them, packed once before the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = (PrimitiveType.F32, PrimitiveType.F64)
 _FEWEST_ROWS = knob("pack_invariants.fewest_rows", 5, 1)
 _MOST_ROWS = 512
 _FEWEST_ELEMENTS = knob("pack_invariants.fewest_elements", 4096, 1)
-_FEWEST_ROUNDS = knob("pack_invariants.fewest_rounds", 4, 1)
+_FEWEST_ITERATIONS = knob("pack_invariants.fewest_iterations", 4, 1)
 
 
 class PackInvariants(LoopPass):
@@ -47,8 +47,8 @@ class PackInvariants(LoopPass):
 
 def _products(loop: Loop) -> list[Instruction]:
     """The products of a loop's body whose right operand is to be packed."""
-    rounds = trip_count(loop)
-    if not loop.unchanged or (rounds is not None and rounds < _FEWEST_ROUNDS.value):
+    iterations = trip_count(loop)
+    if not loop.unchanged or (iterations is not None and iterations < _FEWEST_ITERATIONS.value):
         return []
     return [i for i in loop.body.instructions if isinstance(i.op, Dot) and _gains(i, i.op, loop)]
 

@@ -1,4 +1,4 @@
-"""What the counters of a loop decide: comparisons, clamps and choices that come out the same in all rounds."""
+"""What the counters of a loop decide: comparisons, clamps and choices that come out the same in all iterations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEPTH = 12
 
 
 class WhileRanges(LoopPass):
-    """Decide in loops that run a known number of rounds what their counters decide, such as whether one is negative."""
+    """In loops with a known trip count, decide what their counters decide, such as whether one is negative."""
 
     name = "while-ranges"
 

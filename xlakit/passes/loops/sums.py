@@ -1,7 +1,7 @@
-"""Products that a loop adds up round by round, made by one product after the loop.
+"""Products that a loop adds up in every iteration, made by one product after the loop.
 
-So the gradient of a weight is computed that every step of a recurrence multiplies by. What the rounds multiply mostly
-lies there whole already: one operand is cut out of an array of all steps, the other is put into one.
+So the gradient of a weight is computed that every step of a recurrence multiplies by. What the iterations multiply
+mostly lies there whole already: one operand is cut out of an array of all steps, the other is put into one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from xlakit.passes.core.framework import PassContext, inherited, is_fixed
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.loops.analysis import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
 
-# Sums of narrow types are rounded in each round; that is part of what they mean.
+# Sums of narrow types are rounded in each iteration; that is part of what they mean.
 _KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})
-_FEWEST_ROUNDS = knob("while_sums.fewest_rounds", 4, 1)
+_FEWEST_ITERATIONS = knob("loop_sums.fewest_iterations", 4, 1)
 # A product of so many terms for each result is a good one already.
 _MOST_TERMS = 256
-# A stack that has to be made takes at most this part of what adding to the sum does, round by round.
-_LARGEST_PIECE = knob("while_sums.largest_piece", 1 / 2, 10.0)
+# A stack that has to be made takes at most this part of what adding to the sum does, in every iteration.
+_LARGEST_PIECE = knob("loop_sums.largest_piece", 1 / 2, 10.0)
 # It is at most so many times as large as the one that is there.
-_MOST_TIMES = knob("while_sums.most_times", 8, 1000)
+_MOST_TIMES = knob("loop_sums.most_times", 8, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """Where the pieces of all rounds lie: an element of the loop, along one of its dimensions, at a counted place.
+    """Where the pieces of all iterations lie: an element of the loop, along one of its dimensions, at a counted place.
 
     element: None where no such element is there yet.
     """
@@ -52,7 +52,7 @@ class _Stack:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """An element of a loop to which each round adds a product; the stacks of the product's operands."""
+    """An element of a loop to which each iteration adds a product; the stacks of the product's operands."""
 
     element: int
     added: Instruction
@@ -70,9 +70,9 @@ class _Sum:
 
 
 class WhileSums(LoopPass):
-    """Leave products that are only added up to one product of all rounds' operands, after the loop.
+    """Leave products that are only added up to one product of all iterations' operands, after the loop.
 
-    ``s + dot(a[0], b[0]) + dot(a[1], b[1]) + ..`` is ``s + dot(a, b)``, which contracts the rounds, too.
+    ``s + dot(a[0], b[0]) + dot(a[1], b[1]) + ..`` is ``s + dot(a, b)``, which contracts the iterations, too.
     """
 
     name = "while-sums"
@@ -93,16 +93,21 @@ class WhileSums(LoopPass):
 
 
 def _sums(loop: Loop) -> list[_Sum]:
-    rounds = trip_count(loop)
+    iterations = trip_count(loop)
     root = loop.body.root
-    if rounds is None or rounds < _FEWEST_ROUNDS.value or root.op.opcode != "tuple" or loop.initial(0) is None:
+    if (
+        iterations is None
+        or iterations < _FEWEST_ITERATIONS.value
+        or root.op.opcode != "tuple"
+        or loop.initial(0) is None
+    ):
         return []
     condition = loop.condition.parameters[0]
     tested = elements_read(loop.condition, [condition])[condition]
     if -1 in tested or -1 in elements_read(loop.body, [loop.parameter])[loop.parameter]:
         return []
     users = Counter(o for i in loop.body.instructions for o in (*i.operands, *i.control_predecessors))
-    stacks = _Stacks(loop, rounds)
+    stacks = _Stacks(loop, iterations)
     found: list[_Sum] = []
     for number in range(loop.count):
         if number not in tested:
@@ -142,17 +147,17 @@ def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) 
 
 
 def _may_be_stacked(piece: Instruction, other: Instruction, product: Instruction) -> bool:
-    """Whether putting a piece away in each round takes less than adding to the sum, and not too much memory."""
+    """Whether putting a piece away in each iteration takes less than adding to the sum, and not too much memory."""
     size = piece.shape.byte_size
     return size <= _LARGEST_PIECE.value * product.shape.byte_size and size <= _MOST_TIMES.value * other.shape.byte_size
 
 
 class _Stacks:
-    """Finds the arrays that a loop cuts pieces out of, or puts pieces into, one in each round and none twice."""
+    """Finds the arrays that a loop cuts pieces out of, or puts pieces into, one in each iteration and none twice."""
 
-    def __init__(self, loop: Loop, rounds: int) -> None:
+    def __init__(self, loop: Loop, iterations: int) -> None:
         self._loop = loop
-        self._rounds = rounds
+        self._trip_count = iterations
         self._counted = counted_elements(loop)
         # What is put into an element of the loop.
         self._written: dict[Instruction, _Stack] = {}
@@ -183,13 +188,13 @@ class _Stacks:
 
     def _stack(self, number: int, shape: Shape, sizes: Sequence[int], starts: Sequence[Instruction]) -> _Stack | None:
         along = [d for d, size in enumerate(sizes) if size != shape.dimensions[d]]
-        if len(along) != 1 or sizes[along[0]] != 1 or shape.dimensions[along[0]] != self._rounds:
+        if len(along) != 1 or sizes[along[0]] != 1 or shape.dimensions[along[0]] != self._trip_count:
             return None
         (dimension,) = along
         return _Stack(number, dimension, starts[dimension]) if self._counts(starts[dimension]) else None
 
     def _counts(self, place: Instruction) -> bool:
-        """Whether a number of the body is another one in each round, from 0 on without a gap."""
+        """Whether a number of the body is another one in each iteration, from 0 on without a gap."""
         sign, offset, node = 1, 0, place
         number = self._loop.element(node)
         while number is None or number in self._loop.unchanged:
@@ -209,7 +214,7 @@ class _Stacks:
         if number not in self._counted:
             return False
         ends = sorted(sign * end + offset for end in self._counted[number])
-        return ends == [0, self._rounds - 1]
+        return ends == [0, self._trip_count - 1]
 
 
 def _squeezed(dimensions: Sequence[int], place: int) -> tuple[int, ...]:
@@ -244,14 +249,14 @@ def _rebuilt(
 def _loop(remaking: Remaking, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
     """The loop without its sums; a stack that is new stands where the sum has stood."""
     old = loop.instruction
-    rounds = trip_count(loop) or 0
+    iterations = trip_count(loop) or 0
     shapes = list(old.shape.tuple_shapes)
     start = remaking.made[old.operands[0]]
     begin = list(start.operands)
     for one in sums:
         new = one.new
         if new is not None:
-            shapes[one.element] = new.shape.with_dimensions((rounds, *new.shape.dimensions))
+            shapes[one.element] = new.shape.with_dimensions((iterations, *new.shape.dimensions))
             zero = remaking.scalar(0, new.shape.element_type)
             begin[one.element] = remaking.add(Broadcast(dimensions=()), zero, like=old, shape=shapes[one.element])
     if shapes != list(old.shape.tuple_shapes):
@@ -298,7 +303,7 @@ def _parameter(remaking: Remaking, old: Instruction, shape: Shape) -> None:
 
 
 def _carried(remaking: Remaking, one: _Sum) -> Instruction:
-    """What a round gives where it gave the sum: the stack with its piece, or what it was given."""
+    """What an iteration gives where it gave the sum: the stack with its piece, or what it was given."""
     given = next(remaking.made[o] for o in one.added.operands if o is not one.product)
     piece = one.new
     if piece is None:
@@ -325,12 +330,12 @@ def _element(remaking: Remaking, old: Instruction, loop: Loop, sums: Sequence[_S
     whole = remaking.made[loop.instruction]
     numbers = [one.element if s.element is None else s.element for s in (one.lhs, one.rhs)]
     lhs, rhs = (remaking.element(whole, n, like) for n in numbers)
-    product = remaking.add(_of_all_rounds(one), lhs, rhs, like=like, shape=like.shape)
+    product = remaking.add(_of_all_iterations(one), lhs, rhs, like=like, shape=like.shape)
     remaking.stands_for(old, remaking.add(OPERATIONS["add"](), remaking.made[start], product, like=one.added))
 
 
-def _of_all_rounds(one: _Sum) -> Dot:
-    """The product that contracts the rounds as well."""
+def _of_all_iterations(one: _Sum) -> Dot:
+    """The product that contracts the iterations as well."""
     op = one.product.op_as(Dot)
     lhs, rhs = one.lhs.dimension, one.rhs.dimension
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Loops that run a known, small number of rounds become those rounds."""
+"""Loops that run a known, small number of iterations become those iterations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count
 
-# A loop of at most so many rounds, which make at most so many instructions, is written out.
-_MOST_ROUNDS = knob("unroll_loops.most_rounds", 8, 0, 50)
+# A loop of at most so many iterations, which make at most so many instructions, is written out.
+_MOST_ITERATIONS = knob("unroll_loops.most_iterations", 8, 0, 50)
 _MOST_INSTRUCTIONS = 600
 # What fuses with everything: it says where elements are found.
 _SPREADING = frozenset({"broadcast", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
-# What fuses where it reads few elements, or those of an array that is the same in all rounds.
+# What fuses where it reads few elements, or those of an array that is the same in all iterations.
 _CHOOSING = frozenset({"concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "reverse", "slice", "transpose"})
 _FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
 
@@ -25,15 +25,15 @@ _FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
 class UnrollLoops(LoopPass):
     """Write out loops that run once, or a few times over operations on elements; leave out those that never run.
 
-    Each round becomes a call of the body, to be inlined afterwards. Other loops that run a known number of rounds are
-    noted to do so.
+    Each iteration becomes a call of the body, to be inlined afterwards. Other loops that run a known number of
+    iterations are noted to do so.
     """
 
     name = "unroll-loops"
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace the loops of one computation."""
-        rounds: dict[Instruction, tuple[Call, int]] = {}
+        iterations: dict[Instruction, tuple[Call, int]] = {}
         counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
@@ -46,14 +46,14 @@ class UnrollLoops(LoopPass):
                 continue
             name = "loop-never-run" if count == 0 else "loop-run-once" if count == 1 else "short-loop"
             if context.spend(name):
-                rounds[loop.instruction] = (Call(to_apply=loop.body), count)
-        if not rounds and not counted:
+                iterations[loop.instruction] = (Call(to_apply=loop.body), count)
+        if not iterations and not counted:
             return computation
         remaking = Remaking(computation, context)
         for old in computation.instructions:
-            if old in rounds:
+            if old in iterations:
                 state = remaking.made[old.operands[0]]
-                body, count = rounds[old]
+                body, count = iterations[old]
                 for _ in range(count):
                     state = remaking.add(body, state, like=old)
                 remaking.stands_for(old, state)
@@ -71,19 +71,20 @@ def _annotated(loop: Instruction, count: int, remaking: Remaking) -> Instruction
     return loop.replace(operands=[remaking.made[loop.operands[0]]], annotations=annotations)
 
 
-def _is_worth_it(loop: Loop, rounds: int) -> bool:
-    if rounds <= 1:
+def _is_worth_it(loop: Loop, iterations: int) -> bool:
+    if iterations <= 1:
         return True
     instructions = loop.body.instructions
-    if rounds > _MOST_ROUNDS.value or rounds * len(instructions) > _MOST_INSTRUCTIONS:
+    if iterations > _MOST_ITERATIONS.value or iterations * len(instructions) > _MOST_INSTRUCTIONS:
         return False
     return all(_fuses(i, loop) for i in instructions)
 
 
 def _fuses(instruction: Instruction, loop: Loop) -> bool:
-    """Whether an instruction of the body becomes part of one nest of loops with all others, those of other rounds too.
+    """Whether an instruction of the body becomes part of one loop nest with all others, those of other iterations too.
 
-    What reads the last round's elements out of order does not: they would be computed again for each that reads them.
+    What reads the last iteration's elements out of order does not: they would be computed again for each that reads
+    them.
     """
     if is_fixed(instruction):
         return False

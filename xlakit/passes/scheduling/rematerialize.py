@@ -23,7 +23,7 @@ from xlakit.passes.fusion.cluster import ELEMENTARY, ELEMENTWISE
 from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory
 
-# Smaller peaks are nobody's trouble; and so large a part of one must be saved.
+# Smaller peaks are left as they are; and at least such a part of a peak must be saved.
 _SMALL_PEAK = knob("rematerialize.small_peak", 1 << 22, 0)
 _LEAST_SAVED = 1 / 32
 # Arrays of less than this part of the peak are not looked at.
@@ -31,7 +31,7 @@ _SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)
 # A program may make one element again for so many of its operations: that is about a hundredth of its time.
 _FLOPS_FOR_ELEMENT = knob("rematerialize.flops_for_element", 8000, 0.01)
 _MOST_OPERATIONS = 16
-_MOST_ROUNDS = 4
+_MOST_ITERATIONS = 4
 
 _CHEAP = (ELEMENTWISE - ELEMENTARY) | {"broadcast", "divide"}
 
@@ -61,7 +61,7 @@ def _lowered(
 ) -> tuple[Computation, Memory]:
     """The computation with less memory in use at once, and that memory; the same where too little can be saved."""
     left = -1.0
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MOST_ITERATIONS):
         looking = _Looking(computation, memory)
         if looking.peak < _SMALL_PEAK.value:
             break
@@ -86,7 +86,7 @@ class _Value:
 
     made_by, number: the fusion, and which of its results it is. body: what of the fusion's computation makes it.
     given: for each instruction of the fusion's computation that is not made again, where its value is.
-    late: the instructions that read it after the peak. is_dropped: whether nobody else reads it.
+    late: the instructions that read it after the peak. is_dropped: whether nothing else reads it.
     """
 
     instruction: Instruction
@@ -114,7 +114,7 @@ class _Looking:
         self._fullest = used.index(self.peak) if used else 0
         self._results = set(memory.arrays[computation.root])
         self._elements: dict[Instruction, dict[int, Instruction]] = {}
-        # What other instructions are names of; who reads those is not seen here.
+        # What other instructions are names of; readers of those are not seen here.
         self._named: set[Instruction] = set()
         for instruction, step in zip(computation.instructions, memory.steps, strict=True):
             if isinstance(instruction.op, GetTupleElement):
@@ -261,7 +261,7 @@ class _Rebuilding:
         return fusion
 
     def _with_fewer_results(self, old: Instruction, operands: tuple[Instruction, ...]) -> None:
-        """The fusion without results that nobody reads now, and its elements."""
+        """The fusion without results that are not read any more, and its elements."""
         kept = [n for n in range(len(old.shape.tuple_shapes) or 1) if n not in self._dropped[old]]
         fewer = _fewer_results(old, kept)
         if fewer is None:

@@ -18,7 +18,7 @@ class ConditionalElements(ComputationPass):
     name = "conditional-elements"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation; what nobody calls any more is left out."""
+        """Change every computation; computations without a call left are left out."""
         if not any(i.op.opcode == "conditional" for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}

@@ -22,7 +22,7 @@ _rule = CONVERSIONS.rule
 def convert_to_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     """convert(x) -> x to the type that it has; copy(x) -> x; real(x) -> x of real numbers.
 
-    Who needs memory of its own for a result makes it when memory is assigned.
+    Where a result needs memory of its own, that is seen to when memory is assigned.
     """
     (inner,) = x.operands
     if isinstance(x.op, Copy) and x.op.cross_program_prefetch_index is not None:

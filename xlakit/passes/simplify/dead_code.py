@@ -1,4 +1,4 @@
-"""Leave out what nobody uses: instructions, and computations that nothing calls."""
+"""Leave out what is not used: instructions, and computations that nothing calls."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from xlakit.passes.core.framework import ComputationPass, PassContext, change_co
 
 
 class DeadCode(ComputationPass):
-    """Leave out instructions that neither the result nor an effect needs, and computations that nobody calls."""
+    """Leave out instructions that neither the result nor an effect needs, and computations that are not called."""
 
     name = "dead-code"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Computations first, so that no time goes into those that nobody calls."""
+        """Computations first, so that no time goes into those that are not called."""
         reached = computations_callees_first([module.entry])
         if len(reached) < len(module.computations) and context.spend("uncalled-computation"):
             module = module.replace(computations=())

@@ -73,7 +73,7 @@ def padded_selection(root: Instruction) -> PaddedSelection | None:
 class PoolingGradients(Pass):
     """Make one fusion of padding, selecting and scattering, and cutting.
 
-    ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nobody else reads what is in between.
+    ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nothing else reads what is in between.
     """
 
     name = "pooling-gradients"

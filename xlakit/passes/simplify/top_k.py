@@ -32,7 +32,7 @@ from xlakit.passes.core.framework import (
 from xlakit.passes.core.matching import one_type, permutation_inverse
 
 # Where more than one in so many is wanted, or more of a long row than this, sorting all of them takes about as long.
-_SORTED_FOR_EACH = knob("partial_sorts.sorted_for_each", 16, 1, 2)
+_SORTED_FOR_EACH = knob("top_k_rewrite.sorted_for_each", 16, 1, 2)
 _MOST_WANTED = 8192
 
 
@@ -94,7 +94,7 @@ def is_index(operand: Instruction, dimension: int) -> bool:
 class PartialSorts(Pass):
     """Make one fusion of sorting and cutting the first or the last few out of each row.
 
-    ``slice(sort(x)) -> fusion(x)``, where nobody reads anything else of the sort. Rows lie along the last dimension
+    ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. Rows lie along the last dimension
     then, and keys are no longer negated before: it is the other end that is wanted.
     """
 
@@ -146,7 +146,7 @@ def _fused(computation: Computation, context: PassContext) -> Computation:
 
 
 def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
-    """Who reads an instruction, or waits for it; the result is read by itself."""
+    """The instructions that read each instruction, or wait for it; the result is read by itself."""
     users: dict[Instruction, list[Instruction]] = {computation.root: [computation.root]}
     live = live_instructions(computation)
     for instruction in computation.instructions:

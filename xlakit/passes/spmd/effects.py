@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def random(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """Each device has random numbers of its own: those of the first member are everybody's."""
+    """Each device has random numbers of its own: those of the first member are used by all."""
     scope = smallest(walk.scope, operands)
     value = walk.pieces.on_whole(old, operands, scope)
     return value if scope.size == 1 else _of_member(walk, value, old.shape, scope, 0)
@@ -94,13 +94,13 @@ def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int
     order = [member, *(m for m in range(scope.size) if m != member)]
     groups = scope.groups([order])
 
-    def everybodys(piece: Piece) -> Piece:
+    def shared(piece: Piece) -> Piece:
         if not piece.shape.is_array:
             return piece
         made = walk.pieces.make.broadcast_from_first(piece.instruction, groups)
         return Piece(made, piece.tiling, scope, piece.shape)
 
-    return rebuilt(shape, map(everybodys, leaves(value)))
+    return rebuilt(shape, map(shared, leaves(value)))
 
 
 # -- collectives of the program ----------------------------------------------------------------------

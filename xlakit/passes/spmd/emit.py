@@ -46,7 +46,7 @@ class Channels:
 
 
 class Emitter(Making):
-    """A computation of one partition in the making; collectives that it makes are left out where nobody needs them."""
+    """A computation of one partition in the making; collectives that are not needed are left out."""
 
     def __init__(self, context: PassContext, channels: Channels) -> None:
         super().__init__(context)
@@ -67,7 +67,7 @@ class Emitter(Making):
         return self.append(Instruction(op, operands, shape, name, control_predecessors=before, annotations=annotations))
 
     def done(self, name: str, root: Instruction) -> Computation:
-        """What has been made, without what nobody needs."""
+        """What has been made, without what is not needed."""
         live = {root}
         for instruction in reversed(self._order):
             kept = instruction.op.has_side_effect and instruction not in self._own

@@ -56,7 +56,7 @@ class Pieces:
         self.make = Emitter(context, channels)
         self._steps_back = 0
 
-    # -- values in the tiling that somebody wants ----------------------------------------------------
+    # -- values in the tiling that is wanted ---------------------------------------------------------
 
     def at(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
         """This partition's part of a value in a tiling over the teams of a scope."""
@@ -83,7 +83,7 @@ class Pieces:
         return Piece(made, piece.tiling, piece.scope, piece.shape, parts=piece.parts)
 
     def _summed_in_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece | None:
-        """The sum, of which each member has the part that it wants, where those who add are those who share it."""
+        """The sum in the parts that members want, where the members that add are those that share it."""
         split = piece.unreduced
         if split is None or piece.scope != scope or tiling in piece.parts or piece.tiling in piece.parts:
             return None

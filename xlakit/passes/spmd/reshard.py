@@ -22,7 +22,7 @@ from xlakit.passes.spmd.tilings import (
 def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope: Scope) -> Instruction:
     """The part of ``new`` of an array, of which there is the part of ``old``. Both divide its sizes."""
     moving = _Moving(make, value, old, scope)
-    moving.exchange(new)
+    moving.all_to_all(new)
     moving.cut(new)
     moving.permute(new)
     for dimension, split in enumerate(new):
@@ -64,18 +64,18 @@ class _Moving:
             self.value = self.make.all_gather(self.value, dimension, groups)
         self.tiling = with_split(self.tiling, dimension, split)
 
-    def exchange(self, new: Tiling) -> None:
-        """Where one dimension is split and another is to be, in the same way, everybody sends a piece to everybody."""
+    def all_to_all(self, new: Tiling) -> None:
+        """Where one dimension is split and another is to be, in the same way, each member sends each a piece."""
         for source, split in enumerate(self.tiling):
             if split is None or new[source] == split:
                 continue
             for target, wanted in enumerate(new):
                 free = self.tiling[target] is None and self.value.shape.dimensions[target] % parts(split) == 0
                 if wanted == split and free and source != target:
-                    self._exchange(source, target, split)
+                    self._all_to_all(source, target, split)
                     break
 
-    def _exchange(self, source: int, target: int, split: Split) -> None:
+    def _all_to_all(self, source: int, target: int, split: Split) -> None:
         make, count = self.make, parts(split)
         sizes = list(self.value.shape.dimensions)
         sizes[target : target + 1] = [count, sizes[target] // count]

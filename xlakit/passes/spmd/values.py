@@ -19,7 +19,7 @@ class Piece:
 
     ``shape`` is that of all of it, ``instruction`` gives this partition's part. What is whole on every member may be
     made again in parts, from what it was made from: ``source``. Where ``unreduced`` gives members numbers, values of
-    different numbers are still to be added; that is done for who first wants the sum.
+    different numbers are still to be added; that is done when the sum is first wanted.
     """
 
     instruction: Instruction

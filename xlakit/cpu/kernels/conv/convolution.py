@@ -46,7 +46,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan:
-    """Who computes a convolution.
+    """Which kernel computes a convolution, and how it is cut.
 
     kind: "lanes" (feature by feature), "places" or "features" (products with those as rows). padded: the input as it
     is written out first. converted: the kernel as it is written out first. products: for each phase the product and

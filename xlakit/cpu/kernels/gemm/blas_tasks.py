@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm.epilogue import Following, Rectangle
+from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.gemm import Product
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Steps, smaller
@@ -66,7 +66,7 @@ def fits_blas(product: Product) -> bool:
 def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
     """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so.
 
-    There are more where they would take so long that a person who wants to stop the program notices. Columns
+    There are more where they would take so long that Ctrl-C would be noticed late. Columns
     are divided first: BLAS takes longest to pack what is the right operand here.
     """
     rows, columns, depth = product.sizes
@@ -83,11 +83,16 @@ def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
 
 
 def emit_blas(
-    module: Module, product: Product, unit: int, split: int, name: str = "gemm", following: Following | None = None
+    module: Module,
+    product: Product,
+    unit: int,
+    split: int,
+    name: str = "gemm",
+    epilogue_call: EpilogueCall | None = None,
 ) -> Function:
     """A task function that calls BLAS; its table is lhs, rhs, result. BLAS is meant to run on one thread then.
 
-    ``following`` comes after each rectangle, see there.
+    ``epilogue_call`` comes after each rectangle, see there.
     """
     rows, columns, depth = product.sizes
     require(
@@ -105,7 +110,7 @@ def emit_blas(
     result = as_stored(product.columns, product.rows)
     if rhs is None or lhs is None or result is None:
         raise InternalError("the product does not fit BLAS")
-    local = following is not None and following.local
+    local = epilogue_call is not None and epilogue_call.local
     distance = min(split, columns) if local else result.distance
     memory = acquire(fn, min(unit, rows) * distance * kind.byte_width) if local else fn.null()
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
@@ -122,10 +127,10 @@ def emit_blas(
             places[2] = memory
         sizes = (_size(fn, row, unit, rows), _size(fn, column, split, columns), depth)
         routine.call((places[0], lhs), (places[1], rhs), (places[2], distance), sizes)
-        if following is not None:
+        if epilogue_call is not None:
             last_row, last_column = smaller(fn, row + unit, fn.i64(rows)), smaller(fn, column + split, fn.i64(columns))
             base = memory if local else arrays[2]
-            following.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
+            epilogue_call.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
     if local:
         release(fn, memory)
     fn.ret()

@@ -1,4 +1,4 @@
-"""The HLO dot as a matrix product: its dimensions put together, and who computes it."""
+"""The HLO dot as a matrix product: its dimensions put together, and the choice of its kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64)
 
 @dataclass(frozen=True, slots=True)
 class DotPlan:
-    """Who computes a dot, and how it is cut.
+    """Which kernel computes a dot, and how it is cut.
 
     kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
     no result. cost: multiplications. unit and split: rows and columns of a task, where ``blocking`` does not tell.
@@ -146,7 +146,7 @@ def merged(dims: Dims) -> Dims:
 
 
 def plan_product(product: Product) -> DotPlan:
-    """Who computes a matrix product, and how it is cut."""
+    """Which kernel computes a matrix product, and how it is cut."""
     rows, columns, depth = product.sizes
     cost = product.batch * rows * columns * depth
     if not product.batch * rows * columns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.kernels.gemm.check import check_cut
 from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
-from xlakit.cpu.kernels.gemm.epilogue import Following, Rectangle
+from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
@@ -54,17 +54,17 @@ class GemmEmitter:
         product: Product,
         cut: Blocking,
         epilogue: Epilogue | None,
-        following: Following | None,
+        epilogue_call: EpilogueCall | None,
     ) -> None:
         check_cut(product, cut, covers_k=not self.begins_with_zeros)
         self.fn, self.product, self.cut, self.engine = fn, product, cut, cut.engine
         self.rows, self.columns, _ = product.sizes
-        self.following = following
+        self.epilogue_call = epilogue_call
         self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
         self.epilogue = epilogue
         engine = self.engine
         self.several = cut.k_blocks > 1
-        self.local = cut.local_width(product) if following is not None and following.local else 0
+        self.local = cut.local_width(product) if epilogue_call is not None and epilogue_call.local else 0
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
             engine, product, epilogue, local=self.local > 0
         )
@@ -177,10 +177,10 @@ class GemmEmitter:
             if self.local:
                 self.output.origin = rows.index, column
             self._rows(rows.index, end)
-            if self.following is not None:
+            if self.epilogue_call is not None:
                 base = self.results if self.local else self.arrays[2]
                 width = smaller(fn, column + cut.split, fn.i64(self.columns))
-                self.following.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
+                self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
     def _slivers(self) -> tuple[Value, int]:
         """Whole slivers of the split, and the columns of one that is not whole (in the last split only)."""

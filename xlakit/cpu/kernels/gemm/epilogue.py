@@ -28,7 +28,7 @@ class Rectangle:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class EpilogueCall:
     """Asks a product to call what follows it.
 
     local: results are not written to the result's array but to memory of the task, row after row, which ends with

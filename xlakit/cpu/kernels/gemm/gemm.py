@@ -2,7 +2,7 @@
 
 The result is cut into units of rows, and columns into splits; a task is one unit of one split of one batch. Tasks that
 follow one another on the same columns are done together, so that the right operand is packed once for all of them. Each
-result is summed in the same order whoever computes it.
+result is summed in the same order on whichever thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from xlakit.cpu.kernels.gemm.check import can_read_in_place
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
-from xlakit.cpu.kernels.gemm.epilogue import Following
+from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up
 from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
@@ -265,17 +265,17 @@ def emit_gemm(
     *,
     name: str = "gemm",
     epilogue: Epilogue | None = None,
-    following: Following | None = None,
+    epilogue_call: EpilogueCall | None = None,
 ) -> Function:
     """A task function for a product; its table is lhs, rhs, result.
 
     ``epilogue(fn, i, j, sums)`` emits what is done with the sums of row ``i`` and the columns from ``j`` on (one
-    for each lane) before they are rounded and stored. ``following`` comes after each block of rows, see there.
+    for each lane) before they are rounded and stored. ``epilogue_call`` comes after each block of rows, see there.
     """
     cut = blocking or plan_gemm(product)
     fn = module.function(name, VOID, [PTR, I64, I64])
     if task_count(product, cut):
-        GemmEmitter(fn, product, cut, epilogue, following).emit()
+        GemmEmitter(fn, product, cut, epilogue, epilogue_call).emit()
         rows, columns, depth = product.sizes
         fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
     fn.ret()

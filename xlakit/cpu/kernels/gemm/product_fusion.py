@@ -16,7 +16,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
-from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, Following, rectangle_of
+from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.gemm import Product, emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.product_cut import Cut, cut_first, cut_second, product_of_rows
@@ -87,7 +87,7 @@ class _Fusion:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
             phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * MULTIPLICATION))
-        fn = self._calling(self._product(self.cut, Following(self.home is None)), entries, follows)
+        fn = self._calling(self._product(self.cut, EpilogueCall(self.home is None)), entries, follows)
         phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
         return tuple(phases), {}, scratch_bytes(self.cut.copies)
 
@@ -123,19 +123,19 @@ class _Fusion:
         name = f"{key[0]}.{hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"
         if name not in self.module.functions:
             fn: Function = emit(name)
-            # Its table is on the stack of the caller, who writes it first.
+            # Its table is on the stack of the caller, which writes it first.
             fn.attributes.append(APART)
         return name
 
-    def _product(self, cut: Cut, following: Following | None) -> str:
+    def _product(self, cut: Cut, epilogue_call: EpilogueCall | None) -> str:
         """The function of a product."""
 
         def emit(name: str) -> Function:
             if cut.blocking is None:
-                return emit_blas(self.module, cut.product, cut.unit, cut.split, name, following)
-            return emit_gemm(self.module, cut.product, cut.blocking, name=name, following=following)
+                return emit_blas(self.module, cut.product, cut.unit, cut.split, name, epilogue_call)
+            return emit_gemm(self.module, cut.product, cut.blocking, name=name, epilogue_call=epilogue_call)
 
-        return self._shared(("product", cut, following), emit)
+        return self._shared(("product", cut, epilogue_call), emit)
 
     def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
         """A task function that calls a product's, with a table of entries of its own."""

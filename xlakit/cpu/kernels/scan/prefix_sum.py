@@ -31,18 +31,18 @@ from xlakit.options import knob
 _DEPTH = 128
 _LANES = 16
 # Sequences side by side where they are so in memory.
-_STRIP = knob("cumulative.strip", 512, 16, 64)
+_STRIP = knob("prefix_sum.strip", 512, 16, 64)
 _AT_ONCE = 4
-_FEW_TASKS = knob("cumulative.few_tasks", 8, 0, 1000)
-_MOST_SEGMENTS = knob("cumulative.most_segments", 32, 3)
+_FEW_TASKS = knob("prefix_sum.few_tasks", 8, 0, 1000)
+_MOST_SEGMENTS = knob("prefix_sum.most_segments", 32, 3)
 # Sequences of so many blocks of registers are done one by one.
-_LONG = knob("cumulative.long", 4, 1)
-_SEGMENT_ELEMENTS = knob("cumulative.segment_elements", 1 << 15, 4, 50)
+_LONG = knob("prefix_sum.long", 4, 1)
+_SEGMENT_ELEMENTS = knob("prefix_sum.segment_elements", 1 << 15, 4, 50)
 _ELEMENT_NANOSECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativePlan:
+class ScanPlan:
     """A scan over the middle one of three dimensions."""
 
     computation: Computation
@@ -98,7 +98,7 @@ class CumulativePlan:
         return self.outer * self.inner * self.segments * max(8, width)
 
 
-def plan_cumulative(instruction: Instruction) -> CumulativePlan | None:
+def plan_prefix_sum(instruction: Instruction) -> ScanPlan | None:
     """The scan that a reduce-window is; None where it is none."""
     op = instruction.op_as(ReduceWindow)
     count = len(instruction.operands) // 2
@@ -117,12 +117,12 @@ def plan_cumulative(instruction: Instruction) -> CumulativePlan | None:
         return None
     if (window.padding_low, window.padding_high) not in ((window.size - 1, 0), (0, window.size - 1)):
         return None
-    return CumulativePlan(
+    return ScanPlan(
         op.to_apply, kinds, math.prod(sizes[:axis]), length, math.prod(sizes[axis + 1 :]), window.padding_low == 0
     )
 
 
-def emit_cumulative(module: Module, plan: CumulativePlan) -> Emitted:
+def emit_prefix_sum(module: Module, plan: ScanPlan) -> Emitted:
     """The phases of a scan and the bytes of scratch. Their table: arrays, initial values, results, scratch."""
     require(
         f"a scan of {plan.outer} x {plan.length} x {plan.inner} elements",
@@ -146,7 +146,7 @@ _Places = Sequence[Value]
 class _Writer:
     """Writes the functions of one scan."""
 
-    def __init__(self, module: Module, plan: CumulativePlan) -> None:
+    def __init__(self, module: Module, plan: ScanPlan) -> None:
         self.module = module
         self.plan = plan
         self.count = len(plan.kinds)
@@ -213,10 +213,10 @@ class _Writer:
                 written = [target(loop.index + k) for k in range(step)] if target is not None else []
                 with fn.loop(0, lanes, independent=True) as lane:
                     running = self._get(emitter, accumulators, lane.index)
-                    for turn in range(step):
-                        running = self._combined(emitter, running, self._load(emitter, read[turn], lane.index))
+                    for iteration in range(step):
+                        running = self._combined(emitter, running, self._load(emitter, read[iteration], lane.index))
                         if written:
-                            for kind, value, array in zip(self.plan.kinds, running, written[turn], strict=True):
+                            for kind, value, array in zip(self.plan.kinds, running, written[iteration], strict=True):
                                 store(fn, kind, value, array, lane.index)
                     self._put(emitter, accumulators, lane.index, running)
 

@@ -12,7 +12,7 @@ from xlakit.cpu.kernels.gemm.engine import vector_bytes
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import I64, Function, Value, vector
-from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
@@ -22,7 +22,7 @@ from xlakit.options import knob
 
 # Vectors of a block, and the most blocks of a chunk.
 _VECTORS = 8
-_BLOCKS = knob("cumulative_vectors.blocks", 16, 1)
+_BLOCKS = knob("prefix_sum_vectors.blocks", 16, 1)
 # Shuffles within so many bytes are the fast ones.
 _NEAR_BYTES = 16
 _OPCODES = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -108,7 +108,7 @@ class RunningTotals:
 
 def running_totals(computation: Computation, kind: PrimitiveType, *, reverse: bool) -> RunningTotals | None:
     """Totals in registers, where elements of a type are combined by an operation that has them."""
-    opcode = simple_fold(computation)
+    opcode = simple_reducer(computation)
     if opcode not in _OPCODES or kind.is_complex or kind is PrimitiveType.PRED:
         return None
     type = register_type(kind)

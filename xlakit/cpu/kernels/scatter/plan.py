@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
 from xlakit.cpu.loops.ir.reducer import wide_kind
-from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices
@@ -47,7 +47,7 @@ class Sharing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpdateLoop:
-    """A loop over updates: how far a turn moves in the updates, the indices and (batching) the operand."""
+    """A loop over updates: how far an iteration moves in the updates, the indices and (batching) the operand."""
 
     extent: int
     update: int
@@ -57,7 +57,7 @@ class UpdateLoop:
 
 @dataclass(frozen=True, slots=True)
 class WindowLoop:
-    """A loop over a window: how far a turn moves in the operand and the updates.
+    """A loop over a window: how far an iteration moves in the operand and the updates.
 
     still: all windows begin at the same place here.
     """
@@ -256,7 +256,7 @@ def _shared_component(components: Sequence[IndexPart]) -> int | None:
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:
     """What a computation leaves an element as it is with; None where that, or the order of updates, is not known."""
-    opcode = simple_fold(computation)
+    opcode = simple_reducer(computation)
     if opcode is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
         return None
     if opcode in ("add", "or", "xor"):

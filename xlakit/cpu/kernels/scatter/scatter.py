@@ -12,7 +12,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.scatter.plan import ScatterPlan, Sharing, WindowLoop, neutral, plan_scatter
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, I64, Module, Value
-from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
 from xlakit.cpu.scalars import Scalar, constant, load, store
@@ -109,7 +109,7 @@ class _Writer:
         """The loops over updates. ``first`` bounds the outermost one, ``span`` the innermost one over the window."""
         fn, updates = emitter.fn, self.plan.updates
 
-        def turn(number: int, update: Value, index: Value, operand: Value) -> None:
+        def iteration(number: int, update: Value, index: Value, operand: Value) -> None:
             if number == len(updates):
                 self._window_at(emitter, targets, kinds, (update, index, operand), span)
                 return
@@ -119,17 +119,21 @@ class _Writer:
             def strip(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
                 with fn.loop(begin, end) as made, emitter.scope():
                     at = made.index
-                    turn(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
+                    iteration(
+                        number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand
+                    )
                 return ()
 
-            turns = turns_between(self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :]))
-            if loop.extent < 2 * turns:
+            iterations = iterations_between(
+                self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :])
+            )
+            if loop.extent < 2 * iterations:
                 strip(*bounds, ())
             else:
-                in_strips(fn, bounds, turns, (), strip)
+                in_strips(fn, bounds, iterations, (), strip)
 
         zero = fn.i64(0)
-        turn(0, zero, zero, zero)
+        iteration(0, zero, zero, zero)
 
     def _window_at(
         self,

@@ -179,9 +179,9 @@ class _MergeSorter:
         with fn.while_([left, right, place], both) as step:
             i, j, k = step.carried
             first, second = self.load(fn, source, i), self.load(fn, source, j)
-            turn = self.before(fn, second, first)
-            self.store(fn, [fn.select(turn, b, a) for a, b in zip(first, second, strict=True)], target, k)
-            advance = turn.cast("zext", I64)
+            takes_second = self.before(fn, second, first)
+            self.store(fn, [fn.select(takes_second, b, a) for a, b in zip(first, second, strict=True)], target, k)
+            advance = takes_second.cast("zext", I64)
             step.next(i + 1 - advance, j + advance, k + 1)
         i, j, k = step.results
         for begin, end in ((i, left_end), (j, right_end)):

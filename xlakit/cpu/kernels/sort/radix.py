@@ -216,7 +216,7 @@ class _Parallel:
     first, the second, the first, ..
 
     The number of the pass stands in memory twice, for its counting and for its moving phase. Each phase sets the
-    one that the next will read, so that nobody reads what is being written.
+    one that the next will read, so that no task reads what is being written.
     """
 
     def __init__(self, module: Module, plan: SortPlan) -> None:

@@ -102,9 +102,9 @@ class TopKPlan:
     def keys(self) -> tuple[PrimitiveType, bool, str, bool, int, int, bool]:
         """What the functions that go over rows depend on."""
         key, record = self.key, self.record
-        turn = record.field(INDEX)
-        assert turn is not None, "a record has the element's place"
-        return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, turn.bits, self.last
+        rank = record.field(INDEX)
+        assert rank is not None, "a record has the element's place"
+        return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, rank.bits, self.last
 
     @property
     def cost(self) -> float:
@@ -235,8 +235,8 @@ def check_plan(plan: TopKPlan) -> None:
 class _Arrays:
     """The arrays given and the results as code sees them, and the functions that go over rows.
 
-    Where an element stands in its row is said by its turn: rows are read from their last elements on where these are
-    wanted.
+    Where an element stands in its row is said by its rank in reading order: rows are read from their last elements on
+    where these are wanted.
     """
 
     def __init__(self, fn: Function, plan: TopKPlan) -> None:
@@ -252,12 +252,12 @@ class _Arrays:
         return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
 
     def keep(self, row: Value, begin: Value, end: Value, kept: Value) -> None:
-        """Keep the records of the first elements of some turns."""
+        """Keep the records of the first elements of a range of ranks."""
         plan, fn = self.plan, self.fn
         common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), kept)
 
     def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
-        """Records of which the first are those of the first elements of some turns, in order, in a task's memory."""
+        """Records in a task's memory, the first of them those of the first elements of a range of ranks, in order."""
         plan, fn = self.plan, self.fn
         found = fn.alloca(I64)
         where = self.row(row), fn.i64(plan.length), begin, end
@@ -268,8 +268,8 @@ class _Arrays:
         """Write the results of a row, by the records of its first elements in order."""
         plan, fn = self.plan, self.fn
         with fn.loop(0, plan.k, hints=NO_UNROLL) as loop:
-            turn = index_of(fn, plan.record, load_record(fn, plan.record, records, loop.index))
-            index = plan.length - 1 - turn if plan.last else turn
+            rank = index_of(fn, plan.record, load_record(fn, plan.record, records, loop.index))
+            index = plan.length - 1 - rank if plan.last else rank
             target = row * plan.k + (plan.k - 1 - loop.index if plan.last else loop.index)
             for column, result in zip(plan.columns, self.results, strict=True):
                 if column.array == INDEX:
@@ -366,7 +366,7 @@ def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
-    """The row of a task that has a chunk of it, and the turns it begins and ends with."""
+    """The row of a task that has a chunk of it, and the ranks it begins and ends with."""
     row, chunk = task // plan.chunks, task % plan.chunks
     begin, end = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
     return row, begin, end

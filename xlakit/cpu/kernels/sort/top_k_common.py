@@ -1,6 +1,7 @@
 """The loops of finding a row's first elements, as functions that programs share: they depend on types alone.
 
-A row is read in turns: from its first element on, or from its last one where the last elements in order are wanted.
+The rank of an element says when it is read: rows are read from the first element on, or from the last one where the
+last elements in order are wanted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COUNTED_BITS = 12
 
 @dataclass(frozen=True, slots=True)
 class RowKeys:
-    """The keys of a row, and records of ``record`` bits: an element's key, and below it ``turn_bits`` for its turn."""
+    """The keys of a row, and records of ``record`` bits: an element's key, and below it ``rank_bits`` for its rank."""
 
     family: ClassVar[str]
     parameters: ClassVar[Sequence[Type]]
@@ -33,7 +34,7 @@ class RowKeys:
     nan: str
     zeros_equal: bool
     record: int
-    turn_bits: int
+    rank_bits: int
     last: bool
 
     @property
@@ -46,13 +47,13 @@ class RowKeys:
         """The type of a record."""
         return integer(self.record)
 
-    def index(self, length: Value | int, turn: Value) -> Value:
-        """Where in its row the element stands that is read in a turn."""
-        return length - 1 - turn if self.last else turn
+    def index(self, length: Value | int, rank: Value) -> Value:
+        """Where in its row the element of a rank stands."""
+        return length - 1 - rank if self.last else rank
 
-    def bits(self, fn: Function, row: Value, length: Value, turn: Value) -> Value:
-        """The bits of the element that is read in a turn."""
-        return load_raw(fn, self.kind, row, self.index(length, turn))
+    def bits(self, fn: Function, row: Value, length: Value, rank: Value) -> Value:
+        """The bits of the element of a rank."""
+        return load_raw(fn, self.kind, row, self.index(length, rank))
 
     def ordered(self, fn: Function, bits: Value) -> Value:
         """Unsigned integers of which the least is that of the first element."""
@@ -87,9 +88,9 @@ class RowKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeepFirst(RowKeys):
-    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr kept)``: the first ``k`` elements of some turns.
+    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr kept)``: the first ``k`` elements of some ranks.
 
-    Their records stand in ``kept`` then, in order. There must be as many turns.
+    Their records stand in ``kept`` then, in order. The range must have as many ranks.
     """
 
     family: ClassVar[str] = "top_k_keep"
@@ -105,28 +106,28 @@ class KeepFirst(RowKeys):
         blocks = (end - filled) // BLOCK
         with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
             start = filled + loop.index * BLOCK
-            last = narrowed(self.load(fn, kept, k - 1) >> self.turn_bits, raw_type(self.kind))
+            last = narrowed(self.load(fn, kept, k - 1) >> self.rank_bits, raw_type(self.kind))
             found = self._ahead(fn, row, length, start, last)
             with fn.if_(found.ne(0), likely=False), fn.while_([found], lambda step: step.carried[0].ne(0)) as step:
                 (left,) = step.carried
-                turn = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
-                self.offer(fn, insert, kept, k, self._record(fn, row, length, turn))
+                rank = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
+                self.offer(fn, insert, kept, k, self._record(fn, row, length, rank))
                 step.next(left & (left - 1))
         with fn.loop(filled + blocks * BLOCK, end, hints=NO_UNROLL) as loop:
             self.offer(fn, insert, kept, k, self._record(fn, row, length, loop.index))
 
-    def _record(self, fn: Function, row: Value, length: Value, turn: Value) -> Value:
-        ordered = self.ordered(fn, self.bits(fn, row, length, turn))
-        return (narrowed(ordered, self.type) << self.turn_bits) | narrowed(turn, self.type)
+    def _record(self, fn: Function, row: Value, length: Value, rank: Value) -> Value:
+        ordered = self.ordered(fn, self.bits(fn, row, length, rank))
+        return (narrowed(ordered, self.type) << self.rank_bits) | narrowed(rank, self.type)
 
     def _ahead(self, fn: Function, row: Value, length: Value, start: Value, last: Value) -> Value:
-        """A bit for each turn of a block: whether its key is before ``last``."""
+        """A bit for each rank of a block: whether its key is before ``last``."""
         type = raw_type(self.kind)
         first = self.index(length, start + (BLOCK - 1)) if self.last else start
         elements = fn.load(vector(type, BLOCK), fn.at(row, type, first))
         ahead = _signed(self.ordered(fn, elements)) < fn.splat(_signed(last), BLOCK)
         found = ahead.bits_as(integer(BLOCK))
-        # The turn of the last lane may come first.
+        # The rank of the last lane may come first.
         return fn.intrinsic("llvm.bitreverse", I64, found) if self.last else found
 
 
@@ -152,10 +153,10 @@ class JoinFirst(RowKeys):
 
 @dataclass(frozen=True, slots=True)
 class CollectFirst(RowKeys):
-    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records, ptr count)``: what some turns' first may be.
+    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records, ptr count)``: candidates for the first.
 
-    These are at least the first ``k`` elements of the turns: their ``count`` records, in the order of turns. There must
-    be room for all.
+    These are at least the first ``k`` elements of the range of ranks: their ``count`` records, in the order of ranks.
+    There must be room for all.
     """
 
     family: ClassVar[str] = "top_k_collect"
@@ -182,7 +183,7 @@ class CollectFirst(RowKeys):
         with fn.loop(begin, end, carried=[fn.i64(0)]) as loop:
             (place,) = loop.carried
             bits = self.bits(fn, row, length, loop.index)
-            stored = narrowed(stored_bits(fn, self.key, bits), self.type) << self.turn_bits
+            stored = narrowed(stored_bits(fn, self.key, bits), self.type) << self.rank_bits
             # It is written in any case, and overwritten by the next one if it does not count.
             store_raw(fn, stored | narrowed(loop.index, self.type), records, place)
             loop.next(place + (digit(bits) <= last).cast("zext", I64))

@@ -28,7 +28,7 @@ from xlakit.cpu.loops.ir.nodes import (
 )
 from xlakit.cpu.loops.ir.space import Group, Space, merged
 from xlakit.cpu.loops.ir.tracer import GuardedFold, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of, simple_fold, unconditional
+from xlakit.cpu.loops.ir.walking import indices_of, simple_reducer, unconditional
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
@@ -38,8 +38,8 @@ from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation
 from xlakit.options import knob
 
-# Where little is computed, a loop of so many turns is not worth becoming vectors.
-_FEW_TURNS = knob("emitter.few_turns", 64, 0)
+# Where little is computed, a loop of so many iterations is not worth becoming vectors.
+_FEW_ITERATIONS = knob("emitter.few_iterations", 64, 0)
 # A reduction waits for its last step; with four of them under way the processor does not.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
@@ -56,7 +56,7 @@ class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
 
     redirected: of the arrays that are written, those that are not written in place. streams: whether what the function
-    writes goes round the caches, so that it has to wait for it at its end. lanes: how many lanes the vectors of
+    writes goes past the caches, so that it has to wait for it at its end. lanes: how many lanes the vectors of
     innermost loops have at least; where that is 1, LLVM makes the vectors.
     """
 
@@ -68,7 +68,7 @@ class Emitter:
         self.lanes = 1
         # Whether conditions only choose, and what memory is read at is kept within the arrays; None under no condition.
         self._chooses: bool | None = None
-        # The variable whose turns are the lanes of vectors now, and how many lanes that are.
+        # The variable whose iterations are the lanes of vectors now, and how many lanes that are.
         self._lane: Variable | None = None
         self._width = 1
         self._scopes: list[dict[Any, Any]] = [{}]
@@ -110,7 +110,7 @@ class Emitter:
 
     @contextmanager
     def in_lanes(self, variable: Variable, width: int) -> Generator[None]:
-        """What depends on a variable is a vector inside: its values for this turn and for those that follow."""
+        """What depends on a variable is a vector inside: its values for this iteration and for those that follow."""
         with self.scope():
             self._lane, self._width = variable, width
             yield
@@ -180,7 +180,7 @@ class Emitter:
         return self.place(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
-        """Compute the part of an element's address that does not depend on a loop, whose turns count elements."""
+        """Compute the part of an element's address that does not depend on a loop, whose iterations count elements."""
         rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
         base = self.fn.at(self.arrays[array], memory_type(kind), self.index(rest))
         self.bind((array, offset), (base, group.variables[-1]))
@@ -322,10 +322,10 @@ class Emitter:
         found = self._find(fold)
         if found is None:
             initial = [self._taken(fold, node) for node in fold.initial]
-            turns = 1
+            iterations = 1
             for variable in fold.over:
-                turns *= variable.extent
-            found = self.folded(fold, initial, unrolled=turns <= UNROLLED.value)
+                iterations *= variable.extent
+            found = self.folded(fold, initial, unrolled=iterations <= UNROLLED.value)
             self._scopes[-1][fold] = found
         return found
 
@@ -351,7 +351,7 @@ class Emitter:
         self, fold: Fold, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
     ) -> list[Scalar]:
         if not over:
-            return self._turn(fold, running, bounds)
+            return self._iteration(fold, running, bounds)
         for number in range(over[0].extent):
             with self.scope():
                 self.bind(over[0], self.fn.i64(number))
@@ -367,11 +367,11 @@ class Emitter:
         known: set[Variable],
     ) -> list[Scalar]:
         if not groups:
-            return self._turn(fold, running, bounds)
+            return self._iteration(fold, running, bounds)
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
-        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_TURNS.value)
+        is_apart = not inner and not (self.fn.calls_math and group.extent <= _FEW_ITERATIONS.value)
         hints = INTERLEAVED if is_apart else ()
         with self.fn.loop(0, group.extent, carried=carried, independent=is_apart, hints=hints) as loop, self.scope():
             self.bind_group(group, loop.index)
@@ -382,7 +382,7 @@ class Emitter:
             loop.next(*(v for r in following for v in parts(r)))
         return regrouped(loop.results, shapes)
 
-    def _turn(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
+    def _iteration(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
         condition = self.within(bounds)
         if condition is None:
             with self.scope():
@@ -398,7 +398,7 @@ class Emitter:
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
         """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
-        opcode = simple_fold(computation)
+        opcode = simple_reducer(computation)
         kind = computation.parameters[0].shape.element_type
         if opcode is not None and not kind.is_complex:
             self.fn.fast_math = REASSOCIATES if opcode in ("add", "multiply") else ""

@@ -1,6 +1,6 @@
 """Elements that are read at places found as the program runs: a strip of the loop asks for them before it reads them.
 
-A processor waits for memory as often as it can look ahead, which is a few turns; asking takes no waiting at all.
+Out-of-order execution overlaps the misses of a few iterations only; a prefetch does not wait at all.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.kernel import Level
     from xlakit.cpu.loops.ir.space import Group
 
-# Turns of a strip: what they ask for stays in the first cache until it is read.
-_TURNS = knob("scattered.turns", 64, 8)
+# Iterations of a strip: what they ask for stays in the first cache until it is read.
+_ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
 # Of smaller arrays most is in a cache anyway.
-_FAR_BYTES = knob("scattered.far_bytes", 1 << 20, 0)
+_FAR_BYTES = knob("gather_prefetch.far_bytes", 1 << 20, 0)
 # Places are computed twice, which must cost little against waiting.
-_MOST_NANOSECONDS = knob("scattered.most_nanoseconds", 4.0, 100.0)
+_MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
 
 @contextmanager
@@ -40,15 +40,19 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
         return
     fn = emitter.fn
     begin, end = (_number(emitter, n) for n in (level.begin, level.end))
-    with fn.loop(begin, end, _TURNS.value) as strip, emitter.scope():
-        even = level.count > 0 and level.count % _TURNS.value == 0
-        last = strip.index + _TURNS.value if even else fn.intrinsic("llvm.smin", I64, strip.index + _TURNS.value, end)
+    with fn.loop(begin, end, _ITERATIONS.value) as strip, emitter.scope():
+        even = level.count > 0 and level.count % _ITERATIONS.value == 0
+        last = (
+            strip.index + _ITERATIONS.value
+            if even
+            else fn.intrinsic("llvm.smin", I64, strip.index + _ITERATIONS.value, end)
+        )
         with fn.loop(strip.index, last) as loop, emitter.scope():
             emitter.bind_group(level.group, loop.index)
             for node in far:
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
-        yield level.strip(strip.index, last, _TURNS.value, even=even)
+        yield level.strip(strip.index, last, _ITERATIONS.value, even=even)
 
 
 def _number(emitter: Emitter, number: Value | int) -> Value:
@@ -56,7 +60,7 @@ def _number(emitter: Emitter, number: Value | int) -> Value:
 
 
 def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
-    """The loads that every turn of a loop does, each somewhere else in a large array."""
+    """The loads that every iteration of a loop does, each somewhere else in a large array."""
     own = set(group.variables)
     found: dict[Load, None] = {}
     stack, seen = list(nodes), set[Node]()

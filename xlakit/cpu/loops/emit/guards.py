@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from xlakit.cpu.loops.ir.nodes import Constant, Fold, Given, Guarded, Load, Node
 from xlakit.options import knob
 
-# Reductions of at most so many turns are written out, so that the loop around them can be vectorized.
+# Reductions of at most so many iterations are written out, so that the loop around them can be vectorized.
 UNROLLED = knob("guards.unrolled", 16, 0, 2)
 # Code of so many nodes is not too much, and of so many times those that there are.
 _LITTLE = knob("guards.little", 200, 0)
@@ -86,8 +86,8 @@ class _Counting:
                 self._visit_apart([side], 1)
         elif isinstance(node, Fold):
             self._visit_all(node.initial)
-            turns = math.prod(v.extent for v in node.over)
-            self._visit_apart(node.inputs, turns if turns <= UNROLLED.value else 1)
+            iterations = math.prod(v.extent for v in node.over)
+            self._visit_apart(node.inputs, iterations if iterations <= UNROLLED.value else 1)
         else:
             self._visit_all(node.operands)
 

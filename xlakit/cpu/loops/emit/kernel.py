@@ -15,7 +15,7 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
-from xlakit.cpu.loops.emit.lanes import write_turns
+from xlakit.cpu.loops.emit.lanes import write_iterations
 from xlakit.cpu.loops.emit.non_temporal import fence, streamed
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
@@ -25,7 +25,7 @@ from xlakit.cpu.scalars import Scalar, store
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
-# Where a turn is a long chain of dependent operations, two turns side by side keep the processor busy.
+# Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.
 _LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0)
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
@@ -74,7 +74,7 @@ def task_function(module: Module, name: str, arrays: int) -> Generator[tuple[Fun
 
 
 def finish(emitter: Emitter) -> None:
-    """End a function: what it wrote round the caches is seen by those who come after it."""
+    """End a function: what it wrote past the caches is seen by the functions after it."""
     if emitter.streams:
         fence(emitter.fn)
     emitter.fn.ret()
@@ -126,7 +126,7 @@ class Level:
     factor: int = 1
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """How long the loop is; 0 where that is not known."""
         if isinstance(self.begin, int) and isinstance(self.end, int):
             return self.end - self.begin
@@ -135,11 +135,11 @@ class Level:
     @property
     def divisor(self) -> int:
         """A number that divides the length of the loop."""
-        return self.turns or self.factor
+        return self.iterations or self.factor
 
-    def strip(self, begin: Value, end: Value, turns: int, *, even: bool) -> Level:
-        """The loop over a strip of so many turns, of which the last one may have fewer."""
-        return replace(self, begin=begin, end=end, count=turns * even, factor=math.gcd(self.divisor, turns))
+    def strip(self, begin: Value, end: Value, iterations: int, *, even: bool) -> Level:
+        """The loop over a strip of so many iterations, of which the last one may have fewer."""
+        return replace(self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations))
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
@@ -148,7 +148,7 @@ def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
 
 
 def side_by_side(hints: Sequence[str]) -> int:
-    """How many turns of vectors hints want to be under way at once."""
+    """How many iterations of vectors hints want to be under way at once."""
     return 4 if hints is INTERLEAVED else 2 if hints is DOUBLED else 1
 
 
@@ -164,8 +164,9 @@ def nest(
 ) -> None:
     """Write loops, outer to inner; what does not change in one is computed before it.
 
-    outputs: what the body stores, where each turn of the innermost loop stores each of them once. is_apart: whether the
-    turns of the innermost loop are independent; not where the body keeps something in memory that all turns use.
+    outputs: what the body stores, where each iteration of the innermost loop stores each of them once. is_apart:
+    whether the iterations of the innermost loop are independent; not where the body keeps something in memory that all
+    iterations use.
     """
     if not levels:
         body()
@@ -179,20 +180,20 @@ def nest(
         return
     with streamed(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
         if emitter.lanes > 1 and outputs:
-            write_all_turns(emitter, level, nodes, outputs)
+            write_all_iterations(emitter, level, nodes, outputs)
             return
         with _opened(emitter, level, hints_for(nodes) if is_apart else (), independent=is_apart):
             body()
 
 
-def write_all_turns(emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output]) -> None:
-    """An innermost loop in vectors, each turn of which computes and stores one element of each output."""
+def write_all_iterations(emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output]) -> None:
+    """An innermost loop in vectors, each iteration of which computes and stores one element of each output."""
 
-    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
         store_all(emitter, outputs)
         return running
 
-    write_turns(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), turn)
+    write_iterations(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), iteration)
 
 
 @contextmanager
@@ -214,7 +215,7 @@ class Split:
 
     @staticmethod
     def of(groups: Sequence[Group], cost: float) -> Split:
-        """Cut so that a task takes about as long as it should, where a turn of the nest costs ``cost``."""
+        """Cut so that a task takes about as long as it should, where an iteration of the nest costs ``cost``."""
         wanted = max(64.0, TASK_NANOSECONDS.value / cost)
         outer: list[Group] = []
         rest = list(groups)

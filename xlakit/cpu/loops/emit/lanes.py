@@ -1,4 +1,4 @@
-"""Innermost loops in vectors: several turns are written as one, each value a vector with a lane for each turn.
+"""Innermost loops in vectors: several iterations are written as one, each value a vector with a lane for each of them.
 
 Most loops over elements are plain enough for that: they read and write neighbors, and compute without branches. LLVM
 would make the same vectors of them, for more time than all else that it does for a function.
@@ -16,7 +16,7 @@ from xlakit.cpu.loops.ir.index import Affine, Opaque
 from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
 from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.loops.ir.tracer import GuardedFold
-from xlakit.cpu.loops.ir.walking import simple_fold, unconditional, walk
+from xlakit.cpu.loops.ir.walking import simple_reducer, unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.ir.reducer import Reducer
     from xlakit.cpu.loops.ir.space import Group
 
-# One turn of a loop: what it stores, and what it makes of the running values of reductions.
+# One iteration of a loop: what it stores, and what it makes of the running values of reductions.
 Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 
 # What processors do to one element at a time, or with a call.
@@ -40,7 +40,7 @@ _WITH_TABLES = frozenset({"sine", "cosine", "tan"})
 # -- which loops -----------------------------------------------------------------------------------
 
 
-def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], foldings: Sequence[Reducer] = ()) -> int:
+def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], reducers: Sequence[Reducer] = ()) -> int:
     """How many lanes the vectors of a loop should have that computes nodes and stores outputs; 1 where it has none."""
     if is_plain("llvm"):
         return 1
@@ -51,9 +51,9 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], fol
         return 1
     if not all(_fits(n, group) for n in spread):
         return 1
-    if not all(_is_along(o.offset, group) for o in outputs) or not all(_can_fold(f) for f in foldings):
+    if not all(_is_along(o.offset, group) for o in outputs) or not all(_can_fold(f) for f in reducers):
         return 1
-    kinds = {o.kind for o in outputs} | {k for f in foldings for k in f.kinds}
+    kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
     if any(k.is_complex for k in (*kinds, *(n.kind for n in spread))):
         return 1
     # Registers are filled with what stands in memory, and at most two of them with what that is computed in.
@@ -65,7 +65,7 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], fol
 
 
 def _fits(node: Node, group: Group) -> bool:
-    """Whether a node that differs from turn to turn has code in vectors."""
+    """Whether a node that differs from iteration to iteration has code in vectors."""
     if isinstance(node, Load):
         return _is_along(node.offset, group)
     if isinstance(node, Position):
@@ -77,44 +77,44 @@ def _fits(node: Node, group: Group) -> bool:
     if isinstance(node, Fold):
         if isinstance(node, GuardedFold) and not _are_fixed(node.bounds, group):
             return False
-        return simple_fold(node.computation) is not None
+        return simple_reducer(node.computation) is not None
     if isinstance(node, Guarded):
         return _are_fixed(node.bounds, group)
     return isinstance(node, (Given, Part))
 
 
 def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
-    """Whether all turns of a loop are within bounds, or none."""
+    """Whether all iterations of a loop are within bounds, or none."""
     return all(
         _is_regular(index, group) and not any(index.factor_of(v) for v in group.variables) for index, *_ in bounds
     )
 
 
 def _is_along(offset: Affine, group: Group) -> bool:
-    """Whether the turns of a loop stand side by side in memory."""
+    """Whether the iterations of a loop stand side by side in memory."""
     return offset.factor_of(group.variables[-1]) == 1 and _is_regular(offset, group)
 
 
 def _is_regular(index: Affine, group: Group) -> bool:
-    """Whether a loop's variable is all in an index that changes from turn to turn."""
+    """Whether a loop's variable is all in an index that changes from iteration to iteration."""
     own = set(group.variables)
     return not any(isinstance(atom, Opaque) and atom.node.variables & own for atom, _ in index.terms)
 
 
-def _can_fold(folding: Reducer) -> bool:
+def _can_fold(reducer: Reducer) -> bool:
     """Whether the lanes of a vector may be folded apart."""
-    return simple_fold(folding.computation) is not None and not folding.kinds[0].is_complex
+    return simple_reducer(reducer.computation) is not None and not reducer.kinds[0].is_complex
 
 
 # -- loops -----------------------------------------------------------------------------------------
 
 
 class _Cut:
-    """How the turns of a loop are cut.
+    """How the iterations of a loop are cut.
 
     origin: what is added to the numbers below. begin, whole: the span that is left to a loop of vectors with ``width``
-    lanes each. pieces: after it, where single vectors begin, and how many lanes each has. rest, end: the turns that
-    fill no vector; None where there are none.
+    lanes each. pieces: after it, where single vectors begin, and how many lanes each has. rest, end: the iterations
+    that fill no vector; None where there are none.
     """
 
     def __init__(self, emitter: Emitter, level: Level, wanted: int) -> None:
@@ -123,8 +123,8 @@ class _Cut:
         self.origin, self.begin, self.end = fn.i64(0), begin, end
         self.pieces: list[tuple[Value, int]] = []
         self.width = wanted
-        if level.turns:
-            self._known(fn, begin, level.turns, lanes)
+        if level.iterations:
+            self._known(fn, begin, level.iterations, lanes)
             return
         while self.width > lanes and level.factor % self.width and level.factor % lanes == 0:
             self.width //= 2
@@ -152,14 +152,14 @@ def _repeated(
     emitter: Emitter,
     span: tuple[Value, Value, int],
     running: Sequence[Value],
-    turn: Callable[[Value, Sequence[Value]], Sequence[Value]],
+    iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
 ) -> Sequence[Value]:
-    """A loop from the first to before the second number by steps of the third; of one turn, just that."""
+    """A loop from the first to before the second number by steps of the third; of one iteration, just that."""
     begin, end, step = span
     if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= step:
-        return turn(begin, running) if begin.constant < end.constant else running
+        return iteration(begin, running) if begin.constant < end.constant else running
     with emitter.fn.loop(begin, end, step, carried=running) as loop, emitter.scope():
-        loop.next(*turn(loop.index, loop.carried))
+        loop.next(*iteration(loop.index, loop.carried))
     return loop.results
 
 
@@ -181,24 +181,24 @@ def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], 
             emitter.anchor(output.array, output.kind, output.offset, group)
 
 
-def write_turns(
+def write_iterations(
     emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output], width: int, body: Body
 ) -> None:
-    """A loop that computes nodes and stores outputs, as ``body`` does for one turn."""
-    fold_turns(emitter, level, (), nodes, outputs, (), width, body)
+    """A loop that computes nodes and stores outputs, as ``body`` does for one iteration."""
+    reduce_iterations(emitter, level, (), nodes, outputs, (), width, body)
 
 
-def fold_turns(
+def reduce_iterations(
     emitter: Emitter,
     level: Level,
-    foldings: Sequence[Reducer],
+    reducers: Sequence[Reducer],
     nodes: Sequence[Node],
     outputs: Sequence[Output],
     running: Sequence[Scalar],
     width: int,
     body: Body,
 ) -> list[Scalar]:
-    """A loop that folds what each turn gives into ``running``, as ``body`` does for one turn.
+    """A loop that folds what each iteration gives into ``running``, as ``body`` does for one iteration.
 
     width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
     them side by side: none waits for another.
@@ -206,12 +206,12 @@ def fold_turns(
     group = level.group
 
     def vectors(width: int) -> Callable[[Value, Sequence[Value]], Sequence[Value]]:
-        def turn(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
+        def iteration(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
             with emitter.in_lanes(group.variables[-1], width):
                 emitter.bind_group(group, cut.origin + index)
                 return [as_real(v) for v in body(carried)]
 
-        return turn
+        return iteration
 
     def single(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
         with emitter.scope():
@@ -222,30 +222,30 @@ def fold_turns(
     with emitter.scope():
         cut = _Cut(emitter, level, width)
         _prepare(emitter, group, cut.width, nodes, outputs)
-        start = [_neutral(emitter, f, cut.width) for f in foldings]
+        start = [_neutral(emitter, f, cut.width) for f in reducers]
         sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
-        results = [_together(emitter, f, r, s) for f, r, s in zip(foldings, results, sums, strict=True)]
+        results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         for place, lanes in cut.pieces:
-            sums = vectors(lanes)(place, [_neutral(emitter, f, lanes) for f in foldings])
-            results = [_together(emitter, f, r, s) for f, r, s in zip(foldings, results, sums, strict=True)]
+            sums = vectors(lanes)(place, [_neutral(emitter, f, lanes) for f in reducers])
+            results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         if cut.rest is not None:
             results = _repeated(emitter, (cut.rest, cut.end, 1), results, single)
     return list(results)
 
 
-def _neutral(emitter: Emitter, folding: Reducer, lanes: int) -> Value:
+def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
     """A vector that changes nothing that it is folded into."""
-    kind = folding.kinds[0]
-    opcode = simple_fold(folding.computation)
+    kind = reducer.kinds[0]
+    opcode = simple_reducer(reducer.computation)
     return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(opcode or "", kind))
 
 
-def _together(emitter: Emitter, folding: Reducer, running: Value, sums: Value) -> Value:
+def _together(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
     """What comes before, and all lanes of a vector, folded together."""
     fn = emitter.fn
 
     def both(a: Value, b: Value) -> Value:
-        return as_real(emitter.combined(folding.computation, [a], [b])[0])
+        return as_real(emitter.combined(reducer.computation, [a], [b])[0])
 
     while sums.type.lanes > 2:
         half = sums.type.lanes // 2

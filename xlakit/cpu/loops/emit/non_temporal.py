@@ -1,4 +1,4 @@
-"""Large results, written round the caches: a strip of a loop writes to a buffer, from where whole vectors go to memory.
+"""Large results, written past the caches: a strip of a loop writes to a buffer, from where whole vectors go to memory.
 
 A store through the caches first reads the line that it writes to, and drives out what others would still need. What is
 larger than the caches has nothing to gain from that: without it, memory moves two thirds of a copy's bytes.
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.ir.space import Group
 
 # Results that are larger than this do not go through the caches.
-STREAMED_BYTES = knob("streaming.streamed_bytes", 16 << 20, 0, 4096)
+NON_TEMPORAL_BYTES = knob("non_temporal.least_written", 16 << 20, 0, 4096)
 VECTOR_BYTES = 32
-# Turns of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
-_TURNS = knob("streaming.turns", 512, 64)
-_LEAST_BYTES = knob("streaming.least_bytes", 512, 64)
+# Iterations of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
+_ITERATIONS = knob("non_temporal.iterations", 512, 64)
+_LEAST_BYTES = knob("non_temporal.least_bytes", 512, 64)
 # What takes longer to compute than this, for a byte, does not wait for memory.
-_MOST_NANOSECONDS = knob("streaming.most_nanoseconds", 0.4, 100.0)
+_MOST_NANOSECONDS = knob("non_temporal.most_nanoseconds", 0.4, 100.0)
 
 
 @cache
 def has_streams() -> bool:
-    """Whether this machine has stores that go round the caches."""
+    """Whether this machine has stores that go past the caches."""
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def fence(fn: Function) -> None:
-    """What went round the caches is seen by other threads from here on."""
+    """What went past the caches is seen by other threads from here on."""
     fn.module.declare("llvm.x86.sse.sfence", VOID, [])
     fn.call("llvm.x86.sse.sfence", VOID)
 
@@ -64,18 +64,18 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
     written = Counter(o.array for o in outputs)
     # One buffer takes the place of one array: outputs that share an array, as the pieces of a concatenation do, go
     # through the caches.
-    chosen = [o for o in outputs if written[o.array] == 1 and _may_stream(o, level.group)]
+    chosen = [o for o in outputs if written[o.array] == 1 and _may_bypass_caches(o, level.group)]
     if not chosen or _is_slow(outputs, level.group):
         yield level
         return
     fn = emitter.fn
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
-    turns = min(_TURNS.value, level.group.extent)
-    even = level.divisor % turns == 0
-    buffers = [fn.alloca(I8, turns * o.kind.byte_width, align=64) for o in chosen]
+    iterations = min(_ITERATIONS.value, level.group.extent)
+    even = level.divisor % iterations == 0
+    buffers = [fn.alloca(I8, iterations * o.kind.byte_width, align=64) for o in chosen]
     emitter.streams = True
-    with fn.loop(begin, end, turns) as strip, emitter.scope():
-        last = strip.index + turns if even else fn.intrinsic("llvm.smin", I64, strip.index + turns, end)
+    with fn.loop(begin, end, iterations) as strip, emitter.scope():
+        last = strip.index + iterations if even else fn.intrinsic("llvm.smin", I64, strip.index + iterations, end)
         with emitter.scope():
             # Where the strip begins in each result, which is where its buffer begins.
             emitter.bind_group(level.group, strip.index)
@@ -85,19 +85,19 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
         }
         before = emitter.redirected
         emitter.redirected = {**before, **redirected}
-        yield level.strip(strip.index, last, turns, even=even)
+        yield level.strip(strip.index, last, iterations, even=even)
         emitter.redirected = before
         for output, buffer, place in zip(chosen, buffers, places, strict=True):
             width = output.kind.byte_width
             target = fn.at(emitter.arrays[output.array], I8, place * width)
-            _leave(fn, target, buffer, fn.i64(turns * width) if even else (last - strip.index) * width)
+            _leave(fn, target, buffer, fn.i64(iterations * width) if even else (last - strip.index) * width)
 
 
 def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
-    """Bring a buffer to its place: round the caches where that is possible."""
+    """Bring a buffer to its place: past the caches where that is possible."""
     is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
 
-    def go_round() -> tuple[Value, ...]:
+    def bypass() -> tuple[Value, ...]:
         stream(fn, target, buffer, bytes)
         return ()
 
@@ -105,7 +105,7 @@ def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
         fn.copy(target, buffer, bytes)
         return ()
 
-    fn.if_else(is_whole, go_round, copy)
+    fn.if_else(is_whole, bypass, copy)
 
 
 def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
@@ -114,14 +114,14 @@ def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
     return cost > _MOST_NANOSECONDS.value * sum(o.kind.byte_width for o in outputs)
 
 
-def _may_stream(output: Output, group: Group) -> bool:
+def _may_bypass_caches(output: Output, group: Group) -> bool:
     """Whether an output is large, and written without gaps at whole vectors as far as can be told."""
     width = output.kind.byte_width
     low, high = output.offset.bounds
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]
     return (
         has_streams()
-        and (high + 1 - low) * width > STREAMED_BYTES.value
+        and (high + 1 - low) * width > NON_TEMPORAL_BYTES.value
         and output.offset.factor_of(group.variables[-1]) == 1
         and group.extent * width >= _LEAST_BYTES.value
         and all(isinstance(atom, Variable) for atom, _ in terms)

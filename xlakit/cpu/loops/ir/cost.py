@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from xlakit.cpu.loops.ir.index import Variable
 from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load, Node
-from xlakit.cpu.loops.ir.walking import simple_fold, walk
+from xlakit.cpu.loops.ir.walking import simple_reducer, walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 
@@ -35,7 +35,7 @@ def is_expensive(opcode: str) -> bool:
 
 
 def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
-    """What one turn of a loop that computes the nodes costs, in nanoseconds.
+    """What one iteration of a loop that computes the nodes costs, in nanoseconds.
 
     variables: those of the loop, where what depends on others alone is computed before it.
     """
@@ -43,7 +43,7 @@ def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = N
 
 
 def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fold, float]) -> float:
-    """The same; ``known`` has what one turn of each fold costs, which is asked for again where folds share others."""
+    """The same; ``known`` has what one iteration of each fold costs, which is wanted again where folds share others."""
     every, total = list(nodes), 0.0
     for node in walk(every):
         if own is not None and not node.variables & own:
@@ -54,7 +54,7 @@ def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fo
             total += _operation(node.op.opcode, node.kind)
         elif isinstance(node, Divided):
             total += 1.0
-    # Folds inside of folds are a part of their turns.
+    # Folds inside of folds are a part of their iterations.
     for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
         if isinstance(node, Fold) and (own is None or node.variables & own):
             if node not in known:
@@ -64,8 +64,8 @@ def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fo
 
 
 def reducer_cost(computation: Computation) -> float:
-    """What one turn of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
-    if simple_fold(computation) is not None:
+    """What one iteration of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
+    if simple_reducer(computation) is not None:
         return 0.0
     return sum(_operation(i.opcode, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
 

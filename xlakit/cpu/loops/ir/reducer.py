@@ -9,7 +9,7 @@ from typing import Any
 from xlakit.cpu.llvm import Function
 from xlakit.cpu.loops.ir.nodes import Constant, Node
 from xlakit.cpu.loops.ir.tracer import Index, Tracer, as_kind
-from xlakit.cpu.loops.ir.walking import simple_fold
+from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType
@@ -19,7 +19,7 @@ from xlakit.ops.reduction import Reduce
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """One reduction: the computation, what it takes in each turn, what it starts from."""
+    """One reduction: the computation, what it takes in each iteration, what it starts from."""
 
     instruction: Instruction
     computation: Computation
@@ -34,19 +34,19 @@ class Reducer:
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
         """What is folded in the end, as its type holds it."""
         kind = self.kinds[part]
-        if kind.is_complex or simple_fold(self.computation) in ("maximum", "minimum"):
+        if kind.is_complex or simple_reducer(self.computation) in ("maximum", "minimum"):
             return value
         return rounded(fn, kind, as_real(value))
 
     def starts_neutral(self) -> bool:
         """Whether it starts from what changes nothing, so that parts of it can be folded apart."""
-        opcode = simple_fold(self.computation)
+        opcode = simple_reducer(self.computation)
         if opcode is None or not isinstance(self.initial[0], Constant):
             return False
         return is_neutral(opcode, self.initial[0].value, self.initial[0].kind)
 
 
-def folding(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
+def trace_reducer(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
     """A reduction whose operands are read at an index."""
     count = len(reduce.operands) // 2
     inits = reduce.operands[count:]

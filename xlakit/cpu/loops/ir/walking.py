@@ -12,7 +12,7 @@ from xlakit.ir.instruction import Computation
 _FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
-def simple_fold(computation: Computation) -> str | None:
+def simple_reducer(computation: Computation) -> str | None:
     """The opcode of a computation that is one operation on its two parameters."""
     root = computation.root
     if root.opcode not in _FOLDS or len(computation.parameters) != 2:

@@ -28,7 +28,7 @@ from xlakit.cpu.loops.emit.kernel import (
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Variable, linear
 from xlakit.cpu.loops.ir.nodes import Constant, Node, Position
-from xlakit.cpu.loops.ir.reducer import Reducer, folding, is_neutral
+from xlakit.cpu.loops.ir.reducer import Reducer, is_neutral, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
@@ -42,18 +42,18 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.compare import Compare
 from xlakit.options import knob
 
-_BLOCK = knob("extreme.block", 1024, 8, 32)
+_BLOCK = knob("arg_min_max.block", 1024, 8, 32)
 _NO_PLACE = (1 << 31) - 1
-_FEW_ROWS = knob("extreme.few_rows", 8, 1000)
-_MOST_PARTS = knob("extreme.most_parts", 32, 3)
+_FEW_ROWS = knob("arg_min_max.few_rows", 8, 1000)
+_MOST_PARTS = knob("arg_min_max.most_parts", 32, 3)
 # Fewer elements are folded as any others.
-_LEAST_ROW = knob("extreme.least_row", 17, 2)
+_LEAST_ROW = knob("arg_min_max.least_row", 17, 2)
 
 
 # -- which computations --------------------------------------------------------------------------
 
 
-def extreme_of(computation: Computation) -> str | None:
+def arg_min_max_of(computation: Computation) -> str | None:
     """``"maximum"`` or ``"minimum"`` where a computation of (element, place) pairs keeps the pair of that one.
 
     NaN goes before all others, and the first of equals before those after it. As the computation may do no more than
@@ -138,7 +138,7 @@ class _Plan:
     """One reduction of this kind, and what is stored for each row."""
 
     word: str
-    folding: Reducer
+    reducer: Reducer
     rows: list[Variable]
     row: Group
     stores: list[Output]
@@ -146,7 +146,7 @@ class _Plan:
     @property
     def element(self) -> Node:
         """What is compared."""
-        return self.folding.inputs[0]
+        return self.reducer.inputs[0]
 
     @property
     def kind(self) -> PrimitiveType:
@@ -164,7 +164,7 @@ class _Plan:
         return (element_cost([self.element]) + 0.1) * self.row.extent
 
 
-def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
+def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
     """A kernel for rows of which the place of the greatest or least element is wanted; None for other fusions."""
     if len(reduced.reduces) != 1 or not reduced.roots_alike():
         return None
@@ -172,7 +172,7 @@ def emit_extreme(module: Module, name: str, sources: dict[Instruction, Source], 
     (size, *others) = sorted((reduced.sizes[d] for d in reduced.over), reverse=True)
     if len(reduce.operands) != 4 or math.prod(others) != 1 or size < _LEAST_ROW.value:
         return None
-    word = extreme_of(reduce.op.called_computations[0])
+    word = arg_min_max_of(reduce.op.called_computations[0])
     if word is None:
         return None
     try:
@@ -197,7 +197,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, wo
     inner = space.variables[len(rows) :]
     full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
     row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
-    fold = folding(Tracer(dict(sources), space), reduce, full)
+    fold = trace_reducer(Tracer(dict(sources), space), reduce, full)
     element, place = fold.inputs
     groups = merged(inner, indices_of([element, place]))
     wanted = {axes[d].index for d in reduced.over if reduced.sizes[d] > 1}
@@ -237,14 +237,14 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
 
 
 def _store_row(emitter: Emitter, plan: _Plan, place: Value) -> None:
-    fn, kinds = emitter.fn, plan.folding.kinds
+    fn, kinds = emitter.fn, plan.reducer.kinds
     with emitter.scope():
         emitter.bind_group(plan.row, place)
         element = emitter.value(plan.element)
     number = register_type(kinds[1])
-    emitter.bind((plan.folding.instruction, 0), element)
+    emitter.bind((plan.reducer.instruction, 0), element)
     emitter.bind(
-        (plan.folding.instruction, 1),
+        (plan.reducer.instruction, 1),
         place if number is I64 else fn.emit(number, f"trunc i64 {place.text} to {number.name}"),
     )
     store_all(emitter, plan.stores)
@@ -270,7 +270,7 @@ def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Valu
 
 
 def _constant(plan: _Plan) -> object:
-    start = plan.folding.initial[0]
+    start = plan.reducer.initial[0]
     if not isinstance(start, Constant):
         raise DeclinedError("the initial value is not known")
     return start.value

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
-from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Emitted, Level, Output, Phase, store_all, task_function
-from xlakit.cpu.loops.emit.lanes import lanes_of, write_turns
+from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Variable, linear, of
 from xlakit.cpu.loops.ir.nodes import Node
-from xlakit.cpu.loops.ir.reducer import Reducer, folding
+from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
@@ -27,35 +27,35 @@ from xlakit.options import knob
 
 # The accumulators of a strip stay in the first-level cache.
 _STRIP_BYTES = knob("columns.strip_bytes", 1 << 13, 1, 1024)
-# So many turns of the reduced dimension for each visit of an accumulator.
+# So many iterations of the reduced dimension for each visit of an accumulator.
 _AT_ONCE = 4
 
 
 class _Plan:
     """What is folded and stored, over which variables."""
 
-    __slots__ = ("foldings", "kept", "over", "stores")
+    __slots__ = ("kept", "over", "reducers", "stores")
 
     def __init__(
-        self, kept: list[Variable], over: list[Variable], foldings: list[Reducer], stores: list[Output]
+        self, kept: list[Variable], over: list[Variable], reducers: list[Reducer], stores: list[Output]
     ) -> None:
         self.kept = kept
         self.over = over
-        self.foldings = foldings
+        self.reducers = reducers
         self.stores = stores
 
     @property
     def inputs(self) -> list[Node]:
-        return [n for f in self.foldings for n in f.inputs]
+        return [n for f in self.reducers for n in f.inputs]
 
     @property
     def cost(self) -> float:
-        """What folding one element costs, in nanoseconds."""
-        return element_cost(self.inputs) + 0.1 + sum(reducer_cost(f.computation) for f in self.foldings)
+        """What reducing one element costs, in nanoseconds."""
+        return element_cost(self.inputs) + 0.1 + sum(reducer_cost(f.computation) for f in self.reducers)
 
     @property
     def nodes(self) -> list[Node]:
-        return self.inputs + [n for f in self.foldings for n in f.initial] + [n for o in self.stores for n in o.nodes]
+        return self.inputs + [n for f in self.reducers for n in f.initial] + [n for o in self.stores for n in o.nodes]
 
 
 def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
@@ -72,7 +72,7 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
     parts = 1
     if reduced.results <= 4 * strip:
         extent = merged(plan.over, indices_of(plan.inputs))[0].extent
-        parts = count_parts(reduced, plan.foldings, cost, extent)
+        parts = count_parts(reduced, plan.reducers, cost, extent)
     first = _write(module, name, reduced, plan, groups, cost, parts)
     if parts == 1:
         return (first,), {}, 0
@@ -87,7 +87,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
     row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
     tracer = Tracer(dict(sources), space)
-    foldings = [folding(tracer, reduce, full) for reduce in reduced.reduces]
+    reducers = [trace_reducer(tracer, reduce, full) for reduce in reduced.reduces]
     known = dict(sources)
     for reduce in reduced.reduces:
         known[reduce] = given_source(reduce, row, frozenset(kept))
@@ -97,11 +97,11 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
         index = after.reindexed(row, reduced.kept, shape.dimensions)
         node = after.element(root, index, part)
         stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(kept, over, foldings, stores)
+    return _Plan(kept, over, reducers, stores)
 
 
 def _strip(plan: _Plan) -> int:
-    widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in plan.foldings)
+    widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in plan.reducers)
     return max(64, _STRIP_BYTES.value // max(1, widths))
 
 
@@ -114,10 +114,10 @@ def _write(
     count = blocks * math.prod(g.extent for g in outer) * parts
     arrays = reduced.arrays + len(reduced.roots) + (parts > 1)
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
-        emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.foldings)
+        emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         accumulators = [
-            [fn.alloca(t, strip, align=64) for t in _types(f, k)] for f in plan.foldings for k in range(len(f.kinds))
+            [fn.alloca(t, strip, align=64) for t in _types(f, k)] for f in plan.reducers for k in range(len(f.kinds))
         ]
         with fn.loop(begin, end) as task, emitter.scope():
             number = task.index
@@ -152,7 +152,7 @@ def _accumulate(
     fn = emitter.fn
     known = frozenset(v for v in plan.kept if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
-    initial = [n for f in plan.foldings for n in f.initial]
+    initial = [n for f in plan.reducers for n in f.initial]
     _over_strip(
         emitter, strip, (), lambda index: _put(emitter, accumulators, index, [emitter.lane_values(n) for n in initial])
     )
@@ -161,18 +161,20 @@ def _accumulate(
     if part[1] > 1:
         levels[0] = Level(groups[0], *part_range(fn, part[0], part[1], groups[0].extent))
     level, *rest = levels
-    turns = turns_between(plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:]))
-    if level.group.extent < 2 * turns:
+    iterations = iterations_between(
+        plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:])
+    )
+    if level.group.extent < 2 * iterations:
         _pass(emitter, plan, levels, strip, accumulators, known)
         return
 
     def write(begin: Value, end: Value, _: Sequence[Value]) -> Sequence[Value]:
-        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
             _pass(emitter, plan, [own, *rest], strip, accumulators, known)
         return ()
 
-    in_strips(fn, (level.begin, level.end), turns, (), write)
+    in_strips(fn, (level.begin, level.end), iterations, (), write)
 
 
 def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
@@ -184,11 +186,11 @@ def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body:
             body(loop.index)
         return
 
-    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
+    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
         body(emitter.variable(strip.group.variables[-1]) - strip.begin)
         return running
 
-    write_turns(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, turn)
+    write_iterations(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, iteration)
 
 
 def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list[Value]]) -> None:
@@ -198,7 +200,7 @@ def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list
     def body(index: Value) -> None:
         values = _get(emitter, plan, accumulators, index)
         place = 0
-        for fold in plan.foldings:
+        for fold in plan.reducers:
             for part in range(len(fold.kinds)):
                 emitter.bind((fold.instruction, part), fold.result(fn, part, values[place]))
                 place += 1
@@ -250,31 +252,31 @@ def _pass(
         return
     begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
     whole = end - ((end - begin) & (_AT_ONCE - 1))
-    if level.turns:
-        whole = begin + level.turns // _AT_ONCE * _AT_ONCE
+    if level.iterations:
+        whole = begin + level.iterations // _AT_ONCE * _AT_ONCE
     for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
         if first.constant is not None and first.constant == after.constant:
             continue
         with fn.loop(first, after, step) as loop:
-            _add_turns(emitter, plan, group, (loop.index, step), strip, accumulators)
+            _add_iterations(emitter, plan, group, (loop.index, step), strip, accumulators)
 
 
-def _add_turns(
+def _add_iterations(
     emitter: Emitter,
     plan: _Plan,
     group: Group,
-    turns: tuple[Value, int],
+    iterations: tuple[Value, int],
     strip: Level,
     accumulators: list[list[Value]],
 ) -> None:
-    """Over the strip: fold a few turns of the reduced loop into each accumulator."""
+    """Over the strip: fold a few iterations of the reduced loop into each accumulator."""
 
     def body(index: Value) -> None:
         running = _get(emitter, plan, accumulators, index)
-        for turn in range(turns[1]):
+        for iteration in range(iterations[1]):
             with emitter.scope():
-                emitter.bind_group(group, turns[0] + turn)
-                running = folded_once(emitter, plan.foldings, running)
+                emitter.bind_group(group, iterations[0] + iteration)
+                running = folded_once(emitter, plan.reducers, running)
         _put(emitter, accumulators, index, running)
 
     _over_strip(emitter, strip, (), body)
@@ -282,7 +284,7 @@ def _add_turns(
 
 def _get(emitter: Emitter, plan: _Plan, accumulators: list[list[Value]], index: Value) -> list[Scalar]:
     fn = emitter.fn
-    types = [register_type(k) for f in plan.foldings for k in f.kinds]
+    types = [register_type(k) for f in plan.reducers for k in f.kinds]
     return [
         from_parts(tuple(fn.load(vector(type, emitter.width), fn.at(a, type, index)) for a in arrays))
         for type, arrays in zip(types, accumulators, strict=True)

@@ -140,7 +140,7 @@ def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], 
 
 
 def reads_elsewhere(outputs: Sequence[Output], array: int) -> bool:
-    """Whether a kernel reads an array at another place than where it writes in the same turn."""
+    """Whether a kernel reads an array at another place than where it writes in the same iteration."""
     places = {o.offset for o in outputs}
     found = walk(n for o in outputs for n in o.nodes)
     return any(isinstance(n, Load) and n.array == array and n.offset not in places for n in found)

@@ -19,9 +19,9 @@ from xlakit.options import knob
 
 # The most nodes that a short loop, written out, may be made of.
 _MOST_WRITTEN = knob("loop_kernel.most_written", 200, 0, 2000)
-# Loops of fewer turns do not become vectors.
+# Loops of fewer iterations do not become vectors.
 _LEAST_VECTOR = 4
-# Runs of more elements are as good as any, and so many of them may be written to by turns.
+# Runs of more elements are as good as any, and so many of them may be written to alternately.
 _LONG_RUN = knob("loop_kernel.long_run", 256, 8)
 _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
 
@@ -29,7 +29,7 @@ _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
 def loop_kernel(
     module: Module, name: str, arrays: int, variables: Sequence[Variable], outputs: Sequence[Output]
 ) -> Phase:
-    """A nest over ``variables`` that stores one element of each output in each turn."""
+    """A nest over ``variables`` that stores one element of each output in each iteration."""
     nodes = [n for o in outputs for n in o.nodes]
     offsets = [o.offset for o in outputs]
     groups = merged(variables, indices_of(nodes, offsets))
@@ -37,20 +37,20 @@ def loop_kernel(
     if crossing is not None and not crossing.is_short:
         return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
     groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, offsets)
-    turn = element_cost(nodes)
-    turns = math.prod(g.extent for g in groups)
+    iteration = element_cost(nodes)
+    iterations = math.prod(g.extent for g in groups)
     short = _written_out(groups, nodes)
-    split = Split.of(groups[: len(groups) - len(short)], turn * math.prod(g.extent for g in short))
+    split = Split.of(groups[: len(groups) - len(short)], iteration * math.prod(g.extent for g in short))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
-        fn.calls_math = turns < _LEAST_VECTOR
+        fn.calls_math = iterations < _LEAST_VECTOR
         emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             # LLVM would leave in the loop what reads memory, and take time that doubles with each step of a chain that
-            # is the same in all turns.
+            # is the same in all iterations.
             emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
-            nest(emitter, inner, nodes, lambda: _turns(emitter, short, outputs), outputs=() if short else outputs)
-    return Phase(fn.name, split.count, turn * turns)
+            nest(emitter, inner, nodes, lambda: _iterations(emitter, short, outputs), outputs=() if short else outputs)
+    return Phase(fn.name, split.count, iteration * iterations)
 
 
 def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> list[Group]:
@@ -82,8 +82,8 @@ def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
     return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
 
 
-def _turns(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
-    """One turn of a nest, with all turns of a short loop inside."""
+def _iterations(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
+    """One iteration of a nest, with all iterations of a short loop inside."""
     if not short:
         store_all(emitter, outputs)
         return

@@ -25,9 +25,9 @@ from xlakit.options import knob
 _MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 
-def count_parts(reduced: Reduced, foldings: Sequence[Reducer], cost: float, extent: int) -> int:
+def count_parts(reduced: Reduced, reducers: Sequence[Reducer], cost: float, extent: int) -> int:
     """Into how many parts the outer reduced loop should be cut; 1 where it cannot be."""
-    if not reduced.roots_alike() or not all(f.starts_neutral() for f in foldings):
+    if not reduced.roots_alike() or not all(f.starts_neutral() for f in reducers):
         return 1
     return max(1, min(_MOST_PARTS.value, extent, int(cost / (2 * TASK_NANOSECONDS.value))))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Effort, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Level, Output, hints_for, store_all, write_all_turns
+from xlakit.cpu.loops.emit.kernel import Level, Output, hints_for, store_all, write_all_iterations
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
 from xlakit.cpu.loops.ir.nodes import Node
@@ -98,7 +98,7 @@ def write_elements(
             emitter.hoist(nodes, where.outer | {place.row, place.first})
             if emitter.lanes > 1:
                 level = Level(groups[0], first_column, last_column, factor=bounds.factor)
-                write_all_turns(emitter, level, nodes, outputs)
+                write_all_iterations(emitter, level, nodes, outputs)
             else:
                 hints = hints_for(nodes)
                 with fn.loop(first_column, last_column, independent=True, hints=hints) as column, emitter.scope():
@@ -119,7 +119,7 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place
     nodes: list[Node] = [n for stage in plan.stages for n in stage.nodes] + [
         n for o in plan.row_stores for n in o.nodes
     ]
-    nodes += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
+    nodes += [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     indices = indices_of(nodes, [o.offset for o in stores])
     inner = merged(plan.inner_variables, indices)
     emitter.lanes = lanes_of_rows(plan, nodes, inner)

@@ -58,10 +58,10 @@ class Reduced:
         return all(shape.num_elements == self.results for _, _, shape in self.roots)
 
 
-def folded_once(emitter: Emitter, foldings: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
-    """One turn of several reductions: what follows ``running``, the values of all of them one after the other."""
+def folded_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
+    """One iteration of several reductions: what follows ``running``, the values of all of them one after the other."""
     following: list[Scalar] = []
-    for fold in foldings:
+    for fold in reducers:
         place = len(following)
         values = [emitter.lane_values(n) for n in fold.inputs]
         following += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)

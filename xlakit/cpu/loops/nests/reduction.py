@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Emitted
 from xlakit.cpu.loops.ir.tracer import Source
-from xlakit.cpu.loops.nests.arg_min_max import emit_extreme
+from xlakit.cpu.loops.nests.arg_min_max import emit_arg_min_max
 from xlakit.cpu.loops.nests.columns import emit_columns
 from xlakit.cpu.loops.nests.reduced import Reduced, Root
 from xlakit.cpu.loops.nests.rows import emit_rows
@@ -45,7 +45,7 @@ def emit_reduction(
     reduced = Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources))
     major = max((d for d in range(len(sizes)) if sizes[d] > 1), default=0)
     if major in over:
-        extreme = emit_extreme(module, name, sources, reduced)
+        extreme = emit_arg_min_max(module, name, sources, reduced)
         if extreme is not None:
             return extreme
         return emit_rows(module, name, sources, reduced)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
-from xlakit.cpu.loops.emit.cancellation import in_strips, turns_between
+from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
 from xlakit.cpu.loops.emit.kernel import (
     DOUBLED,
@@ -27,12 +27,12 @@ from xlakit.cpu.loops.emit.kernel import (
     store_all,
     task_function,
 )
-from xlakit.cpu.loops.emit.lanes import fold_turns, lanes_of
+from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.non_temporal import streamed
 from xlakit.cpu.loops.ir.cost import element_cost, is_expensive, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
-from xlakit.cpu.loops.ir.reducer import Reducer, folding
+from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, walk
@@ -48,26 +48,26 @@ _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are cut across.
 _FEW_ROWS = knob("rows.few_rows", 8, 0, 1000)
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
-# A turn that costs more nanoseconds than this has enough to do for a processor.
-_LONG_TURN = 0.6
+# An iteration that costs more nanoseconds than this has enough to do for a processor.
+_LONG_ITERATION = 0.6
 
 
 @dataclass(slots=True)
 class Stage:
     """One pass over a row: what it folds and what it stores."""
 
-    foldings: list[Reducer] = field(default_factory=list)
+    reducers: list[Reducer] = field(default_factory=list)
     stores: list[Output] = field(default_factory=list)
 
     @property
     def nodes(self) -> list[Node]:
-        """All that each turn needs."""
-        return [n for f in self.foldings for n in f.inputs] + [n for o in self.stores for n in o.nodes]
+        """All that each iteration needs."""
+        return [n for f in self.reducers for n in f.inputs] + [n for o in self.stores for n in o.nodes]
 
     @property
     def cost(self) -> float:
-        """What a turn costs, in nanoseconds."""
-        return element_cost(self.nodes) + sum(reducer_cost(f.computation) for f in self.foldings)
+        """What an iteration costs, in nanoseconds."""
+        return element_cost(self.nodes) + sum(reducer_cost(f.computation) for f in self.reducers)
 
 
 @dataclass(slots=True)
@@ -88,12 +88,12 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
         plan = with_splits(lambda space: plan_rows(space, sources, reduced))
     except DeclinedError:
         return None
-    turn = sum(stage.cost for stage in plan.stages)
-    row = turn * math.prod(v.extent for v in plan.inner_variables)
+    iteration = sum(stage.cost for stage in plan.stages)
+    row = iteration * math.prod(v.extent for v in plan.inner_variables)
     rows = math.prod(v.extent for v in plan.row_variables)
     if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value and len(plan.stages) == 1 and not plan.stages[0].stores:
         extent = merged(plan.inner_variables, indices_of(plan.stages[0].nodes))[0].extent
-        parts = count_parts(reduced, plan.stages[0].foldings, row * rows, extent)
+        parts = count_parts(reduced, plan.stages[0].reducers, row * rows, extent)
         if parts > 1:
             first = _write_parts(module, name, reduced, plan, parts, row * rows)
             return (first, combine(module, name, sources, reduced, parts)), {}, scratch_offsets(reduced, parts)[1]
@@ -116,7 +116,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
     first_scratch = reduced.arrays + len(reduced.roots)
     for members in [*levels, []]:
         tracer = Tracer(dict(known), space)
-        stage = Stage([folding(tracer, reduce, full) for reduce in members])
+        stage = Stage([trace_reducer(tracer, reduce, full) for reduce in members])
         for reduce in members:
             known[reduce] = given_source(reduce, row, frozenset(row_variables))
         if not members:
@@ -127,7 +127,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
             plan.scratch.append(kind.byte_width)
             stage.stores.append(Output(kind, array, inner, tracer.element(instruction, full)))
             known[instruction] = _scratch_source(instruction, array, full, inner)
-        if stage.foldings or stage.stores:
+        if stage.reducers or stage.stores:
             plan.stages.append(stage)
     return plan
 
@@ -188,7 +188,7 @@ def _inside(roots: Sequence[Instruction], reduced: Reduced, stop: set[Instructio
 
 def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, rows: int) -> Phase:
     every = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
-    every += [n for stage in plan.stages for f in stage.foldings for n in f.initial]
+    every += [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     offsets = [o.offset for stage in plan.stages for o in stage.stores] + [o.offset for o in plan.row_stores]
     indices = indices_of(every, offsets)
     split = Split.of(merged(plan.row_variables, indices), row)
@@ -208,13 +208,13 @@ def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> 
     """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
     if not inner or any(isinstance(n, Fold) for n in walk(nodes)):
         return 1
-    return min(lanes_of(inner[-1], s.nodes, s.stores, s.foldings) for s in plan.stages)
+    return min(lanes_of(inner[-1], s.nodes, s.stores, s.reducers) for s in plan.stages)
 
 
 def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
     """Each task folds a part of the range of every row."""
     (stage,) = plan.stages
-    nodes = stage.nodes + [n for f in stage.foldings for n in f.initial]
+    nodes = stage.nodes + [n for f in stage.reducers for n in f.initial]
     outer, *inner = merged(plan.inner_variables, indices_of(nodes))
     rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
     strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
@@ -228,7 +228,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
 
             def body() -> None:
                 known = frozenset(plan.row_variables)
-                initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+                initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
                 emitter.hoist(stage.nodes, known)
                 results = pass_over(emitter, stage, levels, initial, known)
                 row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
@@ -265,11 +265,11 @@ def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
     """All stages of the row that the emitter's variables stand at."""
     known = frozenset(plan.row_variables)
     for stage in plan.stages:
-        initial = [emitter.value(n) for f in stage.foldings for n in f.initial]
+        initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
         emitter.hoist(stage.nodes, known)
         results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
         place = 0
-        for fold in stage.foldings:
+        for fold in stage.reducers:
             for part in range(len(fold.kinds)):
                 emitter.bind((fold.instruction, part), fold.result(emitter.fn, part, results[place]))
                 place += 1
@@ -281,22 +281,22 @@ def pass_over(
 ) -> list[Scalar]:
     """The loops of one stage; gives what its reductions end with."""
     if not levels:
-        return _turn(emitter, stage, running)
+        return _iteration(emitter, stage, running)
     level, *rest = levels
     extent = level.group.extent
-    turns = turns_between(stage.cost * math.prod(r.group.extent for r in rest))
-    if extent < 2 * turns:
+    iterations = iterations_between(stage.cost * math.prod(r.group.extent for r in rest))
+    if extent < 2 * iterations:
         return _pass(emitter, stage, levels, running, known)
     shapes = [len(parts(r)) for r in running]
 
     def strip(begin: Value, end: Value, before: Sequence[Value]) -> Sequence[Value]:
-        own = level.strip(begin, end, turns, even=level.divisor % turns == 0)
+        own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
             following = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
         return [v for r in following for v in parts(r)]
 
     carried = [v for r in running for v in parts(r)]
-    return regrouped(in_strips(emitter.fn, (level.begin, level.end), turns, carried, strip), shapes)
+    return regrouped(in_strips(emitter.fn, (level.begin, level.end), iterations, carried, strip), shapes)
 
 
 def _pass(
@@ -311,7 +311,7 @@ def _pass(
     outputs = stage.stores if not rest and not carried else ()
     with streamed(emitter, level, outputs) as level:
         if emitter.lanes > 1 and not rest:
-            return _turns_in_lanes(emitter, stage, level, running)
+            return _iterations_in_lanes(emitter, stage, level, running)
         with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:
             with emitter.scope():
                 emitter.bind_group(level.group, loop.index)
@@ -323,22 +323,22 @@ def _pass(
     return regrouped(loop.results, shapes)
 
 
-def _turns_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: list[Scalar]) -> list[Scalar]:
+def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: list[Scalar]) -> list[Scalar]:
     hints = _interleaving(stage, level) if running else hints_for(stage.nodes)
     width = emitter.lanes * side_by_side(hints)
 
-    def turn(running: Sequence[Scalar]) -> Sequence[Scalar]:
-        return _turn(emitter, stage, list(running))
+    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        return _iteration(emitter, stage, list(running))
 
-    return fold_turns(emitter, level, stage.foldings, stage.nodes, stage.stores, running, width, turn)
+    return reduce_iterations(emitter, level, stage.reducers, stage.nodes, stage.stores, running, width, iteration)
 
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
-    """How many steps of a reduction should be under way: long turns fill the processor, and its registers, sooner."""
-    return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_TURN else INTERLEAVED
+    """How many steps of a reduction should be under way: long iterations fill processor and registers sooner."""
+    return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_ITERATION else INTERLEAVED
 
 
-def _turn(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
-    following = folded_once(emitter, stage.foldings, running)
+def _iteration(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
+    following = folded_once(emitter, stage.reducers, running)
     store_all(emitter, stage.stores)
     return following

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Output, Phase, store_all, task_function
-from xlakit.cpu.loops.emit.non_temporal import STREAMED_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
+from xlakit.cpu.loops.emit.non_temporal import NON_TEMPORAL_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable
 from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
@@ -165,15 +165,15 @@ class _Tiled:
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # A copy of each staged operand, and nothing else: whole vectors go to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
-        self.streams = self.copies and all(self._may_stream(o) for o in outputs)
+        self.streams = self.copies and all(self._may_bypass_caches(o) for o in outputs)
 
-    def _may_stream(self, output: Output) -> bool:
+    def _may_bypass_caches(self, output: Output) -> bool:
         width = output.kind.byte_width
         elements = math.prod(g.extent for g in (*self.crossing.outer, self.crossing.across, self.crossing.inner))
         strides = [c for _, c in output.offset.terms if c != 1]
         aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
         fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
-        return has_streams() and aligned and fits and elements * width > STREAMED_BYTES.value
+        return has_streams() and aligned and fits and elements * width > NON_TEMPORAL_BYTES.value
 
     def buffer_bytes(self, node: Load) -> int:
         """The bytes of the buffer of an operand."""
@@ -241,7 +241,7 @@ class _Tiled:
         step = _stride(output.offset, self.crossing.across) * width
         bytes_of_run = sizes[0] * width
 
-        def go_round() -> tuple[Value, ...]:
+        def bypass() -> tuple[Value, ...]:
             with fn.loop(0, sizes[1]) as column:
                 read = fn.at(buffer, I8, column.index * (stride * width))
                 stream(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
@@ -254,7 +254,7 @@ class _Tiled:
             return ()
 
         if self.streams:
-            fn.if_else(is_aligned(fn, target), go_round, copy)
+            fn.if_else(is_aligned(fn, target), bypass, copy)
         else:
             copy()
 

@@ -104,6 +104,6 @@ def _transposed_lanes(fn: Function, rows: Sequence[Value], lane: int) -> list[Va
 
 
 def _interleaving(type: Type, lane: int, part: int) -> list[int]:
-    """Elements of two vectors by turns, from the lower or the upper half of each lane."""
+    """Elements of two vectors alternately, from the lower or the upper half of each lane."""
     places = [start + part * lane // 2 + n for start in range(0, type.lanes, lane) for n in range(lane // 2)]
     return [place + other for place in places for other in (0, type.lanes)]

@@ -1,4 +1,4 @@
-"""Together: programs that run at the same time and talk to each other, so that when one fails all of them end."""
+"""RunGroup: programs that run at the same time and talk to each other, so that when one fails all of them end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xlakit.execution.world import World
 
 
-class Together:
+class RunGroup:
     """Runs that end together, and have channels of their own: what others send in the same world is not for them."""
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Together:
             run.fail(error)
 
 
-_current: ContextVar[Together | None] = ContextVar("together", default=None)
+_current: ContextVar[RunGroup | None] = ContextVar("run_group", default=None)
 
 
 @contextmanager
-def running_in(group: Together) -> Generator[None]:
+def running_in(group: RunGroup) -> Generator[None]:
     """Count the runs that this thread begins meanwhile into a group."""
     token = _current.set(group)
     try:

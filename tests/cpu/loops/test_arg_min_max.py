@@ -7,7 +7,7 @@ from evaluating import shape
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.loops.nests.arg_min_max import extreme_of
+from xlakit.cpu.loops.nests.arg_min_max import arg_min_max_of
 
 
 def first_of(compare):
@@ -63,12 +63,12 @@ def test_of_what_is_computed_in_the_same_kernel():
 
 def test_which_computations_keep_an_extreme():
     shapes = [shape(xla.F32), shape(xla.S32)] * 2
-    assert extreme_of(trace(first_of(xla.gt), shapes).computation) == "maximum"
-    assert extreme_of(trace(first_of(xla.lt), shapes).computation) == "minimum"
-    assert extreme_of(trace(first_of(xla.ge), shapes).computation) == "maximum"
+    assert arg_min_max_of(trace(first_of(xla.gt), shapes).computation) == "maximum"
+    assert arg_min_max_of(trace(first_of(xla.lt), shapes).computation) == "minimum"
+    assert arg_min_max_of(trace(first_of(xla.ge), shapes).computation) == "maximum"
 
     def last(a, i, b, j):
         better = xla.gt(a, b)
         return xla.select(better, a, b), xla.select(better, i, j)
 
-    assert extreme_of(trace(last, shapes).computation) is None
+    assert arg_min_max_of(trace(last, shapes).computation) is None

@@ -92,7 +92,7 @@ ENTRY e {
   n = s8[4,33] negate(a)
   ROOT c = s8[8,33] concatenate(n, b), dimensions={0}
 }"""
-    knobs = {"pieces.short_row": 1000, "streaming.least_bytes": 64, "streaming.streamed_bytes": 0}
+    knobs = {"pieces.short_row": 1000, "non_temporal.least_bytes": 64, "non_temporal.least_written": 0}
     a, b = whole_numbers(2, 4, 33).astype(np.int8)
     with compiling(vector_bytes=width, knobs=knobs):
         made = xla.compile(xla.HloModule.from_text(text), backend="cpu")

@@ -7,7 +7,7 @@ from cpu.agreeing import KINDS, agree, numbers
 from evaluating import build, shape_of
 
 import xlakit as xla
-from xlakit.cpu.kernels.scan.prefix_sum import plan_cumulative
+from xlakit.cpu.kernels.scan.prefix_sum import plan_prefix_sum
 
 
 def cumulative(combine, start, axis, *, reverse=False):
@@ -40,7 +40,7 @@ def cumulative(combine, start, axis, *, reverse=False):
 def test_sums(sizes, axis, reverse):
     function = cumulative(xla.add, 0, axis, reverse=reverse)
     x = numbers(np.float32, *sizes)
-    assert plan_cumulative(build(function, shape_of(x)).computation.root) is not None
+    assert plan_prefix_sum(build(function, shape_of(x)).computation.root) is not None
     agree(function, x)
 
 

@@ -1,0 +1,343 @@
+"""The device threads: native threads that run the devices of a program, all at once, and stay for the next one.
+
+``xlakit_run_devices(ptr run) -> status`` runs what stands in a RUN (see meeting.py) on as many threads as there are
+devices, the caller being the first, and returns when all have ended. To be called with the GIL, which it gives away.
+
+Threads that have nothing to do sleep in a list. The caller takes those that it needs, or makes them, and wakes two;
+each of these two more. Where the system has no more threads, nothing runs. After ``fork`` the child has none.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm.promises import APART, SELDOM
+from xlakit.cpu.runtime import waiting
+from xlakit.cpu.runtime.context import Status
+from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, RUN, parking_slot_at
+from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+
+# idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
+_THREADS = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)
+
+# A thread: the next one in the list, the run that it is to work for (0 for none, 1 to end), and as which device.
+_WORKER = Record(next=1, run=1, device=1, _line=5, parking=waiting.PARKING_SLOT.size // 8)
+_END = 1
+
+# So many threads wait for work at most.
+_MOST_WAITING = 64
+
+# How often the caller listens to signals while it waits for the others.
+_SIGNAL_NANOSECONDS = 50_000_000
+_STOP_NANOSECONDS = 1_000_000_000
+
+
+def emit_device_threads(module: Module) -> None:
+    """Write the functions into a module that has emit_meeting's."""
+    module.global_data("device_threads", _THREADS.size)
+    _emit_run_device(module)
+    _emit_give_work(module)
+    _emit_worker(module)
+    _emit_take(module)
+    _emit_gather(module)
+    _emit_await_all(module)
+    _emit_run_devices(module)
+    _emit_member_for_python(module)
+    _emit_reset(module)
+    _emit_stop(module)
+
+
+def _field(fn: Function, name: str) -> Value:
+    return _THREADS.at(fn, fn.address("device_threads"), name)
+
+
+def _worker_of(fn: Function, run: Value, device: Value) -> Value:
+    """Where a run keeps the thread of a device."""
+    return fn.at(parking_slot_at(fn, run, RUN.load(fn, run, "devices")), PTR, device)
+
+
+def _emit_run_device(module: Module) -> None:
+    """``run_device(ptr run, i64 device) -> i64``: the program on one device; and ``execute_member``, which it calls.
+
+    A device that fails stops the whole run, and returns only when no other device reads its arrays any more.
+    """
+    fn = module.function("execute_member", I64, [PTR, PTR, PTR, PTR])
+    run = fn.parameters[3]
+    status = fn.call("execute_in", I64, *fn.parameters)
+    with fn.if_(status.ne(Status.DONE), likely=False):
+        fn.call("xlakit_run_close", VOID, run)
+    fn.ret(status)
+
+    fn = module.function("run_device", I64, [PTR, I64])
+    run, device = fn.parameters
+    tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
+    origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
+    status = fn.call("execute_member", I64, origin, arguments, results, run)
+    place = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
+    fn.atomic_store(status, place, "seq_cst")
+    # Either Python, which begins to know of the run, sees that this device has ended, or it is told.
+    with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
+        fn.call("tell_end", VOID, origin, run, device)
+    fn.ret(status)
+
+    fn = module.function("tell_end", VOID, [PTR, PTR, I64], attributes=(APART, SELDOM))
+    origin, run, device = fn.parameters
+    notice = fn.alloca(I64, NOTICE.size // 8)
+    fn.fill(notice, 0, NOTICE.size)
+    NOTICE.store(fn, notice, "run", run.cast("ptrtoint", I64))
+    NOTICE.store(fn, notice, "ordinal", device)
+    fn.call("xlakit_host_call", I64, origin, fn.i64(LEAVE), notice)
+    fn.ret()
+
+
+def _emit_give_work(module: Module) -> None:
+    """``give_work(ptr worker, i64 run)``: a worker gets a run to work for, or its end."""
+    # With the mutex of its parking slot, so that it sees nothing before it has been woken: it may end at once, and its
+    # memory, the parking slot with it, is free then.
+    fn = module.function("give_work", VOID, [PTR, I64])
+    worker, run = fn.parameters
+    parking = _WORKER.at(fn, worker, "parking")
+    mutex = waiting.PARKING_SLOT.at(fn, parking, "mutex")
+    module.declare("pthread_cond_signal", I32, [PTR])
+    waiting.lock(fn, mutex)
+    fn.atomic_store(run, _WORKER.at(fn, worker, "run"), "seq_cst")
+    fn.call("pthread_cond_signal", I32, waiting.PARKING_SLOT.at(fn, parking, "condition"))
+    waiting.unlock(fn, mutex)
+    fn.ret()
+
+
+def _emit_worker(module: Module) -> None:
+    """What the threads do: ``device_worker`` from beginning to end, ``work_for`` in a run, ``join_idle`` after it."""
+    _emit_wake_workers(module)
+    _emit_life(module)
+    _emit_work_for(module)
+    _emit_rest(module)
+
+
+def _emit_wake_workers(module: Module) -> None:
+    """``wake_workers(ptr run, i64 device)``: those below a device in the tree."""
+    fn = module.function("wake_workers", VOID, [PTR, I64])
+    run, device = fn.parameters
+    first, count = device * 2 + 1, RUN.load(fn, run, "devices")
+    last = fn.select(first + 2 < count, first + 2, count)
+    with fn.loop(first, last) as each:
+        worker = fn.load(PTR, _worker_of(fn, run, each.index))
+        _WORKER.store(fn, worker, "device", each.index)
+        fn.call("give_work", VOID, worker, run.cast("ptrtoint", I64))
+    fn.ret()
+
+
+def _emit_life(module: Module) -> None:
+    """``device_worker(ptr worker) -> ptr``: wait for a run and work for it, until it is to end or not needed."""
+    fn = module.function("device_worker", PTR, [PTR])
+    (worker,) = fn.parameters
+
+    def idle() -> Value:
+        return fn.atomic_load(I64, _WORKER.at(fn, worker, "run"), "seq_cst").eq(0)
+
+    with fn.while_((fn.constant(I1, 1),), lambda iteration: iteration.carried[0]) as iteration:
+        waiting.sleep(fn, _WORKER.at(fn, worker, "parking"), idle)
+        given = fn.load(I64, _WORKER.at(fn, worker, "run"))
+
+        def work(given: Value = given) -> tuple[Value]:
+            return (fn.call("work_for", I1, given.cast("inttoptr", PTR), worker),)
+
+        def leave() -> tuple[Value]:
+            return (fn.constant(I1, 0),)
+
+        iteration.next(*fn.if_else(given.ne(_END), work, leave))
+    fn.call("free", VOID, worker)
+    fn.atomic_update("sub", _field(fn, "alive"), fn.i64(1))
+    fn.ret(fn.null())
+
+
+def _emit_work_for(module: Module) -> None:
+    """``work_for(ptr run, ptr worker) -> i1``: be a device of a run; whether this hand stays."""
+    # A worker enters the list of idle ones before it counts itself out, so that the caller finds all of them there for
+    # its next run. The last one wakes the caller, which frees the run only after taking the mutex: no worker touches it
+    # then.
+    fn = module.function("work_for", I1, [PTR, PTR])
+    run, worker = fn.parameters
+    device = _WORKER.load(fn, worker, "device")
+    fn.call("wake_workers", VOID, run, device)
+    THREAD.store(fn, thread_state(fn), "limit", RUN.load(fn, run, "limit"))
+    fn.call("run_device", I64, run, device)
+    fn.atomic_store(fn.i64(0), _WORKER.at(fn, worker, "run"), "seq_cst")
+    stays = fn.call("join_idle", I1, worker)
+    parking = parking_slot_at(fn, run, 0)
+    mutex = waiting.PARKING_SLOT.at(fn, parking, "mutex")
+    waiting.lock(fn, mutex)
+    left = RUN.load(fn, run, "left") - 1
+    RUN.store(fn, run, "left", left)
+    with fn.if_(left.eq(0)):
+        fn.call("pthread_cond_signal", I32, waiting.PARKING_SLOT.at(fn, parking, "condition"))
+    waiting.unlock(fn, mutex)
+    fn.ret(stays)
+
+
+def _emit_rest(module: Module) -> None:
+    """``join_idle(ptr worker) -> i1``: wait for the next run with the others, unless they are enough."""
+    fn = module.function("join_idle", I1, [PTR])
+    (worker,) = fn.parameters
+    waiting.lock(fn, _field(fn, "mutex"))
+    stays = (fn.load(I64, _field(fn, "waiting")) < _MOST_WAITING) & fn.load(I64, _field(fn, "stopping")).eq(0)
+    with fn.if_(stays):
+        fn.store(fn.load(PTR, _field(fn, "idle")), _WORKER.at(fn, worker, "next"))
+        fn.store(worker, _field(fn, "idle"))
+        fn.store(fn.load(I64, _field(fn, "waiting")) + 1, _field(fn, "waiting"))
+    waiting.unlock(fn, _field(fn, "mutex"))
+    fn.ret(stays)
+
+
+def _emit_take(module: Module) -> None:
+    """``take_worker() -> ptr``: a thread that waits, or null; ``make_worker() -> ptr``: a new one, or null."""
+    fn = module.function("take_worker", PTR, [])
+    waiting.lock(fn, _field(fn, "mutex"))
+    worker = fn.load(PTR, _field(fn, "idle"))
+    with fn.if_(worker.ne(fn.null())):
+        fn.store(fn.load(PTR, _WORKER.at(fn, worker, "next")), _field(fn, "idle"))
+        fn.store(fn.load(I64, _field(fn, "waiting")) - 1, _field(fn, "waiting"))
+    waiting.unlock(fn, _field(fn, "mutex"))
+    fn.ret(worker)
+
+    fn = module.function("make_worker", PTR, [], attributes=(APART, SELDOM))
+    worker = fn.call("calloc", PTR, fn.i64(1), fn.i64(_WORKER.size))
+    fn.return_if(worker.eq(fn.null()), worker)
+    waiting.make_parking_slot(fn, _WORKER.at(fn, worker, "parking"))
+    fn.atomic_update("add", _field(fn, "alive"), fn.i64(1))
+    handle = fn.alloca(PTR)
+    # Signals are for Python's threads.
+    everything, before = fn.alloca(I64, 16), fn.alloca(I64, 16)
+    fn.fill(everything, 255, 128)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), everything, before)
+    failed = fn.call("pthread_create", I32, handle, fn.null(), fn.address("device_worker"), worker).ne(0)
+    fn.call("pthread_sigmask", I32, fn.i32(signal.SIG_SETMASK), before, fn.null())
+
+    def gone() -> tuple[Value]:
+        fn.atomic_update("sub", _field(fn, "alive"), fn.i64(1))
+        fn.call("free", VOID, worker)
+        return (fn.null(),)
+
+    def made() -> tuple[Value]:
+        fn.call("pthread_detach", I32, fn.load(PTR, handle))
+        return (worker,)
+
+    fn.ret(*fn.if_else(failed, gone, made))
+
+
+def _emit_gather(module: Module) -> None:
+    """``gather_workers(ptr run) -> i1``: a thread for each device but the first; all or none."""
+    fn = module.function("gather_workers", I1, [PTR])
+    (run,) = fn.parameters
+    count = RUN.load(fn, run, "devices")
+    start = (fn.i64(1), fn.constant(I1, 1))
+    with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
+        found = fn.call("take_worker", PTR)
+        (worker,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_worker", PTR),))
+        fn.store(worker, _worker_of(fn, run, iteration.carried[0]))
+        there = worker.ne(fn.null())
+        iteration.next(iteration.carried[0] + there.cast("zext", I64), there)
+    found, enough = iteration.results
+    with fn.if_(~enough):
+        with fn.loop(1, found) as each:
+            worker = fn.load(PTR, _worker_of(fn, run, each.index))
+            with fn.if_(~fn.call("join_idle", I1, worker)):
+                fn.call("give_work", VOID, worker, fn.i64(_END))
+    fn.ret(enough)
+
+
+def _emit_await_all(module: Module) -> None:
+    """``await_all(ptr run) -> i64``: until all devices have ended; RAISED where a signal handler has raised."""
+    fn = module.function("await_all", I64, [PTR])
+    (run,) = fn.parameters
+    parking = parking_slot_at(fn, run, 0)
+    mutex, left = waiting.PARKING_SLOT.at(fn, parking, "mutex"), RUN.at(fn, run, "left")
+    module.declare("pthread_self", I64, [])
+    listens = fn.call("pthread_self", I64).eq(fn.load(I64, fn.address("main_thread")))
+
+    def some_left() -> Value:
+        return fn.atomic_load(I64, left).ne(0)
+
+    with fn.while_((fn.i64(Status.DONE),), lambda _: some_left()) as iteration:
+        waiting.sleep(fn, parking, some_left, fn.i64(_SIGNAL_NANOSECONDS))
+        looks = listens & some_left() & iteration.carried[0].eq(Status.DONE)
+
+        def look() -> tuple[Value]:
+            status = fn.call("run_signal_handlers", I64)
+            with fn.if_(status.ne(Status.DONE)):
+                fn.call("xlakit_run_stop", VOID, run)
+            return (status,)
+
+        iteration.next(*fn.if_else(looks, look, lambda: (iteration.carried[0],)))
+    # With the mutex taken, the last worker has let go of it and does not touch the run any more.
+    waiting.lock(fn, mutex)
+    waiting.unlock(fn, mutex)
+    fn.ret(iteration.results[0])
+
+
+def _emit_run_devices(module: Module) -> None:
+    """``xlakit_run_devices``, as told at the top; OUT_OF_MEMORY where there are no threads, else await_all's status.
+
+    The statuses of the devices stand in the run's ``statuses``.
+    """
+    fn = module.function("xlakit_run_devices", I64, [PTR], external=True)
+    (run,) = fn.parameters
+    state = fn.call("PyEval_SaveThread", PTR)
+
+    def execute() -> tuple[Value]:
+        RUN.store(fn, run, "left", RUN.load(fn, run, "devices") - 1)
+        RUN.store(fn, run, "limit", THREAD.load(fn, thread_state(fn), "limit"))
+        fn.call("wake_workers", VOID, run, fn.i64(0))
+        fn.call("run_device", I64, run, fn.i64(0))
+        return (fn.call("await_all", I64, run),)
+
+    gathered = fn.call("gather_workers", I1, run)
+    (status,) = fn.if_else(gathered, execute, lambda: (fn.i64(Status.OUT_OF_MEMORY),))
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)
+
+
+def _emit_member_for_python(module: Module) -> None:
+    """``xlakit_execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> status``: one device, from Python.
+
+    To be called with the GIL, on a thread for each device; it gives the GIL away.
+    """
+    fn = module.function("xlakit_execute_member", I64, [PTR, PTR, PTR, PTR], external=True)
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call("execute_member", I64, *fn.parameters)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)
+
+
+def _emit_reset(module: Module) -> None:
+    """``xlakit_device_threads_reset()``: forget all threads; for the start, and for the child after a fork."""
+    fn = module.function("xlakit_device_threads_reset", VOID, [], external=True)
+    fn.fill(fn.address("device_threads"), 0, _THREADS.size)
+    waiting.make_mutex(fn, _field(fn, "mutex"))
+    fn.ret()
+
+
+def _emit_stop(module: Module) -> None:
+    """``xlakit_device_threads_stop()``: end the threads that wait, and the others after their run; within a second."""
+    fn = module.function("xlakit_device_threads_stop", VOID, [], external=True)
+    waiting.lock(fn, _field(fn, "mutex"))
+    fn.store(fn.i64(1), _field(fn, "stopping"))
+    with fn.while_(
+        (fn.load(PTR, _field(fn, "idle")),), lambda iteration: iteration.carried[0].ne(fn.null())
+    ) as iteration:
+        (worker,) = iteration.carried
+        following = fn.load(PTR, _WORKER.at(fn, worker, "next"))
+        fn.call("give_work", VOID, worker, fn.i64(_END))
+        iteration.next(following)
+    fn.store(fn.null(), _field(fn, "idle"))
+    waiting.unlock(fn, _field(fn, "mutex"))
+    deadline = waiting.clock(fn) + _STOP_NANOSECONDS
+
+    def some_live() -> Value:
+        return (fn.atomic_load(I64, _field(fn, "alive")) > 0) & (waiting.clock(fn) < deadline)
+
+    with fn.while_((), lambda _: some_live()):
+        fn.call("sched_yield", I32)
+    fn.ret()
