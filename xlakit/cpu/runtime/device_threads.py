@@ -154,7 +154,7 @@ def _emit_life(module: Module) -> None:
 
 
 def _emit_work_for(module: Module) -> None:
-    """``work_for(ptr run, ptr worker) -> i1``: be a device of a run; whether this hand stays."""
+    """``work_for(ptr run, ptr worker) -> i1``: be a device of a run; whether this worker stays."""
     # A worker enters the list of idle ones before it counts itself out, so that the caller finds all of them there for
     # its next run. The last one wakes the caller, which frees the run only after taking the mutex: no worker touches it
     # then.

@@ -1,10 +1,10 @@
-"""The threads that devices run on (cpu/runtime/crew.py), in all orders of their steps.
+"""The threads that devices run on (cpu/runtime/device_threads.py), in all orders of their steps.
 
 The model covers: callers that run programs of two or three devices, one after the other or at once; threads that are
 taken from those that wait or made, woken as a tree, and that wait again or end; a caller that finds no more threads;
-and ``xlakit_crew_stop``, at the end or at any moment. What a thread or a run owns may not be touched when it has gone.
-Waits are without limits of time, which would hide lost wake-ups. It leaves out Python, signals and ``fork``, and what
-devices say to each other, which is modeled in test_meeting_model.py.
+and ``xlakit_device_threads_stop``, at the end or at any moment. What a thread or a run owns may not be touched when it
+has gone. Waits are without limits of time, which would hide lost wake-ups. It leaves out Python, signals and ``fork``,
+and what devices say to each other, which is modeled in test_meeting_model.py.
 """
 
 import pytest
@@ -76,7 +76,7 @@ def wakes(name, devices, *, locked):
 
 
 def rests(s, number, most):
-    """``rest``, which is one step: only who has the crew's mutex sees the list."""
+    """``join_idle``, which is one step: the list is seen only with the mutex of the device threads."""
     stays = len(s["idle"]) < most and not s["stopping"]
     if stays:
         s["idle"] = (*s["idle"], number)
@@ -84,7 +84,7 @@ def rests(s, number, most):
 
 
 def thread(number, devices, beds, *, most, locked=True, clears_first=True, rests_first=True, signals=True):
-    """``hand``: a life."""
+    """``device_worker``: from beginning to end."""
 
     def born(s, _):
         if s["made"] > number:
@@ -241,7 +241,7 @@ def caller(runs, devices, place, *, most, threads, lacks=False, locked=True, let
 
 
 def stopper(*, locked=True, marks=True):
-    """``xlakit_crew_stop``; it has the list as long as it takes."""
+    """``xlakit_device_threads_stop``; it has the list as long as it takes."""
 
     def lock(s, me):
         if s["crew"]:
