@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,6 +255,24 @@ def test_what_is_wrong_is_said_to_the_person(as_cpu):
     done = run(_SUM, XLAKIT_AS="cpu", XLAKIT_CACHE="/some/folder")
     assert "XLAKIT_CACHE is '/some/folder'" in done.stderr
     assert done.returncode
+
+
+@pytest.mark.parametrize("variable", ["CACHE_LIMIT", "MEMORY_LIMIT", "TIMEOUT", "DEBUG"])
+def test_settings_that_a_kept_program_does_not_ask_for_are_read_all_the_same(as_cpu, variable):
+    done = run(_SUM, XLAKIT_AS="cpu", **{f"XLAKIT_{variable}": "much"})
+    assert f"XLAKIT_{variable} is 'much'" in done.stderr
+    assert done.returncode
+
+
+def test_no_entry_point_is_needed_where_the_package_is_on_the_path(as_cpu):
+    code = """
+import importlib.metadata
+importlib.metadata.entry_points = lambda **_: ()
+import jax
+print(jax.devices()[0].client.platform_version)
+"""
+    root = str(Path(__file__).parents[2])
+    assert "xlakit" in run(code, XLAKIT_AS="cpu", PYTHONPATH=root).stdout
 
 
 def test_a_cache_of_jax_itself(as_cpu, tmp_path):

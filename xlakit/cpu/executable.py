@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -40,6 +39,7 @@ from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.memory.values import ALIGNMENT
+from xlakit.settings import debugged
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
@@ -118,7 +118,7 @@ def _executable(
 
 def _key(module: HloModule, target: Target) -> str | None:
     # Debug output is written by passes that run: nothing may come from the cache.
-    if not compile_cache.is_enabled() or os.environ.get("XLAKIT_DEBUG"):
+    if not compile_cache.is_enabled() or debugged():
         return None
     grid = target.grid
     return program_key(module, grid.num_replicas, grid.num_partitions, target.c_functions, meets=target.meets)

@@ -19,7 +19,8 @@ from xlakit.distributed import mpi
 from xlakit.distributed.cluster import MpiCluster
 from xlakit.distributed.spread import Spread
 from xlakit.errors import ArgumentError
-from xlakit.execution.world import World, default_timeout
+from xlakit.execution.world import World
+from xlakit.settings import default_timeout
 
 # How long a process that ends with an error lets the others say theirs, in seconds.
 _GRACE = 2.0

@@ -9,7 +9,6 @@ host transfer) or another program of a shared world (a channel) may still bring 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -23,6 +22,7 @@ from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
 from xlakit.execution.values import to_host
+from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
@@ -431,14 +431,3 @@ def _checked(device: int) -> int:
     if device < 0:
         raise ArgumentError(f"there is no device {device}", hint="devices count from 0")
     return device
-
-
-def default_timeout() -> float:
-    """How many seconds to wait for what may still come, by default."""
-    text = os.environ.get("XLAKIT_TIMEOUT", "30")
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(
-            f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds", hint="set it to a number such as 60, or unset it"
-        ) from None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
@@ -26,6 +24,7 @@ from xlakit.interpreter.evaluate import run
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
+from xlakit.settings import memory_limit
 
 # What runs the program on one device: its arguments in, what the host gets out.
 Runner = Callable[[Device, Sequence[Value]], Any]
@@ -118,24 +117,6 @@ def _bytes_of(shape: Shape) -> int:
         sizes = [max(size, 1) if size < 0 else size for size in shape.dimensions]
         return shape.element_type.byte_width * math.prod(sizes)
     return sum(_bytes_of(s) for s in shape.tuple_shapes)
-
-
-def memory_limit() -> int:
-    """How many bytes one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
-    text = os.environ.get("XLAKIT_MEMORY_LIMIT")
-    if text is not None:
-        try:
-            return int(text)
-        except ValueError:
-            raise ArgumentError(
-                f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes",
-                hint="set it to a number such as 8000000000, or unset it",
-            ) from None
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        # This system does not tell.
-        return sys.maxsize
 
 
 class InterpreterExecutable(Repeatable):

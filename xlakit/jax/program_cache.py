@@ -11,7 +11,6 @@ compiler, are all that they depend on.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from xlakit.cpu.program import Program as MachineCode
 from xlakit.errors import FormatError
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
+from xlakit.settings import debugged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
 
     # Debug output is written by passes that run; and what is to be compared is compiled twice.
     is_watched = options.current().verify or options.current().sanitize
-    if not cache.is_enabled() or os.environ.get("XLAKIT_DEBUG") or is_watched:
+    if not cache.is_enabled() or debugged() or is_watched:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])
 

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from xlakit.cpu import cache
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError, XlakitError
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given
@@ -20,6 +21,8 @@ from xlakit.jax.program import Program, take_error
 from xlakit.jax.records import keep_for_ever
 from xlakit.jax.serialized import deserialize, serialize
 from xlakit.jax.sources import DESCRIBED
+from xlakit.options import current
+from xlakit.settings import check_settings
 
 if TYPE_CHECKING:
     from xlakit.jax.native.library import Native
@@ -91,6 +94,11 @@ def _attributes(state: State, given: Given) -> None:
 
 def _create_client(state: State, given: Given) -> None:
     _check_alone()
+    # A program that the compile cache has may need none of them.
+    check_settings()
+    cache.is_enabled()
+    cache.size_limit()
+    current()
     devices = state.devices
     if devices is None or len(devices.places) != device_count(state.platform):
         # JAX gives its clients up at times (``clear_backends``) and makes others, for which settings may be new.

@@ -49,6 +49,7 @@ from xlakit.passes.simplify.sorts import SORTS
 from xlakit.passes.simplify.top_k import PartialSorts
 from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.passes.spmd import Partition
+from xlakit.settings import debugged
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
@@ -138,7 +139,7 @@ def run_pipeline(
     With ``XLAKIT_DEBUG=passes`` each pass's time and rewrites are printed, and the verifier runs after it.
     Raises ArgumentError for unknown names, UnsupportedError for what a pass does not handle.
     """
-    debug = "passes" in os.environ.get("XLAKIT_DEBUG", "").split(",")
+    debug = "passes" in debugged()
     if context is None:
         names = _known([*disabled, *_listed(os.environ.get("XLAKIT_DISABLE_PASSES", ""))])
         context = PassContext(fuel=_fuel() if fuel is None else fuel, disabled=names, check=debug)

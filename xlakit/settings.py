@@ -1,0 +1,57 @@
+"""Settings of the environment that say how programs run, not how they are compiled (:mod:`xlakit.options`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from xlakit.errors import ArgumentError
+
+# What XLAKIT_DEBUG may name.
+_DEBUG: Final = frozenset({"passes"})
+
+
+def memory_limit() -> int:
+    """How many bytes one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
+    text = os.environ.get("XLAKIT_MEMORY_LIMIT")
+    if text is not None:
+        try:
+            return int(text)
+        except ValueError:
+            raise ArgumentError(
+                f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes",
+                hint="set it to a number such as 8000000000, or unset it",
+            ) from None
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        # This system does not tell.
+        return sys.maxsize
+
+
+def default_timeout() -> float:
+    """How many seconds to wait for what may still come, where nothing else is said: XLAKIT_TIMEOUT, or 30."""
+    text = os.environ.get("XLAKIT_TIMEOUT", "30")
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(
+            f"XLAKIT_TIMEOUT is {text!r}, not a number of seconds", hint="set it to a number such as 60, or unset it"
+        ) from None
+
+
+def debugged() -> frozenset[str]:
+    """What XLAKIT_DEBUG names, by commas; nothing by default."""
+    text = os.environ.get("XLAKIT_DEBUG", "")
+    names = frozenset(name for name in text.split(",") if name)
+    if not names <= _DEBUG:
+        raise ArgumentError(f"XLAKIT_DEBUG is {text!r}", hint=f"set it to {', '.join(sorted(_DEBUG))}, or unset it")
+    return names
+
+
+def check_settings() -> None:
+    """Read all of them, so that a wrong one is told at once. Raises ArgumentError."""
+    memory_limit()
+    default_timeout()
+    debugged()
