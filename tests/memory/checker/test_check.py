@@ -148,6 +148,20 @@ def test_a_result_at_an_argument_must_not_be_written_while_that_is_read():
         prove_memory_plan(replace(plan, donations=((0, 0),)), Grid(1, 1))
 
 
+@pytest.mark.parametrize("size", [3, 40])
+def test_factors_may_lie_in_the_memory_of_their_matrices(size):
+    array = f"f32[{size},{size}]"
+    text = f"""HloModule m
+ENTRY e {{
+  p = {array} parameter(0)
+  x = {array} add(p, p)
+  f = {array} cholesky(x), lower=true
+  ROOT s = {array} triangular-solve(f, p), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+}}
+"""
+    compile_program(HloModule.from_text(text))
+
+
 def test_it_is_on_in_tests():
     assert current().check_memory
 

@@ -34,6 +34,7 @@ from xlakit.ops.control import Fusion
 # the operand's own slice. No other operand is read in that slice.
 UPDATES = {
     "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
+    "cholesky": "the matrices are not read: the result starts as a copy of them, which is factored",
     "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
     "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
 }
