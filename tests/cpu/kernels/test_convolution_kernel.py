@@ -126,10 +126,10 @@ def test_groups_that_share_lines_of_the_cache():
     # Apart where the input is written out with zeros around it; one after another for some rows at a time where not.
     plan = check(NHWC, (2, 20, 31, 64), (3, 3, 8, 64), SAME, feature_group_count=8)
     assert plan.padded.groups == 8
-    assert plan.products[0][1].units > 1
+    assert plan.products[0][1].row_tasks > 1
     plan = check(NHWC, (1, 30, 30, 64), (3, 2, 4, 48), feature_group_count=16)
     assert plan.padded is None
-    assert plan.products[0][1].together
+    assert plan.products[0][1].batches_inner
     plan = check(NHWC, (2, 9, 7, 6), (3, 3, 3, 10), [SAME, {"padding_low": 2}], feature_group_count=2)
     assert plan.padded.groups == 2
     plan = check(NHWC, (2, 9, 7, 6), (3, 1, 3, 10), [SAME, {}], feature_group_count=2)

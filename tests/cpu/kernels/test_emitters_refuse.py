@@ -49,7 +49,7 @@ def product(rows, columns, depth, *, turned=False):
 def test_products_by_other_means():
     vector = plan_product(product(8, 1, 16))
     assert vector.kind == "vector"
-    assert not refused(emit_dot, replace(vector, unit=0)).functions
+    assert not refused(emit_dot, replace(vector, task_rows=0)).functions
     strided = replace(vector.product.lhs, along=Steps(((16, 2),)))
     refused(emit_dot, replace(vector, product=replace(vector.product, lhs=strided)))
     few = plan_product(product(2, 4096, 32))
@@ -83,7 +83,7 @@ def test_convolutions():
     refused(emit_pad, replace(plan.padded, low=(-1, 0, 0, 0)), 3, "pad")
     assert not refused(emit_lanes, plan.geometry, plan.geometry.phases[0], "lanes").functions
     (whole, cut), *_ = plan.products
-    refused(emit_convolution, replace(plan, padded=None, products=((whole, replace(cut, block=cut.block + 1)),)))
+    refused(emit_convolution, replace(plan, padded=None, products=((whole, replace(cut, mc=cut.mc + 1)),)))
 
 
 def test_transforms():

@@ -54,7 +54,7 @@ def test_results_do_not_depend_on_shares():
     a, b = operands(200, 150, 700)
     what = product(200, 150, 700)
     whole = plan_gemm(what)
-    cut = replace(whole, unit=72, units=3, split=rounded_up(75, whole.engine.columns), splits=2)
+    cut = replace(whole, task_rows=72, row_tasks=3, task_columns=rounded_up(75, whole.engine.columns), column_tasks=2)
     tasks = task_count(what, cut)
     assert tasks == 6
     module = Module("gemm")

@@ -293,7 +293,7 @@ def _converted(
 
 def _repeats_kernel(product: Product, blocking: Blocking) -> bool:
     """Whether a kernel on the left is packed more than once."""
-    return product.arrays[0] == _KERNEL and blocking.packs[0] and product.batch * blocking.splits > 1
+    return product.arrays[0] == _KERNEL and blocking.packs[0] and product.batch * blocking.column_tasks > 1
 
 
 def _with_kernel(product: Product, converted: Padded) -> Product:

@@ -73,20 +73,20 @@ def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
     total = product.batch * rows * columns * depth
     wanted = max(min(most, total // least), total * product.result.byte_width // (4 * _LONGEST_CALL))
     wanted = max(1, wanted // product.batch)
-    unit, split = rows, columns
-    while -(-rows // unit) * -(-columns // split) < wanted and max(unit, split) > 64:
-        if unit >= 4 * split:
-            unit = -(-unit // 32) * 16
+    task_rows, task_columns = rows, columns
+    while -(-rows // task_rows) * -(-columns // task_columns) < wanted and max(task_rows, task_columns) > 64:
+        if task_rows >= 4 * task_columns:
+            task_rows = -(-task_rows // 32) * 16
         else:
-            split = -(-split // 64) * 32
-    return unit, split
+            task_columns = -(-task_columns // 64) * 32
+    return task_rows, task_columns
 
 
 def emit_blas(
     module: Module,
     product: Product,
-    unit: int,
-    split: int,
+    task_rows: int,
+    task_columns: int,
     name: str = "gemm",
     epilogue_call: EpilogueCall | None = None,
 ) -> Function:
@@ -96,12 +96,15 @@ def emit_blas(
     """
     rows, columns, depth = product.sizes
     require(
-        f"a product of {product.sizes} by BLAS, {unit} rows and {split} columns a task",
-        [("the product fits BLAS", fits_blas(product)), ("a task has rows and columns", unit > 0 and split > 0)],
+        f"a product of {product.sizes} by BLAS, {task_rows} rows and {task_columns} columns a task",
+        [
+            ("the product fits BLAS", fits_blas(product)),
+            ("a task has rows and columns", task_rows > 0 and task_columns > 0),
+        ],
     )
     fn = module.function(name, VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
-    units, splits = -(-rows // unit), -(-columns // split)
+    row_tasks, column_tasks = -(-rows // task_rows), -(-columns // task_columns)
     kind = product.result
     routine = Routine(fn, kind)
     arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(3)]
@@ -111,13 +114,13 @@ def emit_blas(
     if rhs is None or lhs is None or result is None:
         raise InternalError("the product does not fit BLAS")
     local = epilogue_call is not None and epilogue_call.local
-    distance = min(split, columns) if local else result.distance
-    memory = acquire(fn, min(unit, rows) * distance * kind.byte_width) if local else fn.null()
+    distance = min(task_columns, columns) if local else result.distance
+    memory = acquire(fn, min(task_rows, rows) * distance * kind.byte_width) if local else fn.null()
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
-        rest = task.index.integer("udiv", units)
-        row = task.index.integer("urem", units) * unit
-        column = rest.integer("urem", splits) * split
-        batch = rest.integer("udiv", splits)
+        rest = task.index.integer("udiv", row_tasks)
+        row = task.index.integer("urem", row_tasks) * task_rows
+        column = rest.integer("urem", column_tasks) * task_columns
+        batch = rest.integer("udiv", column_tasks)
         offsets = [steps.offset(fn, batch) for steps in product.batches]
         offsets[0] = offsets[0] + product.lhs.across.offset(fn, row)
         offsets[1] = offsets[1] + product.rhs.across.offset(fn, column)
@@ -125,10 +128,13 @@ def emit_blas(
         places = [fn.at(a, memory_type(kind), o * parts) for a, o in zip(arrays, offsets, strict=True)]
         if local:
             places[2] = memory
-        sizes = (_size(fn, row, unit, rows), _size(fn, column, split, columns), depth)
+        sizes = (_size(fn, row, task_rows, rows), _size(fn, column, task_columns, columns), depth)
         routine.call((places[0], lhs), (places[1], rhs), (places[2], distance), sizes)
         if epilogue_call is not None:
-            last_row, last_column = smaller(fn, row + unit, fn.i64(rows)), smaller(fn, column + split, fn.i64(columns))
+            last_row, last_column = (
+                smaller(fn, row + task_rows, fn.i64(rows)),
+                smaller(fn, column + task_columns, fn.i64(columns)),
+            )
             base = memory if local else arrays[2]
             epilogue_call.call(fn, Rectangle(base, batch, (row, last_row), (column, last_column)))
     if local:

@@ -43,13 +43,16 @@ def _tiles(product: Product, cut: Blocking) -> list[Rule]:
     engine = cut.engine
     return [
         ("tiles have rows and columns", engine.rows > 0 and engine.vectors > 0),
-        # A task stores whole slivers but for the last one of the result, which ends with the last split.
-        ("splits are whole slivers", cut.splits == 1 or cut.split % engine.columns == 0),
-        ("splits have all columns", cut.split > 0 and cut.splits == max(1, -(-columns // cut.split))),
-        ("units have all rows", cut.unit > 0 and cut.units == max(1, -(-rows // cut.unit))),
+        # A task stores whole slivers but for the last one of the result, which ends with the last column task.
+        ("tasks' columns are whole slivers", cut.column_tasks == 1 or cut.task_columns % engine.columns == 0),
+        (
+            "tasks have all columns",
+            cut.task_columns > 0 and cut.column_tasks == max(1, -(-columns // cut.task_columns)),
+        ),
+        ("tasks have all rows", cut.task_rows > 0 and cut.row_tasks == max(1, -(-rows // cut.task_rows))),
         # Rows past the end of a block are computed like its last one: the block's tables have room for whole tiles.
-        ("blocks are whole tiles", cut.block > 0 and cut.block % engine.rows == 0),
-        ("rows of all batches together are of several batches", not cut.together or product.batch > 0),
+        ("blocks of rows are whole tiles", cut.mc > 0 and cut.mc % engine.rows == 0),
+        ("rows of all batches together are of several batches", not cut.batches_inner or product.batch > 0),
     ]
 
 

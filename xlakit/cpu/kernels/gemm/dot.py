@@ -41,7 +41,7 @@ class DotPlan:
     """Which kernel computes a dot, and how it is cut.
 
     kind: "blas", "gemm", "vector" (sums along rows) or "few_rows". tasks: the size of the task space; 0 where there is
-    no result. cost: multiplications. unit and split: rows and columns of a task, where ``blocking`` does not tell.
+    no result. cost: multiplications. task_rows, task_columns: those of a task, where ``blocking`` does not tell.
     """
 
     kind: str
@@ -50,8 +50,8 @@ class DotPlan:
     cost: int
     blocking: Blocking | None = None
     engine: Engine | None = None
-    unit: int = 0
-    split: int = 0
+    task_rows: int = 0
+    task_columns: int = 0
 
 
 # A dimension: its size, and its stride in each array that has it.
@@ -156,9 +156,9 @@ def plan_product(product: Product) -> DotPlan:
         if turned is not None:
             engine = _vector_engine(product)
             size, deep = max(rows, columns), max(1, depth)
-            unit = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
+            task_rows = min(size, max(8, -(-_VECTOR_TASK.value // deep // 8) * 8))
             return DotPlan(
-                "vector", turned, product.batch * -(-size // unit), cost, None, engine, unit, int(columns > 1)
+                "vector", turned, product.batch * -(-size // task_rows), cost, None, engine, task_rows, int(columns > 1)
             )
     if _is_streamed(product):
         engine = _vector_engine(product)
@@ -166,9 +166,9 @@ def plan_product(product: Product) -> DotPlan:
         return DotPlan("few_rows", product, tasks, cost, None, engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
-        unit, split = cut_for_blas(product, _BLAS_TASK.value, _MOST_TASKS)
-        tasks = product.batch * -(-rows // unit) * -(-columns // split)
-        return DotPlan("blas", product, tasks, cost, None, None, unit, split)
+        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, _MOST_TASKS)
+        tasks = product.batch * -(-rows // task_rows) * -(-columns // task_columns)
+        return DotPlan("blas", product, tasks, cost, None, None, task_rows, task_columns)
     blocking = plan_gemm(product)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
 
@@ -222,10 +222,10 @@ def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epil
     if plan.kind == "blas":
         if epilogue is not None:
             raise DeclinedError("BLAS has no epilogues")
-        return emit_blas(module, plan.product, plan.unit, plan.split, name)
+        return emit_blas(module, plan.product, plan.task_rows, plan.task_columns, name)
     if plan.kind == "vector" and plan.engine is not None:
         product = plan.product
-        arrays = (1, 0) if plan.split else (0, 1)
+        arrays = (1, 0) if plan.task_columns else (0, 1)
         return emit_matrix_vector(
             module,
             plan.engine,
@@ -234,9 +234,9 @@ def emit_dot(module: Module, plan: DotPlan, *, name: str = "dot", epilogue: Epil
             product.result,
             product.batches,
             arrays,
-            plan.unit,
+            plan.task_rows,
             name=name,
-            epilogue=_turned(epilogue) if epilogue is not None and not plan.split else epilogue,
+            epilogue=_turned(epilogue) if epilogue is not None and not plan.task_columns else epilogue,
         )
     if plan.kind == "few_rows" and plan.engine is not None:
         return emit_few_rows(module, plan.engine, plan.product, name=name, epilogue=epilogue)

@@ -68,22 +68,22 @@ class GemmEmitter:
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
             engine, product, epilogue, local=self.local > 0
         )
-        slivers = -(-min(cut.split, self.columns) // engine.columns)
-        self.sliver = cut.depth * engine.columns * engine.parts
+        slivers = -(-min(cut.task_columns, self.columns) // engine.columns)
+        self.sliver = cut.kc * engine.columns * engine.parts
         self.block_of_slivers = slivers * self.sliver
         right = self.block_of_slivers * (cut.k_blocks if cut.ahead else 1)
-        left = cut.block * cut.depth * engine.parts
+        left = cut.mc * cut.kc * engine.parts
         # The elements of a row of a tile. Rows past the end go to a row of their own.
         self.tile_row = engine.columns * engine.parts
-        rows = cut.block if self.several else min(cut.block, _TILES.value * engine.rows)
+        rows = cut.mc if self.several else min(cut.mc, _TILES.value * engine.rows)
         sums = slivers * (engine.columns if self.direct else rows * self.tile_row)
         self.sums_bytes = sums * engine.acc.bytes
-        pointers = cut.block * 8
+        pointers = cut.mc * 8
         sizes = [
             left * engine.packed.bytes if cut.packs[0] else 0,
             right * engine.packed.bytes if cut.packs[1] else 0,
             self.sums_bytes,
-            min(cut.block, self.rows) * self.local * product.result.byte_width,
+            min(cut.mc, self.rows) * self.local * product.result.byte_width,
             pointers,
             pointers if cut.packs[0] else 0,
             pointers,
@@ -110,8 +110,8 @@ class GemmEmitter:
         self.left, self.right, self.sums, self.results = left, right, sums, results
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
         if cut.packs[0]:
-            rows = Steps(((cut.block, cut.depth * self.engine.parts),))
-            self._walk(rows, fn.i64(0), fn.i64(cut.block), (left, self.engine.packed.bytes), self.pointers)
+            rows = Steps(((cut.mc, cut.kc * self.engine.parts),))
+            self._walk(rows, fn.i64(0), fn.i64(cut.mc), (left, self.engine.packed.bytes), self.pointers)
         else:
             self.pointers = self.sources
         if self._is_mixed:
@@ -122,17 +122,17 @@ class GemmEmitter:
             self._walk(steps, fn.i64(0), fn.i64(cut.runs), (None, 1), place, apart=2)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
-            if cut.together:
+            if cut.batches_inner:
                 batch, rest = task.integer("urem", self.product.batch), task.integer("udiv", self.product.batch)
-                split, unit = rest.integer("urem", cut.splits), rest.integer("udiv", cut.splits)
+                column_task, row_task = rest.integer("urem", cut.column_tasks), rest.integer("udiv", cut.column_tasks)
                 count = fn.i64(1)
             else:
-                unit, rest = task.integer("urem", cut.units), task.integer("udiv", cut.units)
-                split, batch = rest.integer("urem", cut.splits), rest.integer("udiv", cut.splits)
-                count = smaller(fn, end - task, fn.i64(cut.units) - unit)
-            first = unit * cut.unit
-            last = smaller(fn, first + count * cut.unit, fn.i64(self.rows))
-            self.part(batch, split * cut.split, first, last)
+                row_task, rest = task.integer("urem", cut.row_tasks), task.integer("udiv", cut.row_tasks)
+                column_task, batch = rest.integer("urem", cut.column_tasks), rest.integer("udiv", cut.column_tasks)
+                count = smaller(fn, end - task, fn.i64(cut.row_tasks) - row_task)
+            first = row_task * cut.task_rows
+            last = smaller(fn, first + count * cut.task_rows, fn.i64(self.rows))
+            self.part(batch, column_task * cut.task_columns, first, last)
             loop.next(task + count)
         if not small:
             release(fn, scratch)
@@ -149,7 +149,7 @@ class GemmEmitter:
         return bases
 
     def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """Rows from ``first`` below ``last`` of one split."""
+        """Rows from ``first`` below ``last`` of the columns of one task."""
         fn, cut, product = self.fn, self.cut, self.product
         bases = self.bases(batch)
         self.lhs = Packer(fn, self.engine, product.lhs, bases[0], product.result)
@@ -162,7 +162,7 @@ class GemmEmitter:
         self.column = column
         self.whole, self.tail = self._slivers()
         if cut.packs[1]:
-            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.split))
+            width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.task_columns))
             columns = self.engine.columns
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = self.rhs.base, _bytes(product.rhs.kind)
@@ -172,23 +172,23 @@ class GemmEmitter:
                     block = self.block(loop.index)
                     self._point_runs(block)
                     self._pack_right(loop.index, block)
-        with fn.loop(first, last, cut.block, hints=NO_UNROLL) as rows:
-            end = smaller(fn, rows.index + cut.block, last)
+        with fn.loop(first, last, cut.mc, hints=NO_UNROLL) as rows:
+            end = smaller(fn, rows.index + cut.mc, last)
             if self.local:
                 self.output.origin = rows.index, column
             self._rows(rows.index, end)
             if self.epilogue_call is not None:
                 base = self.results if self.local else self.arrays[2]
-                width = smaller(fn, column + cut.split, fn.i64(self.columns))
+                width = smaller(fn, column + cut.task_columns, fn.i64(self.columns))
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
     def _slivers(self) -> tuple[Value, int]:
-        """Whole slivers of the split, and the columns of one that is not whole (in the last split only)."""
+        """Whole slivers of the task's columns, and the columns of one that is not whole (only in the last task)."""
         fn, engine, cut = self.fn, self.engine, self.cut
         tail = self.columns % engine.columns
-        if cut.splits == 1:
+        if cut.column_tasks == 1:
             return fn.i64(self.columns // engine.columns), tail
-        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.split))
+        width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.task_columns))
         return width.integer("udiv", engine.columns), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
@@ -198,10 +198,10 @@ class GemmEmitter:
             do(fn.i64(0), self.whole, self.engine.columns)
         if not self.tail:
             return
-        if cut.splits == 1:
+        if cut.column_tasks == 1:
             do(self.whole, fn.i64(1), self.tail)
             return
-        with fn.if_((self.column + cut.split).compare("sge", self.columns)):
+        with fn.if_((self.column + cut.task_columns).compare("sge", self.columns)):
             do(self.whole, fn.i64(1), self.tail)
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
@@ -267,7 +267,7 @@ class GemmEmitter:
         lhs = self.product.lhs
         self._walk(lhs.across, first, count, (self.lhs.base, _bytes(lhs.kind)), self.sources, padded=padded)
         if not self.direct:
-            row = Steps(((self.cut.block, self.tile_row),))
+            row = Steps(((self.cut.mc, self.tile_row),))
             self._walk(row, fn.i64(0), padded, (self.sums, engine.acc.bytes), self.targets)
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
@@ -304,7 +304,7 @@ class GemmEmitter:
             *_numbers(fn, block.runs, block.steps, lhs.along.stride),
             count,
             self.left,
-            fn.i64(self.cut.depth),
+            fn.i64(self.cut.kc),
         )
 
     def _begins_with_vectors(self) -> bool:
@@ -312,8 +312,8 @@ class GemmEmitter:
         cut, lanes = self.cut, self.engine.lanes
         if len(self.product.lhs.across.dims) <= 1:
             return True
-        blocks = self.rows <= cut.block or cut.block % lanes == 0
-        return blocks and (cut.units == 1 or cut.unit % lanes == 0)
+        blocks = self.rows <= cut.mc or cut.mc % lanes == 0
+        return blocks and (cut.row_tasks == 1 or cut.task_rows % lanes == 0)
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
@@ -364,12 +364,12 @@ class GemmEmitter:
             if cut.packs[0]:
                 self._pack_rows(count, block)
             if self.direct or self.several:
-                advance = engine.columns if self.direct else cut.block * self.tile_row
+                advance = engine.columns if self.direct else cut.mc * self.tile_row
                 self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
             else:
                 self._each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
         if self.several and not self.direct:
-            distance = cut.block * self.tile_row * engine.acc.bytes
+            distance = cut.mc * self.tile_row * engine.acc.bytes
 
             def finish(sliver: Value, slivers: Value, width: int) -> None:
                 with fn.loop(0, slivers, hints=NO_UNROLL) as each:

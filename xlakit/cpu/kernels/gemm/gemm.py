@@ -1,8 +1,14 @@
 """Matrix products of any element types, from and to any strides: packed, blocked for the caches, tiled for registers.
 
-The result is cut into units of rows, and columns into splits; a task is one unit of one split of one batch. Tasks that
-follow one another on the same columns are done together, so that the right operand is packed once for all of them. Each
-result is summed in the same order on whichever thread.
+The result is cut into the rectangles of tasks, ``task_rows`` x ``task_columns``, and a task into blocks as usual:
+
+    where ``ahead``: pack the right operand of the task, kc x nc for each block of k, nc being task_columns
+    for each block of mc rows:
+        for each block of kc steps of k: pack mc x kc of the left operand, and kc x nc of the right one unless ``ahead``
+            for each micro-tile, engine.rows x engine.columns in registers: multiply kc steps, and add to the sums
+
+Tasks on the same columns that one thread does one after the other pack the right operand once. Each result is summed in
+the same order on whichever thread.
 """
 
 from __future__ import annotations
@@ -81,32 +87,33 @@ class Product:
 class Blocking:
     """How a product is cut.
 
-    steps: steps of k in a block; runs: runs of k in a block (then each is whole). unit: rows of a task; split: columns
-    of a task; block: rows that are packed at a time. packs: which operands are packed; ahead: the right one all at
-    once, before the first block of rows. together: all batches of a unit come before the next unit.
+    steps: steps of k in a block; runs: runs of k in a block (then each is whole). task_rows, task_columns: the
+    rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows that are packed at a time. packs: which
+    operands are packed; ahead: the right one all at once, before the first block of rows. batches_inner: the same rows
+    of all batches come before the next rows.
     """
 
     engine: Engine
     runs: int
     steps: int
     k_blocks: int
-    unit: int
-    units: int
-    split: int
-    splits: int
-    block: int
+    task_rows: int
+    row_tasks: int
+    task_columns: int
+    column_tasks: int
+    mc: int
     packs: tuple[bool, bool]
     ahead: bool
-    together: bool = False
+    batches_inner: bool = False
 
     @property
-    def depth(self) -> int:
+    def kc(self) -> int:
         """Steps of k in the largest block, padded to the engine's group."""
         return -(-self.runs * self.steps // self.engine.group) * self.engine.group
 
     def local_width(self, product: Product) -> int:
         """How far the rows of a rectangle are apart that stands in memory of the task."""
-        return min(self.split, max(1, product.sizes[1]))
+        return min(self.task_columns, max(1, product.sizes[1]))
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
@@ -124,31 +131,35 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     if rows <= engine.rows and not packs[1]:
         # Nothing is read twice.
         runs, steps, k_blocks = along.outer.size, along.run, 1
-    split = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS.value)
+    task_columns = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS.value)
     if packs[1]:
         room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * steps * engine.packed_bytes)
-        split = min(split, max(room // engine.columns, 4) * engine.columns)
+        task_columns = min(task_columns, max(room // engine.columns, 4) * engine.columns)
     wanted = min(_MOST_TASKS.value, product.batch * rows * columns * along.size // _TASK_PRODUCTS.value)
-    least = min(split, engine.columns * _LEAST_SLIVERS.value) if not wide else split
-    unit, split = _task_sizes(engine, packs, (rows, columns), (least, split), -(-wanted // max(1, product.batch)))
-    splits = max(1, -(-columns // split))
-    together = _share_lines(product)
-    if together:
+    least = min(task_columns, engine.columns * _LEAST_SLIVERS.value) if not wide else task_columns
+    task_rows, task_columns = _task_sizes(
+        engine, packs, (rows, columns), (least, task_columns), -(-wanted // max(1, product.batch))
+    )
+    column_tasks = max(1, -(-columns // task_columns))
+    batches_inner = _share_lines(product)
+    if batches_inner:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
-        unit = min(unit, max(_SHARED_BYTES.value // reach // engine.rows, 4) * engine.rows)
+        task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.rows, 4) * engine.rows)
     # Where rows are in runs, vectors of them are packed that must not reach into the next run.
     even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows
-    unit = unit if unit >= rows else rounded_up(unit, even)
-    units = max(1, -(-rows // unit))
-    block = _BLOCK_BYTES.value // max(1, runs * steps * engine.packed_bytes) // even * even
+    task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, even)
+    row_tasks = max(1, -(-rows // task_rows))
+    mc = _BLOCK_BYTES.value // max(1, runs * steps * engine.packed_bytes) // even * even
     every = rounded_up(max(rows, 1), engine.rows)
-    block = min(max(block, rounded_up(4 * engine.rows, even)), every)
-    ahead = rows > block
-    slivers = min(split, rounded_up(columns, engine.columns)) * engine.packed_bytes
+    mc = min(max(mc, rounded_up(4 * engine.rows, even)), every)
+    ahead = rows > mc
+    slivers = min(task_columns, rounded_up(columns, engine.columns)) * engine.packed_bytes
     if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES.value:
-        ahead, block = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
-    return Blocking(engine, runs, steps, k_blocks, unit, units, split, splits, block, packs, ahead, together)
+        ahead, mc = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
+    return Blocking(
+        engine, runs, steps, k_blocks, task_rows, row_tasks, task_columns, column_tasks, mc, packs, ahead, batches_inner
+    )
 
 
 def _task_sizes(
@@ -156,23 +167,24 @@ def _task_sizes(
 ) -> tuple[int, int]:
     """Rows and columns of a task, whose least and greatest width is given; a batch may be up to ``wanted`` tasks.
 
-    Each unit packs or reads the right operand again, each split the left one. More tasks are easier to share out.
+    Each row task packs or reads the right operand again, each column task the left one. More tasks are easier to share
+    out.
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = os.cpu_count() or 1
     least = min(rounded_up(rows, engine.rows), _LEAST_TILES.value * engine.rows)
     best, found = math.inf, (rows, widths[1])
-    for splits in range(-(-columns // widths[1]), wanted + 1):
-        width = max(widths[0], min(widths[1], rounded_up(-(-columns // splits), engine.columns)))
-        for units in range(1, wanted // splits + 1):
-            unit = rows if units == 1 else max(least, rounded_up(-(-rows // units), engine.rows))
-            tasks = -(-rows // unit) * -(-columns // width)
-            cost = unit * width + unit * (_PACKING.value if packs[0] else _READING.value)
+    for column_tasks in range(-(-columns // widths[1]), wanted + 1):
+        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.columns)))
+        for row_tasks in range(1, wanted // column_tasks + 1):
+            task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.rows))
+            tasks = -(-rows // task_rows) * -(-columns // width)
+            cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
             cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
             # The last one to be done keeps the other threads waiting for a part of its time.
             time = (-(-tasks // threads) + 0.25) * cost
             if time < best:
-                best, found = time, (unit, width)
+                best, found = time, (task_rows, width)
     return found
 
 
@@ -255,7 +267,7 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
 def task_count(product: Product, blocking: Blocking) -> int:
     """How many tasks a product is; none where there is no result."""
     rows, columns, _ = product.sizes
-    return product.batch * blocking.units * blocking.splits if rows * columns else 0
+    return product.batch * blocking.row_tasks * blocking.column_tasks if rows * columns else 0
 
 
 def emit_gemm(

@@ -26,7 +26,7 @@ def emit_matrix_vector(
     result: PrimitiveType,
     batches: Sequence[Steps],
     arrays: tuple[int, int],
-    unit: int,
+    task_rows: int,
     *,
     name: str = "matrix_vector",
     epilogue: Epilogue | None = None,
@@ -34,13 +34,13 @@ def emit_matrix_vector(
     """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
 
     ``arrays`` are the places of matrix and vector in the table, the result's is 2; ``batches`` the directions through
-    the batches of matrix, vector and result. A task is ``unit`` rows of one batch.
+    the batches of matrix, vector and result. A task is ``task_rows`` rows of one batch.
     """
     rows, depth = matrix.across.size, matrix.along.size
     require(
-        f"a matrix of {rows} x {depth} times a vector, {unit} rows a task",
+        f"a matrix of {rows} x {depth} times a vector, {task_rows} rows a task",
         [
-            ("a task has rows", unit > 0),
+            ("a task has rows", task_rows > 0),
             ("rows of the matrix lie one element after another", depth < 2 or matrix.along.dims == ((depth, 1),)),
             ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),
@@ -49,13 +49,13 @@ def emit_matrix_vector(
     )
     fn = module.function(name, VOID, [PTR, I64, I64])
     _, begin, end = fn.parameters
-    units = -(-rows // unit)
+    row_tasks = -(-rows // task_rows)
     tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
     in_place = stored_as_packed(engine, vector_.kind) and (vector_.along.stride == 1 or depth == 1)
     scratch = fn.null() if in_place else acquire(fn, max(1, depth * engine.packed.bytes))
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
-        batch = task.index.integer("udiv", units)
-        first = task.index.integer("urem", units) * unit
+        batch = task.index.integer("udiv", row_tasks)
+        first = task.index.integer("urem", row_tasks) * task_rows
         bases: list[Value] = []
         for array, kind, steps in zip(tables, (matrix.kind, vector_.kind, result), batches, strict=True):
             bases.append(fn.at(array, memory_type(kind), steps.offset(fn, batch)))
@@ -68,7 +68,7 @@ def emit_matrix_vector(
             values = scratch
         packer = Packer(fn, engine, matrix, bases[0], result)
         output = Output(result, Steps(()), Steps(((rows, 1),)), bases[2], epilogue)
-        last = fn.intrinsic("llvm.smin", I64, first + unit, fn.i64(rows))
+        last = fn.intrinsic("llvm.smin", I64, first + task_rows, fn.i64(rows))
         _rows(packer, values, output, first, last)
     if not in_place:
         release(fn, scratch)

@@ -38,7 +38,7 @@ _BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A product and how it is cut: by ``blocking``, or for BLAS into ``unit`` rows and ``split`` columns.
+    """A product and how it is cut: by ``blocking``, or for BLAS into ``task_rows`` rows and ``task_columns`` columns.
 
     most: the rows of the largest rectangle. width: how far rows of a local one are apart. copies: what becomes of a
     convolution's operands first.
@@ -46,8 +46,8 @@ class Cut:
 
     product: Product
     blocking: Blocking | None
-    unit: int
-    split: int
+    task_rows: int
+    task_columns: int
     tasks: int
     most: int
     width: int
@@ -64,15 +64,25 @@ class Cut:
         return self.product.batches[2], self.product.rows, self.product.columns
 
 
-def _by_blas(product: Product, unit: int, split: int) -> Cut:
+def _by_blas(product: Product, task_rows: int, task_columns: int) -> Cut:
     rows, columns, _ = product.sizes
-    unit, split = min(unit, rows), min(split, columns)
-    return Cut(product, None, unit, split, product.batch * -(-rows // unit) * -(-columns // split), unit, split)
+    task_rows, task_columns = min(task_rows, rows), min(task_columns, columns)
+    return Cut(
+        product,
+        None,
+        task_rows,
+        task_columns,
+        product.batch * -(-rows // task_rows) * -(-columns // task_columns),
+        task_rows,
+        task_columns,
+    )
 
 
 def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cut:
-    most = min(cut.block, product.sizes[0])
-    return Cut(product, cut, cut.unit, cut.split, task_count(product, cut), most, cut.local_width(product), copies)
+    most = min(cut.mc, product.sizes[0])
+    return Cut(
+        product, cut, cut.task_rows, cut.task_columns, task_count(product, cut), most, cut.local_width(product), copies
+    )
 
 
 # -- first products --------------------------------------------------------------------------------
@@ -90,20 +100,23 @@ def cut_first(chain: Chain, streams: int) -> Cut:
         return _cut_rows(product)
     plan = plan_product(product)
     if plan.kind == "blas":
-        unit, split = plan.unit, plan.split
-        return _by_blas(product, *(_as_rows(product, unit, split) if streams >= _MANY_STREAMS else (unit, split)))
+        task_rows, task_columns = plan.task_rows, plan.task_columns
+        return _by_blas(
+            product,
+            *(_as_rows(product, task_rows, task_columns) if streams >= _MANY_STREAMS else (task_rows, task_columns)),
+        )
     if plan.blocking is None:
         raise DeclinedError(f"nothing can follow a product of kind {plan.kind}")
     blocking = plan_gemm(product, wide=True) if streams else plan.blocking
     return _own(product, _with_smaller_blocks(product, blocking))
 
 
-def _as_rows(product: Product, unit: int, split: int) -> tuple[int, int]:
+def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, int]:
     """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
     rows, columns, _ = product.sizes
-    blocks = max(1, rows // max(_MANY_ROWS.value, unit * split // columns))
-    tasks = min(os.cpu_count() or 1, product.batch * -(-rows // unit) * -(-columns // split))
-    return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (unit, split)
+    blocks = max(1, rows // max(_MANY_ROWS.value, task_rows * task_columns // columns))
+    tasks = min(os.cpu_count() or 1, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
+    return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (task_rows, task_columns)
 
 
 def product_of(link: Link) -> Product:
@@ -129,10 +142,10 @@ def _cut_convolution(convolution: Instruction) -> Cut:
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
     """Blocks of rows whose results stay in the cache."""
     most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
-    block = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
-    if block >= cut.block or not (cut.ahead or cut.block >= product.sizes[0]):
+    mc = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
+    if mc >= cut.mc or not (cut.ahead or cut.mc >= product.sizes[0]):
         return cut
-    return replace(cut, block=block, ahead=True)
+    return replace(cut, mc=mc, ahead=True)
 
 
 # -- whole rows ------------------------------------------------------------------------------------
@@ -140,10 +153,10 @@ def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
 
 def _cut_rows(product: Product) -> Cut:
     """Rectangles of whole rows."""
-    unit = _rows_at_once(product)
-    if _is_for_blas(product, unit):
-        return _by_blas(product, unit, product.sizes[1])
-    return _own(product, _with_whole_rows(product, plan_gemm(product), unit, unit))
+    task_rows = _rows_at_once(product)
+    if _is_for_blas(product, task_rows):
+        return _by_blas(product, task_rows, product.sizes[1])
+    return _own(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
 
 
 def _is_for_blas(product: Product, rows: int) -> bool:
@@ -157,22 +170,30 @@ def _is_for_blas(product: Product, rows: int) -> bool:
 def _rows_at_once(product: Product) -> int:
     """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
-    unit = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
+    task_rows = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
     wanted = min(os.cpu_count() or 1, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
-    if product.batch * -(-rows // unit) < wanted:
-        unit = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
+    if product.batch * -(-rows // task_rows) < wanted:
+        task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
     # Blocks of like size.
-    blocks = -(-rows // unit)
+    blocks = -(-rows // task_rows)
     return (rows + 8 * blocks - 1) // (8 * blocks) * 8
 
 
-def _with_whole_rows(product: Product, cut: Blocking, block: int, unit: int) -> Blocking:
-    """Tasks of about ``unit`` rows, in blocks of at most ``block``, of all columns."""
+def _with_whole_rows(product: Product, cut: Blocking, mc: int, task_rows: int) -> Blocking:
+    """Tasks of about ``task_rows`` rows, in blocks of at most ``mc``, of all columns."""
     rows, columns, _ = product.sizes
     engine = cut.engine
-    block, unit = (-(-min(size, rows) // engine.rows) * engine.rows for size in (block, unit))
-    split = -(-columns // engine.columns) * engine.columns
-    return replace(cut, split=split, splits=1, unit=unit, units=-(-rows // unit), block=block, ahead=rows > block)
+    mc, task_rows = (-(-min(size, rows) // engine.rows) * engine.rows for size in (mc, task_rows))
+    task_columns = -(-columns // engine.columns) * engine.columns
+    return replace(
+        cut,
+        task_columns=task_columns,
+        column_tasks=1,
+        task_rows=task_rows,
+        row_tasks=-(-rows // task_rows),
+        mc=mc,
+        ahead=rows > mc,
+    )
 
 
 # -- second products -------------------------------------------------------------------------------
@@ -209,7 +230,7 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
     if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
         # The rows are in the cache, and are read from there.
         cut = replace(cut, packs=(False, cut.packs[1]))
-    return _own(part, _with_whole_rows(part, cut, cut.block, 4 * cut.engine.rows))
+    return _own(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.rows))
 
 
 def _runs(along: Steps) -> Steps:

@@ -132,7 +132,7 @@ class _Fusion:
 
         def emit(name: str) -> Function:
             if cut.blocking is None:
-                return emit_blas(self.module, cut.product, cut.unit, cut.split, name, epilogue_call)
+                return emit_blas(self.module, cut.product, cut.task_rows, cut.task_columns, name, epilogue_call)
             return emit_gemm(self.module, cut.product, cut.blocking, name=name, epilogue_call=epilogue_call)
 
         return self._shared(("product", cut, epilogue_call), emit)
@@ -159,13 +159,13 @@ class _Fusion:
         """The function of what follows. Its arrays are those of the table, then the rectangle."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
-        columns, split = self.cut.product.sizes[1], self.cut.split
+        columns, task_columns = self.cut.product.sizes[1], self.cut.task_columns
         whole = fn.i64(0), fn.i64(columns)
         bounds = Bounds(
             rectangle.batch,
             rectangle.rows,
-            whole if columns <= split else rectangle.columns,
-            math.gcd(columns, split),
+            whole if columns <= task_columns else rectangle.columns,
+            math.gcd(columns, task_columns),
         )
         return fn, self._emitter(fn, rectangle.base), bounds
 
@@ -318,7 +318,7 @@ class _Fusion:
             own = fn.alloca(PTR, 3, align=8)
             for number, pointer in enumerate((rows, right, memory)):
                 fn.store(pointer, fn.at(own, PTR, number))
-            tasks = (count + (cut.unit - 1)).integer("udiv", cut.unit)
+            tasks = (count + (cut.task_rows - 1)).integer("udiv", cut.task_rows)
             fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
         self.cost += whole.batch * math.prod(whole.sizes) * MULTIPLICATION
         if not direct:

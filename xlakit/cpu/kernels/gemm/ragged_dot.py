@@ -179,10 +179,10 @@ class _Writer(GemmEmitter):
         return smaller(fn, larger(fn, place, fn.i64(0)), fn.i64(self.plan.ragged))
 
     def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
-        """Zeros for rows from ``first`` below ``last`` of one split."""
+        """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
         fn, product = self.fn, self.product
         base = self.bases(batch)[2]
-        end = smaller(fn, column + self.cut.split, fn.i64(self.columns))
+        end = smaller(fn, column + self.cut.task_columns, fn.i64(self.columns))
         zero = constant(fn, product.result, product.result.dtype.type(0))
         with fn.loop(first, last, hints=NO_UNROLL) as rows:
             start = product.rows.offset(fn, rows.index)
