@@ -441,7 +441,7 @@ class CpuExecutable(Repeatable):
         return results if self._dynamic is None else self._dynamic.cut(results)
 
     def _context_of(self, device: Device) -> Context:
-        """A context for one run, whose loops end when that fails."""
+        """A context for one device of a run; its interrupt flag, which loops look at, is set when the run fails."""
         context = self._new_context(device.index)
 
         def stop() -> None:

@@ -193,7 +193,8 @@ def _power_of_integers(base: Array, exponent: Array) -> Array:
     """By squaring, wrapping; a negative power is 0, except of 1 and -1."""
     one = base.dtype.type(1)
     negative = exponent < 0
-    # Modulo 2: all that matters where the base is 1 or -1.
+    # A negative exponent only has a result other than 0 for the bases 1 and -1, whose powers depend on its parity
+    # alone.
     rest = np.where(negative, exponent & one, exponent)
     base = np.where(negative & (base != one) & (base != np.invert(one - one)), base.dtype.type(0), base)
     rest = np.where(negative & (base == 0), one, rest)

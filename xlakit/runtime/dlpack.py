@@ -130,6 +130,7 @@ def _set_code(capsule: object, code: int) -> None:
 
 
 def _dtype_place(capsule: object) -> int:
+    """The address of the type's code in the tensor of a capsule; raises ArgumentError for a used capsule."""
     is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_IsValid", ctypes.pythonapi)
     )

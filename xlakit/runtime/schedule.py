@@ -49,7 +49,7 @@ class Schedule:
         with self._lock:
             self.check_open()
             for part in execution.parts:
-                self._make_worker(part.queue)
+                self._worker_of(part.queue)
             execution.remaining = len(execution.parts)
             for part in execution.parts:
                 _await_arguments(part)
@@ -128,7 +128,7 @@ class Schedule:
                 beginning.append(part)
         self._tell_world(beginning, over)
         for part in beginning:
-            self._make_worker(part.queue).put(part, self._finish)
+            self._worker_of(part.queue).put(part, self._finish)
 
     def _tell_world(self, beginning: list[Part], over: list[Part]) -> None:
         over = [part for part in over if part.is_in_world]
@@ -147,7 +147,8 @@ class Schedule:
                 self.world.enter([part.participant for part in over if not part.has_started])
                 self.world.leave([part.participant for part in over])
 
-    def _make_worker(self, queue: Queue) -> Worker:
+    def _worker_of(self, queue: Queue) -> Worker:
+        """The worker of a queue, made when it is first wanted; raises ResourceError where there is no thread for it."""
         if queue.worker is None:
             try:
                 queue.worker = Worker(queue.number, self.world)

@@ -68,10 +68,10 @@ def test_results_do_not_depend_on_shares():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda cut: {"split": 75 + (75 % cut.engine.columns == 0), "splits": 2},
-        lambda cut: {"split": cut.engine.columns, "splits": 1},
-        lambda cut: {"unit": 100, "units": 3},
-        lambda cut: {"block": 4 * cut.engine.rows + 1, "engine": replace(cut.engine, rows=2 * cut.engine.rows)},
+        lambda cut: {"task_columns": 75 + (75 % cut.engine.columns == 0), "column_tasks": 2},
+        lambda cut: {"task_columns": cut.engine.columns, "column_tasks": 1},
+        lambda cut: {"task_rows": 100, "row_tasks": 3},
+        lambda cut: {"mc": 4 * cut.engine.rows + 1, "engine": replace(cut.engine, rows=2 * cut.engine.rows)},
         lambda cut: {"k_blocks": cut.k_blocks + 1},
         lambda cut: {"steps": 0},
         lambda cut: {"packs": (True, False)},

@@ -24,7 +24,11 @@ _GREAT = 2.0**60
 
 
 def asinh(x: Value) -> Value:
-    """The number whose hyperbolic sine is x."""
+    """The number whose hyperbolic sine is x.
+
+    log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)), the sum kept in two floats; log(2 |x|) for great |x|; x
+    where it is tiny, infinite or NaN. F32 goes through F64.
+    """
     if x.type.element is F32:
         return narrowed(asinh(widened(x)))
     size = absolute(x)

@@ -67,6 +67,7 @@ def _single(lexer: Lexer) -> Sharding:
 
 
 def _field(lexer: Lexer, word: str, fields: dict[str, object]) -> None:
+    """Read what follows a word in a sharding's braces into the fields of OpSharding that it gives."""
     if word == "device":
         fields["devices"] = (lexer.expect_integer("a device number"),)
     elif word == "metadata":

@@ -109,8 +109,8 @@ def _direction(z: Complex) -> Complex:
 def power(a: Complex, b: Complex) -> Complex:
     """The power a^b, which is 1 wherever b is 0 or a is 1.
 
-    Where an operand is not finite it is told by size and angle: C says nothing of it, and what libraries give there is
-    NaN for some infinite bases of the power -1.
+    Where an operand is not finite the power is computed from absolute value and angle: the C standard leaves those
+    cases open, and C libraries give NaN for some infinite bases to the power -1.
     """
     out: Complex = np.where(np.isfinite(a) & np.isfinite(b), np.power(a, b), _polar_power(a, b))
     real_exponent = b.imag == 0

@@ -64,10 +64,10 @@ def fits_blas(product: Product) -> bool:
 
 
 def cut_for_blas(product: Product, least: int, most: int) -> tuple[int, int]:
-    """Rows and columns of a task's rectangle, of at least ``least`` products; at most ``most`` tasks or so.
+    """Rows and columns of a task, for tasks of at least ``least`` multiplications, and about ``most`` of them at most.
 
-    There are more where they would take so long that Ctrl-C would be noticed late. Columns
-    are divided first: BLAS takes longest to pack what is the right operand here.
+    More are made where a task would take so long that Ctrl-C is noticed late. The longer side is halved, columns
+    before rows: BLAS takes longest to pack what is the right operand here.
     """
     rows, columns, depth = product.sizes
     total = product.batch * rows * columns * depth

@@ -125,7 +125,7 @@ class _Writer:
         elif self.layout.inner >= _LONG_ROW.value:
             tasks = self._rows(fn, bits, words, begin, end)
         else:
-            tasks = self._scattered(fn, bits, words, begin, end)
+            tasks = self._short_rows(fn, bits, words, begin, end)
         fn.ret()
         cost = self.layout.blocks * (random_words.THREEFRY_COST if self.is_threefry else random_words.PHILOX_COST)
         return Phase(fn.name, tasks, cost)
@@ -180,8 +180,8 @@ class _Writer:
                     self._store(fn, second, fn.at(target, self.type, loop.index + layout.inner), count)
         return layout.outer * layout.row_pairs * chunks
 
-    def _scattered(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
-        """Rows are short: a number of blocks is computed, and then each is put in its place."""
+    def _short_rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
+        """A task computes many blocks in vectors, whatever rows they are of, then stores their elements one by one."""
         layout = self.layout
         blocks = [fn.alloca(self.type, _BLOCK.value, align=64) for _ in range(2)]
         with fn.loop(begin, end) as task:

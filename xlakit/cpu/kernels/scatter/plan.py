@@ -195,6 +195,7 @@ def _window_loops(
 
 
 def _merged_updates(loops: Sequence[UpdateLoop]) -> list[UpdateLoop]:
+    """The same loops, outermost first: neighbors that step through all arrays like one loop are one."""
     found: list[UpdateLoop] = []
     for loop in loops:
         if loop.extent == 1:

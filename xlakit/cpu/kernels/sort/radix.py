@@ -290,6 +290,7 @@ class _Parallel:
         first = self.passes
 
         def body(task: _Chunk) -> None:
+            """Move a chunk's records to where their digit belongs; nothing where the whole row has one digit."""
             fn, number = task.fn, task.pass_number(_MOVING)
             shift = (number - first) * RADIX_BITS
             places = fn.alloca(sorter.counter, RADIX, align=64)

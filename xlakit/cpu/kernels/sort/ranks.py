@@ -32,6 +32,7 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
 
 
 def _sort_row(rows: Rows, ranks: _Ranks, elements: list[Value], base: Value) -> None:
+    """Copy a row to ``elements`` and count ranks, then store each element at its rank."""
     fn, plan = rows.fn, rows.plan
     with fn.loop(0, plan.length, independent=True, hints=NO_UNROLL) as loop:
         bits = [rows.load(k, base, loop.index) for k in range(len(plan.kinds))]

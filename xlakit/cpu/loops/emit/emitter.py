@@ -428,7 +428,7 @@ class Emitter:
     # -- hoisting --------------------------------------------------------------------------------
 
     def hoist(self, roots: Iterable[Node], known: set[Variable] | frozenset[Variable]) -> None:
-        """Compute now what the roots need and what only depends on ``known`` variables."""
+        """Compute now, before an inner loop, the nodes under the roots that depend on ``known`` variables alone."""
         seen: set[Node] = set()
         stack = list(roots)
         while stack:

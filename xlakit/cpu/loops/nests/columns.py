@@ -80,6 +80,10 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:
+    """Two traces: what is reduced, at the full index; what is stored after it, at the index of the kept dimensions.
+
+    The second one takes the reductions' results as given. Kept dimensions are the outer loops, reduced ones the inner.
+    """
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
     kept = list(space.variables)
     axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
