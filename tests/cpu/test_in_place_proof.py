@@ -3,10 +3,14 @@
 import pytest
 
 from fuzz.programs.modules import module as generated
+from xlakit.cpu.compile import generate
 from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.entry.in_place_proof import Refusals
+from xlakit.cpu.program import Target
+from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.steps import KernelStep, MeetStep
+from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline
 
 
@@ -79,6 +83,38 @@ ENTRY e {
     assert Refusals().refusal(moved, 0, 0)
     assert Refusals().refusal(reduced, 1, 0)
     assert not Refusals().refusal(reduced, 0, 0)
+
+
+UPDATED = {
+    "scatter": """s = f32[8,8] scatter(n, i, u), to_apply=second, update_window_dims={0}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=0""",
+    "cholesky": "s = f32[8,8] cholesky(n)",
+    "triangular-solve": """s = f32[8,8] triangular-solve(p, n), left_side=true, lower=true, unit_diagonal=false,
+        transpose_a=NO_TRANSPOSE""",
+    "dynamic-update-slice": "s = f32[8,8] dynamic-update-slice(n, v, k, k)",
+}
+
+
+@pytest.mark.parametrize("opcode", UPDATED)
+def test_kernels_that_change_an_operand_in_place_are_proved(opcode):
+    text = f"""HloModule m
+second {{ a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }}
+ENTRY e {{
+  p = f32[8,8] parameter(0)
+  i = s32[1] parameter(1)
+  u = f32[8] parameter(2)
+  v = f32[1,8] parameter(3)
+  k = s32[] parameter(4)
+  n = f32[8,8] exponential(p)
+  {UPDATED[opcode]}
+  ROOT r = f32[8,8] negate(s)
+}}"""
+    with compiling(check_memory=True):
+        plan = generate(HloModule.from_text(text), Target(Grid(1, 1))).plan
+    (step,) = (s for s in plan.steps if isinstance(s, KernelStep) and s.updates)
+    assert step.instruction.opcode == opcode
+    ((result, operand),) = step.updates.items()
+    assert plan.slice_of(step.results[result]) is plan.slice_of(step.operands[operand])
 
 
 @pytest.mark.parametrize("number", range(30))

@@ -9,13 +9,18 @@ from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
 from xlakit.memory.checker.check import check_memory_plan
+from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.plan import MemoryPlan
+from xlakit.memory.steps import KernelStep, MeetStep, walk
 from xlakit.ops.collective_moves import Permuting, RaggedAllToAll
 from xlakit.ops.shared.collective import Collective
 
 
 def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
-    """Prove a plan; raises MemoryPlanError where it is wrong."""
+    """Prove a plan, and what its steps allow in place whether or not it is made use of.
+
+    Raises MemoryPlanError where something is wrong.
+    """
 
     def is_identity(instruction: Instruction) -> bool:
         """Whether each device meets itself alone, and takes what it gives."""
@@ -28,4 +33,18 @@ def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
             return False
         return all(len(group.members) == 1 and group.sources == (0,) for group in groups)
 
-    check_memory_plan(plan, Refusals().refusal, is_identity)
+    refusals = Refusals()
+    for step in walk(plan.steps):
+        if isinstance(step, KernelStep | MeetStep):
+            _prove_hints(step, refusals)
+    check_memory_plan(plan, refusals.refusal, is_identity)
+
+
+def _prove_hints(step: KernelStep | MeetStep, refusals: Refusals) -> None:
+    """Prove what a step allows in place."""
+    for result, operand in sorted(step.in_place):
+        refusal = refusals.refusal(step, result, operand)
+        if refusal:
+            rule = f"allows result {result} in the memory of operand {operand}: {refusal}"
+            name = f"the step of {step.instruction.opcode} %{step.instruction.name}"
+            raise MemoryPlanError(rule, step=name, instruction=step.instruction)
