@@ -1,27 +1,77 @@
-"""Tables by opcode: a name that is no operation's is never looked up, so nothing else would tell."""
+"""Tables by opcode: rows of rules, one for each operation. What passes ask of operations, traits and classes tell."""
 
+import ast
 import sys
+from pathlib import Path
 
+import pytest
+
+# These load all tables.
 import xlakit.cpu.compile
-import xlakit.ir.verifier
-import xlakit.passes.pipeline  # noqa: F401 - these load all tables
+import xlakit.passes.pipeline
+from xlakit.cpu.scalars import is_scalar_operation
+from xlakit.errors import InternalError
+from xlakit.ir.traits import Associative, Elementwise
 from xlakit.ops.registry import OPERATIONS
+from xlakit.passes.core.rules import Rules, opcodes_of
+
+PACKAGE = Path(xlakit.__file__).parent
+# The folders whose code still compares opcodes with names; in ir/ operations have no classes yet.
+COMPARING = ("memory/checker/", "cpu/entry/", "passes/scheduling/", "ir/")
+# The keys of rows.
+SETS = {
+    "xlakit.cpu.scalars.apply._OPCODES",
+    "xlakit.passes.canonicalize.expand._EXPANDED",
+    "xlakit.passes.spmd.walk._COLLECTIVES",
+    "xlakit.passes.spmd.walk._FEEDS",
+    "xlakit.passes.spmd.walk._STARTS",
+}
 
 
-def test_tables_by_opcode_name_operations():
-    unknown = {}
-    tables = 0
+def _tables():
+    """Each table whose keys are opcodes, most of them at least, by its name, and those keys that are none."""
     for name, module in sorted(sys.modules.items()):
         # Elementary functions have names of their own.
         if not name.startswith("xlakit.") or name.startswith("xlakit.cpu.math"):
             continue
         for variable, table in vars(module).items():
-            if not isinstance(table, (frozenset, dict)) or not all(isinstance(key, str) for key in table):
-                continue
-            strange = [key for key in table if key not in OPERATIONS]
-            if len(strange) * 2 < len(table):
-                tables += 1
-                if strange:
-                    unknown[f"{name}.{variable}"] = strange
-    assert tables > 40
-    assert not unknown
+            if isinstance(table, (frozenset, dict)) and all(isinstance(key, str) for key in table):
+                strange = [key for key in table if key not in OPERATIONS]
+                if len(strange) * 2 < len(table):
+                    yield f"{name}.{variable}", table, strange
+
+
+def test_tables_by_opcode_name_operations():
+    tables = list(_tables())
+    assert len(tables) > 20
+    assert not {name: strange for name, _, strange in tables if strange}
+
+
+def test_sets_of_opcodes_are_traits():
+    left = tuple(f"xlakit.{folder.replace('/', '.')}" for folder in COMPARING)
+    assert {n for n, table, _ in _tables() if isinstance(table, frozenset) and not n.startswith(left)} == SETS
+
+
+def test_opcodes_are_not_compared_with_names():
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        if place.startswith(COMPARING):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "opcode":
+                names = [n.value for n in ast.walk(node.comparators[0]) if isinstance(n, ast.Constant)]
+                if any(name in OPERATIONS for name in names):
+                    found.append(f"{place}:{node.lineno}")
+    assert not found
+
+
+def test_every_elementwise_operation_has_code():
+    wanted = {opcode for opcode, op in OPERATIONS.items() if issubclass(op, Elementwise)}
+    assert {opcode for opcode in OPERATIONS if is_scalar_operation(opcode)} == wanted | {"bitcast-convert"}
+
+
+def test_rules_are_entered_for_operations_and_traits():
+    assert set(opcodes_of([Associative])) == {"add", "and", "maximum", "minimum", "multiply", "or", "xor"}
+    with pytest.raises(InternalError, match="addd"):
+        Rules("table").rule("addd")

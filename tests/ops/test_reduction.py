@@ -8,7 +8,7 @@ import pytest
 from evaluating import build, evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.reduction import binary_opcode
+from xlakit.ops.reduction import reducer_op
 
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 KNOWN = {
@@ -97,9 +97,10 @@ def test_reduce_all():
     same(evaluate(lambda x: xla.reduce_all(x, 1, xla.add), ints(4)), ints(5))
 
 
-def test_binary_opcode():
+def test_reducer_op():
     def opcode(function, kind=xla.F32):
-        return binary_opcode(build(function, *scalars(kind, 2)).computation)
+        op = reducer_op(build(function, *scalars(kind, 2)).computation)
+        return op and op.opcode
 
     assert opcode(xla.add) == "add"
     assert opcode(lambda a, b: xla.max(b, a)) == "maximum"

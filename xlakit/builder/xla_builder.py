@@ -19,8 +19,11 @@ from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
 from xlakit.ir.operation import Op
+from xlakit.ops.collectives import PartitionId, ReplicaId
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter, parameter, tuple_
 from xlakit.ops.handle import ComputationLike, XlaOp, as_op, building, caller_location
+from xlakit.ops.random import Rng, RngGetAndUpdateState
 
 
 class XlaComputation:
@@ -202,7 +205,7 @@ class XlaBuilder:
                 f"{self.name} has parameters {sorted(self._parameters)}",
                 hint=f"number them 0 .. {len(self._parameters) - 1} without gaps",
             )
-        kept = [i for i in self._instructions if i.opcode == "parameter" or i.op.has_side_effect]
+        kept = [i for i in self._instructions if isinstance(i.op, Parameter) or i.op.has_side_effect]
         return Computation.from_root(self.name, chosen, kept)
 
     def _check_aliases(self, program: ProgramShape) -> None:
@@ -261,10 +264,10 @@ class XlaBuilder:
             if node in seen:
                 continue
             seen.add(node)
-            if node.opcode in _NOT_CONSTANT or node.op.has_side_effect:
+            if isinstance(node.op, (Parameter, *_NOT_CONSTANT)) or node.op.has_side_effect:
                 return False
             for called in node.op.called_computations:
-                if any(i.opcode in _NOT_CONSTANT - {"parameter"} or i.op.has_side_effect for i in called.instructions):
+                if any(isinstance(i.op, _NOT_CONSTANT) or i.op.has_side_effect for i in called.instructions):
                     return False
             stack.extend(node.operands)
         return True
@@ -342,10 +345,8 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name}: {len(self._instructions)} instructions>"
 
 
-_NOT_CONSTANT = frozenset(
-    {"parameter", "rng", "rng-get-and-update-state", "replica-id", "partition-id", "infeed", "recv", "custom-call"}
-    | {"all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
-)
+# Beside what has a side effect, such as collectives and what feeds programs.
+_NOT_CONSTANT = (Rng, RngGetAndUpdateState, ReplicaId, PartitionId, CustomCall)
 
 
 def _named_apart(entry: Computation) -> Computation:

@@ -51,6 +51,8 @@ from xlakit.memory.steps import (
     walk,
 )
 from xlakit.memory.values import ALIGNMENT, HloValue
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.random import Rng
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
@@ -225,7 +227,7 @@ class _Run:
         read = {plan.slice_of(value) for value in given}
         # What is changed in place is there already, and so is the state of random numbers.
         kept = read | {plan.slice_of(made[number]) for number in step.updates}
-        if instruction.opcode == "rng":
+        if isinstance(instruction.op, Rng):
             kept.update(map(plan.slice_of, scratch))
         fresh = [value for value in (*made, *scratch) if plan.slice_of(value) not in kept]
         self._check_apart(fresh, given, instruction)
@@ -234,7 +236,7 @@ class _Run:
         before = self._memory.copy()
         outcomes: list[list[bytes]] = []
         # What others do may have effects: it is done once.
-        for last in (False, True) if instruction.opcode != "custom-call" else (True,):
+        for last in (False, True) if not isinstance(instruction.op, CustomCall) else (True,):
             self._memory[:] = before
             for low, high in self._ranges(fresh):
                 self._memory[low:high] = _POISON[last]

@@ -25,6 +25,7 @@ import numpy as np
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
+from xlakit.ops.random import Rng, RngGetAndUpdateState
 from xlakit.passes.analysis.roundings import inexact_results, largest_epsilon
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from xlakit.execution.device import Device
     from xlakit.ir.operation import Array
 
-_STATEFUL = frozenset({"rng", "rng-get-and-update-state"})
+_STATEFUL = (Rng, RngGetAndUpdateState)
 # Their numbers stand in a byte each.
 _NARROW = frozenset(np.dtype(k) for k in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
 # How many units of epsilon, times the largest number of a result, sums in another order may make of it.
@@ -42,7 +43,7 @@ _UNITS = 4096.0
 def can_be_repeated(module: HloModule) -> bool:
     """Whether a program gives the same when it runs again."""
     computations = module.computations
-    draws = any(i.opcode in _STATEFUL for c in computations for i in c.instructions)
+    draws = any(isinstance(i.op, _STATEFUL) for c in computations for i in c.instructions)
     return not draws and not module.entry.has_side_effect
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array
-from xlakit.ops.reduction import binary_opcode
+from xlakit.ops.elementwise_binary import Add, Multiply
+from xlakit.ops.reduction import reducer_op
 
 # Of integers, by opcode: the operation, and whether the sign counts.
 _INTEGER: dict[str, tuple[str, bool]] = {
@@ -36,8 +37,7 @@ _BOOLEAN = {
     "and": "BAND",
     "xor": "BXOR",
 }
-# In an order that is MPI's. Not the larger of two: MPI does not say what becomes of NaN.
-_INEXACT = {"add": "SUM", "multiply": "PROD"}
+# Of these sums and products, in an order that is MPI's. Not the larger of two: MPI does not say what becomes of NaN.
 _INEXACT_TYPES = (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128)
 _UFUNCS: dict[str, np.ufunc] = {
     "SUM": np.add,
@@ -55,18 +55,18 @@ def mpi_operation(computation: Computation, array: Array, *, any_order: bool) ->
 
     any_order: whether floating point numbers may be combined in another order than that of the group.
     """
-    opcode = binary_opcode(computation)
+    op = reducer_op(computation)
     kind = PrimitiveType.from_dtype(array.dtype)
-    if opcode is None or computation.root.shape.element_type is not kind:
+    if op is None or computation.root.shape.element_type is not kind:
         return None
     if kind is PrimitiveType.PRED:
-        return _BOOLEAN[opcode], "u1"
+        return _BOOLEAN[op.opcode], "u1"
     if kind.is_integral and kind.bit_width >= 8:
-        name, is_signed = _INTEGER[opcode]
+        name, is_signed = _INTEGER[op.opcode]
         # Unsigned sums wrap around in C; signed ones are undefined, and the same bits.
         return name, f"{'i' if is_signed and kind.is_signed else 'u'}{kind.byte_width}"
-    if any_order and kind in _INEXACT_TYPES and opcode in _INEXACT:
-        return _INEXACT[opcode], array.dtype.str[1:]
+    if any_order and kind in _INEXACT_TYPES and isinstance(op, (Add, Multiply)):
+        return _INTEGER[op.opcode][0], array.dtype.str[1:]
     return None
 
 

@@ -1,1 +1,1 @@
-"""What a program is: Instruction, Computation, Module, and the verifier."""
+"""What a program is: Instruction, Computation, Module, and the traits of operations."""

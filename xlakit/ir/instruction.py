@@ -361,7 +361,7 @@ class HloModule:
 
     def verify(self) -> None:
         """Check every rule of well-formedness and of shapes. Raises VerificationError, ShapeError."""
-        from xlakit.ir.verifier import verify
+        from xlakit.verifier import verify
 
         verify(self)
 

@@ -16,6 +16,7 @@ from xlakit.errors import ShapeError, VerificationError
 from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import Distinct, Done, Start
 from xlakit.ops.handle import Builder, ComputationLike, OperandLike, XlaOp, as_op, building, emit
 from xlakit.ops.shared.calling import Calling, agree, check_aliasing, zero_value
 from xlakit.ops.shared.checks import need_declared
@@ -106,7 +107,7 @@ def _state(computation: Computation, context: Evaluation, arguments: Sequence[Va
 
 
 @operation("async-start")
-class AsyncStart(Calling):
+class AsyncStart(Calling, Start, Distinct):
     """Begin to run ``calls``; the arguments may be given here, or later by async-update."""
 
     async_execution_thread: str = attribute(Kind.STRING, default="main")
@@ -151,7 +152,7 @@ class _Following(Calling):
 
 
 @operation("async-update")
-class AsyncUpdate(_Following):
+class AsyncUpdate(_Following, Distinct):
     """Go on with an asynchronous operation, and give it more arguments."""
 
     output_to_operand_aliasing: tuple[OutputOperandAliasing, ...] = attribute(
@@ -187,7 +188,7 @@ class AsyncUpdate(_Following):
 
 
 @operation("async-done", arity=1)
-class AsyncDone(_Following):
+class AsyncDone(_Following, Done, Distinct):
     """The result of an asynchronous operation."""
 
     calls: Computation | None = attribute(Kind.COMPUTATION, default=None)
@@ -252,7 +253,7 @@ def async_done(operand: XlaOp) -> XlaOp:
 
 
 @operation("copy-start", arity=1)
-class CopyStart(Op):
+class CopyStart(Op, Start, Distinct):
     """Begin to copy, possibly to another memory; gives (copy, operand, u32[])."""
 
     cross_program_prefetch_index: int | None = attribute(Kind.INT64, default=None)
@@ -266,7 +267,7 @@ class CopyStart(Op):
 
 
 @operation("copy-done", arity=1)
-class CopyDone(Op):
+class CopyDone(Op, Done, Distinct):
     """The copy that a copy-start began."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
+from xlakit.ir.traits import Done, Start
 from xlakit.ops.collective_moves import Permuting
 from xlakit.ops.collectives import AllGather, AllReduce
 from xlakit.ops.shared.calling import zero_value
@@ -19,7 +20,7 @@ from xlakit.ops.shared.collective import (
 )
 
 
-class _Done(Op):
+class _Done(Op, Done):
     """The base of the dones: the result is element 1 of what the start gave."""
 
     __slots__ = ()
@@ -42,7 +43,7 @@ class _Done(Op):
 
 
 @operation("all-gather-start")
-class AllGatherStart(AllGather):
+class AllGatherStart(AllGather, Start):
     """Begin an all-gather; gives (operands, result)."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -66,7 +67,7 @@ class AllGatherDone(_Done):
 
 
 @operation("all-reduce-start")
-class AllReduceStart(AllReduce):
+class AllReduceStart(AllReduce, Start):
     """Begin an all-reduce; gives the result."""
 
 
@@ -82,7 +83,7 @@ class AllReduceDone(_Done):
 
 
 @operation("collective-permute-start")
-class CollectivePermuteStart(Permuting):
+class CollectivePermuteStart(Permuting, Start):
     """Begin a collective-permute; gives (operands, result, contexts...)."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -16,6 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import Elementwise, Forwarding
 from xlakit.ops.elementwise_unary import real
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared import numerics
@@ -37,7 +38,7 @@ def _element_type(given: PrimitiveType | object) -> PrimitiveType:
 
 
 @operation("convert", arity=1, pointwise=True, documents=("ConvertElementType",))
-class Convert(Op):
+class Convert(Op, Elementwise):
     """The same values in another element type."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -156,7 +157,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveType | objec
 
 
 @operation("bitcast", arity=1)
-class Bitcast(Op):
+class Bitcast(Op, Forwarding):
     """The memory of the operand, in its layout, read as another shape in that shape's layout."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -296,7 +297,7 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
 
 
 @operation("stochastic-convert", arity=2, pointwise=True)
-class StochasticConvert(Op):
+class StochasticConvert(Op, Elementwise):
     """Floats to signed integers, up or down at random; the second operand has the random bits."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

@@ -14,13 +14,14 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import Distinct, Elementwise, Forwarding
 from xlakit.ops.handle import Builder, XlaOp, building, common_builder, emit
 from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.hints import below
 
 
 @operation("parameter", arity=0, pointwise=True)
-class Parameter(Op):
+class Parameter(Op, Distinct):
     """Argument ``number`` of the computation."""
 
     number: int = attribute(Kind.INT64, text="", proto="parameter_number")
@@ -109,7 +110,7 @@ def iota(builder: Builder, shape: Shape, iota_dimension: int) -> XlaOp:
 
 
 @operation("tuple", pointwise=True, documents=("Tuple",))
-class Tuple(Op):
+class Tuple(Op, Forwarding):
     """Several values as one."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -137,7 +138,7 @@ def _elements(given: Sequence[XlaOp | Sequence[XlaOp]]) -> list[XlaOp]:
 
 
 @operation("get-tuple-element", arity=1, pointwise=True, documents=("GetTupleElement",))
-class GetTupleElement(Op):
+class GetTupleElement(Op, Forwarding):
     """One element of a tuple."""
 
     index: int = attribute(Kind.INT64, proto="tuple_index")
@@ -179,19 +180,19 @@ class _Same(Op):
 
 
 @operation("copy", arity=1, pointwise=True)
-class Copy(_Same):
+class Copy(_Same, Elementwise):
     """The operand, possibly in another layout or memory."""
 
     cross_program_prefetch_index: int | None = attribute(Kind.INT64, default=None)
 
 
 @operation("opt-barrier", arity=1, documents=("OptimizationBarrier",))
-class OptimizationBarrier(_Same):
+class OptimizationBarrier(_Same, Forwarding, Distinct):
     """The operand; no pass moves computation across it."""
 
 
 @operation("add-dependency", arity=2)
-class AddDependency(_Same):
+class AddDependency(_Same, Forwarding, Distinct):
     """The first operand, computed after the token that is the second."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -204,7 +205,7 @@ class AddDependency(_Same):
 
 
 @operation("after-all", documents=("AfterAll",))
-class AfterAll(Op):
+class AfterAll(Op, Distinct):
     """One token after all the operands: tokens, or in HLO any values that must be there first."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

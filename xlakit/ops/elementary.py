@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import ResultAccuracy
 from xlakit.ir.operation import Array, Kind, attribute, operation
+from xlakit.ir.traits import Expensive, Transcendental
 from xlakit.ops.handle import XlaOp, building, emit
 from xlakit.ops.shared import complex_functions as of_complex
 from xlakit.ops.shared.elementwise import FLOATING, FLOATING_OR_COMPLEX, Unary
@@ -25,11 +26,12 @@ Function = Callable[[Array], Array]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Elementary(Unary):
+class Elementary(Unary, Transcendental, Expensive):
     """A function of real or complex numbers. The interpreter gives its best, whatever accuracy is asked."""
 
+    takes = FLOATING_OR_COMPLEX
     real: ClassVar[Function]
-    complex: ClassVar[Function | None]
+    complex: ClassVar[Function | None] = None
 
     # The call makes a dataclass field.
     result_accuracy: ResultAccuracy | None = attribute(Kind.RESULT_ACCURACY, default=None)  # noqa: RUF009
@@ -55,24 +57,12 @@ class UnaryFunction(Protocol):
         ...
 
 
-def _elementary(
-    opcode: str, name: str, meaning: str, real: Function, complex: Function | None, documents: Sequence[str] = ()
-) -> UnaryFunction:
-    """Declare an operation, and give the function that a person calls."""
-    members = {
-        "__doc__": f"{meaning}.",
-        "takes": FLOATING if complex is None else FLOATING_OR_COMPLEX,
-        "real": staticmethod(of_doubles(real)),
-        "complex": None if complex is None else staticmethod(of_wider_complex(complex)),
-    }
-    base = cast("type[Elementary]", type(name.capitalize(), (Elementary,), members))
-    made = operation(opcode, arity=1, pointwise=True, documents=documents)(base)
-
+def _function(made: type[Elementary], name: str) -> UnaryFunction:
     def function(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
         return emit(made(result_accuracy=result_accuracy), operand)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{meaning}, for every element x.
+    function.__doc__ = f"""{(made.__doc__ or "").rstrip(".")}, for every element x.
 
     operand: an array of {made.takes.words} numbers.
     result_accuracy: the accuracy that is asked for; backends may give more.
@@ -104,28 +94,194 @@ def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
 
-exp = _elementary("exponential", "exp", "e to the power of x", np.exp, np.exp, ["Exp"])
-expm1 = _elementary("exponential-minus-one", "expm1", "e^x - 1", np.expm1, of_complex.expm1)
-log = _elementary("log", "log", "The natural logarithm of x", np.log, np.log, ["Log"])
-log1p = _elementary("log-plus-one", "log1p", "The natural logarithm of 1 + x", np.log1p, of_complex.log1p)
-logistic = _elementary("logistic", "logistic", "1 / (1 + e^-x)", _logistic, of_complex.logistic, ["Logistic"])
-erf = _elementary("erf", "erf", "The error function of x", _erf, None)
+@operation("exponential", arity=1, pointwise=True, documents=("Exp",))
+class Exponential(Elementary):
+    """e to the power of x."""
 
-sqrt = _elementary("sqrt", "sqrt", "The square root of x", np.sqrt, np.sqrt, ["Sqrt"])
-rsqrt = _elementary("rsqrt", "rsqrt", "1 / sqrt(x)", _rsqrt, of_complex.rsqrt, ["Rsqrt"])
-cbrt = _elementary("cbrt", "cbrt", "The real cube root of x", _cbrt, None, ["Cbrt"])
+    real = staticmethod(of_doubles(np.exp))
+    complex = staticmethod(of_wider_complex(np.exp))
 
-sin = _elementary("sine", "sin", "The sine of x", np.sin, np.sin)
-cos = _elementary("cosine", "cos", "The cosine of x", np.cos, np.cos, ["Cos"])
-tan = _elementary("tan", "tan", "The tangent of x", np.tan, np.tan)
-asin = _elementary("asin", "asin", "The angle whose sine is x", np.arcsin, np.arcsin)
-acos = _elementary("acos", "acos", "The angle whose cosine is x", np.arccos, np.arccos)
+
+@operation("exponential-minus-one", arity=1, pointwise=True)
+class ExponentialMinusOne(Elementary):
+    """e^x - 1."""
+
+    real = staticmethod(of_doubles(np.expm1))
+    complex = staticmethod(of_wider_complex(of_complex.expm1))
+
+
+@operation("log", arity=1, pointwise=True, documents=("Log",))
+class Log(Elementary):
+    """The natural logarithm of x."""
+
+    real = staticmethod(of_doubles(np.log))
+    complex = staticmethod(of_wider_complex(np.log))
+
+
+@operation("log-plus-one", arity=1, pointwise=True)
+class LogPlusOne(Elementary):
+    """The natural logarithm of 1 + x."""
+
+    real = staticmethod(of_doubles(np.log1p))
+    complex = staticmethod(of_wider_complex(of_complex.log1p))
+
+
+@operation("logistic", arity=1, pointwise=True, documents=("Logistic",))
+class Logistic(Elementary):
+    """1 / (1 + e^-x)."""
+
+    real = staticmethod(of_doubles(_logistic))
+    complex = staticmethod(of_wider_complex(of_complex.logistic))
+
+
+@operation("erf", arity=1, pointwise=True)
+class Erf(Elementary):
+    """The error function of x."""
+
+    takes = FLOATING
+    real = staticmethod(of_doubles(_erf))
+
+
+@operation("sqrt", arity=1, pointwise=True, documents=("Sqrt",))
+class Sqrt(Elementary):
+    """The square root of x."""
+
+    real = staticmethod(of_doubles(np.sqrt))
+    complex = staticmethod(of_wider_complex(np.sqrt))
+
+
+@operation("rsqrt", arity=1, pointwise=True, documents=("Rsqrt",))
+class Rsqrt(Elementary):
+    """1 / sqrt(x)."""
+
+    real = staticmethod(of_doubles(_rsqrt))
+    complex = staticmethod(of_wider_complex(of_complex.rsqrt))
+
+
+@operation("cbrt", arity=1, pointwise=True, documents=("Cbrt",))
+class Cbrt(Elementary):
+    """The real cube root of x."""
+
+    takes = FLOATING
+    real = staticmethod(of_doubles(_cbrt))
+
+
+@operation("sine", arity=1, pointwise=True)
+class Sine(Elementary):
+    """The sine of x."""
+
+    real = staticmethod(of_doubles(np.sin))
+    complex = staticmethod(of_wider_complex(np.sin))
+
+
+@operation("cosine", arity=1, pointwise=True, documents=("Cos",))
+class Cosine(Elementary):
+    """The cosine of x."""
+
+    real = staticmethod(of_doubles(np.cos))
+    complex = staticmethod(of_wider_complex(np.cos))
+
+
+@operation("tan", arity=1, pointwise=True)
+class Tan(Elementary):
+    """The tangent of x."""
+
+    real = staticmethod(of_doubles(np.tan))
+    complex = staticmethod(of_wider_complex(np.tan))
+
+
+@operation("asin", arity=1, pointwise=True)
+class Asin(Elementary):
+    """The angle whose sine is x."""
+
+    real = staticmethod(of_doubles(np.arcsin))
+    complex = staticmethod(of_wider_complex(np.arcsin))
+
+
+@operation("acos", arity=1, pointwise=True)
+class Acos(Elementary):
+    """The angle whose cosine is x."""
+
+    real = staticmethod(of_doubles(np.arccos))
+    complex = staticmethod(of_wider_complex(np.arccos))
+
+
 # The newest of these opcodes: programs that have it run, but `atan` builds atan2, which every XLA knows.
-_elementary("atan", "atan", "The angle whose tangent is x", np.arctan, np.arctan)
+@operation("atan", arity=1, pointwise=True)
+class Atan(Elementary):
+    """The angle whose tangent is x."""
 
-sinh = _elementary("sinh", "sinh", "The hyperbolic sine of x", np.sinh, np.sinh)
-cosh = _elementary("cosh", "cosh", "The hyperbolic cosine of x", np.cosh, np.cosh)
-tanh = _elementary("tanh", "tanh", "The hyperbolic tangent of x", np.tanh, np.tanh, ["Tanh"])
-asinh = _elementary("asinh", "asinh", "The number whose hyperbolic sine is x", np.arcsinh, np.arcsinh)
-acosh = _elementary("acosh", "acosh", "The number whose hyperbolic cosine is x", np.arccosh, np.arccosh)
-atanh = _elementary("atanh", "atanh", "The number whose hyperbolic tangent is x", np.arctanh, np.arctanh)
+    real = staticmethod(of_doubles(np.arctan))
+    complex = staticmethod(of_wider_complex(np.arctan))
+
+
+@operation("sinh", arity=1, pointwise=True)
+class Sinh(Elementary):
+    """The hyperbolic sine of x."""
+
+    real = staticmethod(of_doubles(np.sinh))
+    complex = staticmethod(of_wider_complex(np.sinh))
+
+
+@operation("cosh", arity=1, pointwise=True)
+class Cosh(Elementary):
+    """The hyperbolic cosine of x."""
+
+    real = staticmethod(of_doubles(np.cosh))
+    complex = staticmethod(of_wider_complex(np.cosh))
+
+
+@operation("tanh", arity=1, pointwise=True, documents=("Tanh",))
+class Tanh(Elementary):
+    """The hyperbolic tangent of x."""
+
+    real = staticmethod(of_doubles(np.tanh))
+    complex = staticmethod(of_wider_complex(np.tanh))
+
+
+@operation("asinh", arity=1, pointwise=True)
+class Asinh(Elementary):
+    """The number whose hyperbolic sine is x."""
+
+    real = staticmethod(of_doubles(np.arcsinh))
+    complex = staticmethod(of_wider_complex(np.arcsinh))
+
+
+@operation("acosh", arity=1, pointwise=True)
+class Acosh(Elementary):
+    """The number whose hyperbolic cosine is x."""
+
+    real = staticmethod(of_doubles(np.arccosh))
+    complex = staticmethod(of_wider_complex(np.arccosh))
+
+
+@operation("atanh", arity=1, pointwise=True)
+class Atanh(Elementary):
+    """The number whose hyperbolic tangent is x."""
+
+    real = staticmethod(of_doubles(np.arctanh))
+    complex = staticmethod(of_wider_complex(np.arctanh))
+
+
+# -- what a person calls -------------------------------------------------------------------------
+
+exp = _function(Exponential, "exp")
+expm1 = _function(ExponentialMinusOne, "expm1")
+log = _function(Log, "log")
+log1p = _function(LogPlusOne, "log1p")
+logistic = _function(Logistic, "logistic")
+erf = _function(Erf, "erf")
+sqrt = _function(Sqrt, "sqrt")
+rsqrt = _function(Rsqrt, "rsqrt")
+cbrt = _function(Cbrt, "cbrt")
+sin = _function(Sine, "sin")
+cos = _function(Cosine, "cos")
+tan = _function(Tan, "tan")
+asin = _function(Asin, "asin")
+acos = _function(Acos, "acos")
+sinh = _function(Sinh, "sinh")
+cosh = _function(Cosh, "cosh")
+tanh = _function(Tanh, "tanh")
+asinh = _function(Asinh, "asinh")
+acosh = _function(Acosh, "acosh")
+atanh = _function(Atanh, "atanh")

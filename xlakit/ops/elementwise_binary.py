@@ -6,13 +6,14 @@ Source: seed document "Operation semantics", Element-wise binary arithmetic oper
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, operation
+from xlakit.ir.traits import Associative, Commutative, Expensive, Idempotent, Transcendental
 from xlakit.ops.compare import (
     compare,
     eq,
@@ -39,7 +40,6 @@ from xlakit.ops.shared.elementwise import (
     PRED_OR_INTEGRAL,
     REAL_NUMERIC,
     Binary,
-    Types,
     emit_binary,
 )
 from xlakit.ops.shared.numerics import (
@@ -95,15 +95,20 @@ __all__ = [
 Function = Callable[[Array, Array], Array]
 
 
+def _static(function: Function) -> staticmethod[[Array, Array], Array]:
+    # staticmethod itself would take the first overload of a ufunc for its type.
+    return staticmethod(function)
+
+
 class Arithmetic(Binary):
     """An operation that is told by a function for each kind of number that it takes."""
 
     __slots__ = ()
 
-    pred: ClassVar[Function | None]
-    integer: ClassVar[Function | None]
-    real: ClassVar[Function | None]
-    complex: ClassVar[Function | None]
+    pred: ClassVar[Function | None] = None
+    integer: ClassVar[Function | None] = None
+    real: ClassVar[Function | None] = None
+    complex: ClassVar[Function | None] = None
 
     def value(self, lhs: Array, rhs: Array) -> Array:
         kind = element_type(lhs)
@@ -133,12 +138,12 @@ class BinaryFunction(Protocol):
         ...
 
 
-def _function(made: type[Binary], name: str, meaning: str) -> BinaryFunction:
+def _function(made: type[Binary], name: str) -> BinaryFunction:
     def function(lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
         return emit_binary(made(), lhs, rhs, broadcast_dimensions)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{meaning}, for every pair of elements.
+    function.__doc__ = f"""{(made.__doc__ or "").rstrip(".")}, for every pair of elements.
 
     lhs, rhs: arrays of one {made.takes.words} element type; a number takes the type of the other operand.
     broadcast_dimensions: for operands of different ranks, which dimension of the higher-rank one each dimension of
@@ -148,27 +153,6 @@ def _function(made: type[Binary], name: str, meaning: str) -> BinaryFunction:
     Source: Operation semantics, Element-wise binary arithmetic operations.
     """
     return building(function)
-
-
-def _arithmetic(
-    opcode: str,
-    name: str,
-    meaning: str,
-    takes: Types,
-    *,
-    pred: Function | None = None,
-    integer: Function | None = None,
-    real: Function | None = None,
-    complex: Function | None = None,
-    documents: Sequence[str] = (),
-) -> BinaryFunction:
-    """Declare an operation, and give the function that a person calls."""
-    functions = {"pred": pred, "integer": integer, "real": real, "complex": complex}
-    members = {"__doc__": f"{meaning}.", "takes": takes} | {
-        key: None if function is None else staticmethod(function) for key, function in functions.items()
-    }
-    base = cast("type[Arithmetic]", type(name.strip("_").capitalize(), (Arithmetic,), members))
-    return _function(operation(opcode, arity=2, pointwise=True, documents=documents)(base), name, meaning)
 
 
 # -- how numbers do it ---------------------------------------------------------------------------
@@ -208,123 +192,124 @@ def _power_of_integers(base: Array, exponent: Array) -> Array:
 
 # -- arithmetic and logic ------------------------------------------------------------------------
 
-add = _arithmetic(
-    "add",
-    "add",
-    "lhs + rhs; or of PRED",
-    ANY,
-    pred=np.logical_or,
-    integer=np.add,
-    real=exactly(np.add),
-    complex=np.add,
-    documents=["Add"],
-)
-sub = _arithmetic(
-    "subtract",
-    "sub",
-    "lhs - rhs",
-    NUMERIC,
-    integer=np.subtract,
-    real=exactly(np.subtract),
-    complex=np.subtract,
-    documents=["Sub"],
-)
-mul = _arithmetic(
-    "multiply",
-    "mul",
-    "lhs * rhs; and of PRED",
-    ANY,
-    pred=np.logical_and,
-    integer=np.multiply,
-    real=exactly(np.multiply),
-    complex=of_wider_complex(of_complex.multiply),
-    documents=["Mul"],
-)
-div = _arithmetic(
-    "divide",
-    "div",
-    "lhs / rhs, for integers towards zero, x / 0 being -1 (all ones)",
-    NUMERIC,
-    integer=_divide_integers,
-    real=exactly(np.divide),
-    complex=of_wider_complex(of_complex.divide),
-    documents=["Div"],
-)
-rem = _arithmetic(
-    "remainder",
-    "rem",
-    "The remainder of lhs / rhs with the sign of lhs, for integers x % 0 being x",
-    REAL_NUMERIC,
-    integer=_remainder_of_integers,
-    real=exactly(np.fmod),
-    documents=["Rem"],
-)
-max = _arithmetic(
-    "maximum",
-    "max",
-    "The greater of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part",
-    ANY,
-    pred=greater,
-    integer=greater,
-    real=greater,
-    complex=np.maximum,
-    documents=["Max"],
-)
-min = _arithmetic(
-    "minimum",
-    "min",
-    "The lesser of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part",
-    ANY,
-    pred=lesser,
-    integer=lesser,
-    real=lesser,
-    complex=np.minimum,
-    documents=["Min"],
-)
-pow = _arithmetic(
-    "power",
-    "pow",
-    "lhs to the power of rhs, 1 wherever lhs is 1 or rhs is 0",
-    NUMERIC,
-    integer=_power_of_integers,
-    real=of_doubles(np.power),
-    complex=of_wider_complex(of_complex.power),
-)
-atan2 = _arithmetic(
-    "atan2",
-    "atan2",
-    "The angle of the point (rhs, lhs)",
-    FLOATING_OR_COMPLEX,
-    real=of_doubles(np.arctan2),
-    complex=of_wider_complex(of_complex.atan2),
-)
-and_ = _arithmetic(
-    "and",
-    "and_",
-    "lhs and rhs, bit by bit",
-    PRED_OR_INTEGRAL,
-    pred=np.logical_and,
-    integer=np.bitwise_and,
-    documents=["LogicalAnd"],
-)
-or_ = _arithmetic(
-    "or",
-    "or_",
-    "lhs or rhs, bit by bit",
-    PRED_OR_INTEGRAL,
-    pred=np.logical_or,
-    integer=np.bitwise_or,
-    documents=["LogicalOr"],
-)
-xor = _arithmetic(
-    "xor",
-    "xor",
-    "lhs or rhs but not both, bit by bit",
-    PRED_OR_INTEGRAL,
-    pred=np.logical_xor,
-    integer=np.bitwise_xor,
-)
-logical_and, logical_or = and_, or_
+
+@operation("add", arity=2, pointwise=True, documents=("Add",))
+class Add(Arithmetic, Commutative, Associative):
+    """lhs + rhs; or of PRED."""
+
+    takes = ANY
+    pred = _static(np.logical_or)
+    integer = _static(np.add)
+    real = _static(exactly(np.add))
+    complex = _static(np.add)
+
+
+@operation("subtract", arity=2, pointwise=True, documents=("Sub",))
+class Subtract(Arithmetic):
+    """lhs - rhs."""
+
+    takes = NUMERIC
+    integer = _static(np.subtract)
+    real = _static(exactly(np.subtract))
+    complex = _static(np.subtract)
+
+
+@operation("multiply", arity=2, pointwise=True, documents=("Mul",))
+class Multiply(Arithmetic, Commutative, Associative):
+    """lhs * rhs; and of PRED."""
+
+    takes = ANY
+    pred = _static(np.logical_and)
+    integer = _static(np.multiply)
+    real = _static(exactly(np.multiply))
+    complex = _static(of_wider_complex(of_complex.multiply))
+
+
+@operation("divide", arity=2, pointwise=True, documents=("Div",))
+class Divide(Arithmetic, Expensive):
+    """lhs / rhs, for integers towards zero, x / 0 being -1 (all ones)."""
+
+    takes = NUMERIC
+    integer = _static(_divide_integers)
+    real = _static(exactly(np.divide))
+    complex = _static(of_wider_complex(of_complex.divide))
+
+
+@operation("remainder", arity=2, pointwise=True, documents=("Rem",))
+class Remainder(Arithmetic, Expensive):
+    """The remainder of lhs / rhs with the sign of lhs, for integers x % 0 being x."""
+
+    takes = REAL_NUMERIC
+    integer = _static(_remainder_of_integers)
+    real = _static(exactly(np.fmod))
+
+
+@operation("maximum", arity=2, pointwise=True, documents=("Max",))
+class Maximum(Arithmetic, Commutative, Associative, Idempotent):
+    """The greater of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part."""
+
+    takes = ANY
+    pred = _static(greater)
+    integer = _static(greater)
+    real = _static(greater)
+    complex = _static(np.maximum)
+
+
+@operation("minimum", arity=2, pointwise=True, documents=("Min",))
+class Minimum(Arithmetic, Commutative, Associative, Idempotent):
+    """The lesser of lhs and rhs, NaN if either is; of complex numbers by the real, then by the imaginary part."""
+
+    takes = ANY
+    pred = _static(lesser)
+    integer = _static(lesser)
+    real = _static(lesser)
+    complex = _static(np.minimum)
+
+
+@operation("power", arity=2, pointwise=True)
+class Power(Arithmetic, Transcendental, Expensive):
+    """lhs to the power of rhs, 1 wherever lhs is 1 or rhs is 0."""
+
+    takes = NUMERIC
+    integer = _static(_power_of_integers)
+    real = _static(of_doubles(np.power))
+    complex = _static(of_wider_complex(of_complex.power))
+
+
+@operation("atan2", arity=2, pointwise=True)
+class Atan2(Arithmetic, Transcendental, Expensive):
+    """The angle of the point (rhs, lhs)."""
+
+    takes = FLOATING_OR_COMPLEX
+    real = _static(of_doubles(np.arctan2))
+    complex = _static(of_wider_complex(of_complex.atan2))
+
+
+@operation("and", arity=2, pointwise=True, documents=("LogicalAnd",))
+class And(Arithmetic, Commutative, Associative, Idempotent):
+    """lhs and rhs, bit by bit."""
+
+    takes = PRED_OR_INTEGRAL
+    pred = _static(np.logical_and)
+    integer = _static(np.bitwise_and)
+
+
+@operation("or", arity=2, pointwise=True, documents=("LogicalOr",))
+class Or(Arithmetic, Commutative, Associative, Idempotent):
+    """lhs or rhs, bit by bit."""
+
+    takes = PRED_OR_INTEGRAL
+    pred = _static(np.logical_or)
+    integer = _static(np.bitwise_or)
+
+
+@operation("xor", arity=2, pointwise=True)
+class Xor(Arithmetic, Commutative, Associative):
+    """lhs or rhs but not both, bit by bit."""
+
+    takes = PRED_OR_INTEGRAL
+    pred = _static(np.logical_xor)
+    integer = _static(np.bitwise_xor)
 
 
 # -- what needs the width of its type ------------------------------------------------------------
@@ -371,7 +356,7 @@ class ShiftRightArithmetic(Binary):
 
 
 @operation("mulhi", arity=2, pointwise=True)
-class Mulhi(Binary):
+class Mulhi(Binary, Commutative):
     """The upper half of the product in twice the width."""
 
     takes = INTEGRAL
@@ -411,15 +396,26 @@ class Complex(Binary):
         return of_complex.compose(lhs, rhs)
 
 
-shift_left = _function(ShiftLeft, "shift_left", "lhs shifted left by rhs bits, 0 where rhs is out of range")
-shift_right_logical = _function(
-    ShiftRightLogical, "shift_right_logical", "lhs shifted right by rhs bits, 0 where rhs is out of range"
-)
-shift_right_arithmetic = _function(
-    ShiftRightArithmetic, "shift_right_arithmetic", "lhs shifted right by rhs bits, the sign bit coming in"
-)
-mulhi = _function(Mulhi, "mulhi", "The upper half of lhs * rhs in twice the width")
-complex = _function(Complex, "complex", "The complex number lhs + i rhs of f32 or f64 parts")
+# -- what a person calls -------------------------------------------------------------------------
+
+add = _function(Add, "add")
+sub = _function(Subtract, "sub")
+mul = _function(Multiply, "mul")
+div = _function(Divide, "div")
+rem = _function(Remainder, "rem")
+max = _function(Maximum, "max")
+min = _function(Minimum, "min")
+pow = _function(Power, "pow")
+atan2 = _function(Atan2, "atan2")
+and_ = _function(And, "and_")
+or_ = _function(Or, "or_")
+xor = _function(Xor, "xor")
+logical_and, logical_or = and_, or_
+shift_left = _function(ShiftLeft, "shift_left")
+shift_right_logical = _function(ShiftRightLogical, "shift_right_logical")
+shift_right_arithmetic = _function(ShiftRightArithmetic, "shift_right_arithmetic")
+mulhi = _function(Mulhi, "mulhi")
+complex = _function(Complex, "complex")
 
 
 @building

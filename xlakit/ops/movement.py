@@ -17,6 +17,7 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import DataMovement
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, emit
 from xlakit.ops.shared.broadcasting import check_broadcast_dimensions, expand
 from xlakit.ops.shared.checks import check_distinct, need_array, need_declared_like
@@ -33,7 +34,7 @@ _range = slice
 
 
 @operation("broadcast", arity=1, documents=("Broadcast", "BroadcastInDim"))
-class Broadcast(Op):
+class Broadcast(Op, DataMovement):
     """Repeat the operand; its dimension i is dimension ``dimensions[i]`` of the result, with the same size."""
 
     dimensions: tuple[int, ...] = attribute(Kind.INT64_LIST, default=(), always=True)
@@ -113,7 +114,7 @@ def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dime
 
 
 @operation("reshape", arity=1, documents=("Reshape", "Collapse"))
-class Reshape(Op):
+class Reshape(Op, DataMovement):
     """The same elements in the same order, dimension 0 slowest, under other dimensions.
 
     ``inferred_dimension`` says which dimension of the result is dynamic where several could be.
@@ -201,7 +202,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
 
 @operation("transpose", arity=1, documents=("Transpose",))
-class Transpose(Op):
+class Transpose(Op, DataMovement):
     """Permute dimensions: dimension i of the result is dimension ``dimensions[i]`` of the operand."""
 
     dimensions: tuple[int, ...] = attribute(Kind.INT64_LIST, always=True)
@@ -234,7 +235,7 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
 
 
 @operation("reverse", arity=1, documents=("Rev",))
-class Reverse(Op):
+class Reverse(Op, DataMovement):
     """Turn the order of elements around along ``dimensions``."""
 
     dimensions: tuple[int, ...] = attribute(Kind.INT64_LIST, always=True)
@@ -262,7 +263,7 @@ def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
 
 @operation("slice", arity=1, documents=("Slice",))
-class Slice(Op):
+class Slice(Op, DataMovement):
     """A box of the operand, whose corners and steps are known: ``[start:limit:stride]`` for each dimension."""
 
     slice: tuple[SliceDimension, ...] = attribute(Kind.SLICE_RANGES, proto="slice_dimensions", always=True)

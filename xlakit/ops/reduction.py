@@ -16,6 +16,8 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import Associative, Commutative
+from xlakit.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
 from xlakit.ops.handle import (
     ComputationLike,
     OperandLike,
@@ -28,7 +30,7 @@ from xlakit.ops.handle import (
     scalar_shapes,
 )
 from xlakit.ops.shared.checks import check_distinct, need_array
-from xlakit.ops.shared.numerics import convert, greater, lesser
+from xlakit.ops.shared.numerics import convert, greater, highest, lesser, lowest, wrap
 
 
 def check_reducer(
@@ -84,28 +86,57 @@ def check_reducer(
 
 # -- what a reducer does ---------------------------------------------------------------------------
 
-_UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+_UFUNCS: dict[type[Op], np.ufunc] = {
+    Add: np.add,
+    Multiply: np.multiply,
+    Maximum: np.maximum,
+    Minimum: np.minimum,
+    And: np.bitwise_and,
+    Or: np.bitwise_or,
+    Xor: np.bitwise_xor,
 }
 
 
-def binary_opcode(computation: Computation) -> str | None:
-    """The opcode of a computation that only applies add, multiply, maximum, minimum, and, or, xor to its parameters.
+def reducer_op(computation: Computation) -> Op | None:
+    """The operation of a computation that only applies an associative and commutative one to its two parameters.
 
-    None for any other computation. All of these are associative and commutative.
+    All three are of one type. None for any other computation.
     """
+    op = applied_op(computation)
+    kinds = {i.shape.element_type for i in (computation.root, *computation.parameters)}
+    return op if len(kinds) == 1 and computation.root.shape.is_scalar else None
+
+
+def applied_op(computation: Computation) -> Op | None:
+    """The same, whatever the types are: a reducer may accumulate in another precision than its elements have."""
     root, parameters = computation.root, computation.parameters
-    plain = root.opcode in _UFUNCS and len(parameters) == 2 and len(root.operands) == 2
-    if not plain or {*root.operands} != {*parameters}:
+    if not isinstance(root.op, Associative) or not isinstance(root.op, Commutative) or len(parameters) != 2:
         return None
-    kinds = {i.shape.element_type for i in (root, *parameters)}
-    return root.opcode if len(kinds) == 1 and root.shape.is_scalar else None
+    return root.op if len(root.operands) == 2 and {*root.operands} == {*parameters} else None
+
+
+def identity_element(op: Op, kind: PrimitiveType) -> Array | None:
+    """The number that an operation on numbers of a type combines with any other to that other one; None if none is.
+
+    That of a sum of floats is -0: 0 + -0 is 0. Complex products have none: an infinity times 1 has a NaN in its other
+    part. Narrow formats without an infinity have none of maximum and minimum.
+    """
+    if isinstance(op, Maximum):
+        return lowest(kind)
+    if isinstance(op, Minimum):
+        return highest(kind)
+    if isinstance(op, And):
+        return wrap(np.asarray(-1), kind.dtype) if kind.is_integral else np.asarray(True)
+    number: complex = 0
+    if isinstance(op, Multiply):
+        if kind.is_complex:
+            return None
+        number = 1
+    elif isinstance(op, Add) and not kind.is_integral and kind is not PrimitiveType.PRED:
+        number = complex(-0.0, -0.0) if kind.is_complex else -0.0
+    found = np.asarray(number).astype(kind.dtype)
+    # Some formats have no zero.
+    return found if found == number else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +170,10 @@ def folder(context: Evaluation, computation: Computation) -> Folder:
     """How to combine values with a reducer."""
     result = computation.program_shape.result
     kinds = tuple(s.element_type for s in (result.tuple_shapes if result.is_tuple else (result,)))
-    opcode = None if result.is_tuple else binary_opcode(computation)
-    if opcode is None:
+    op = None if result.is_tuple else reducer_op(computation)
+    if op is None:
         return Folder(lambda *values: context.apply(computation, *values), kinds, kinds)
-    ufunc, wide = _UFUNCS[opcode], kinds[0]
+    ufunc, wide = _UFUNCS[type(op)], kinds[0]
     if wide.is_floating:
         wide = PrimitiveType.F64
     elif wide.is_complex:
@@ -153,7 +184,7 @@ def folder(context: Evaluation, computation: Computation) -> Folder:
 
     function: Callable[[Array, Array], Array] = ufunc
     if wide.is_floating:
-        function = {"maximum": greater, "minimum": lesser}.get(opcode, ufunc)
+        function = greater if isinstance(op, Maximum) else lesser if isinstance(op, Minimum) else ufunc
 
     def combine(running: Array, element: Array) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):

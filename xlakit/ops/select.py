@@ -13,6 +13,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.data import get_tuple_element, tuple_
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, as_ops, building, common_builder, emit
 from xlakit.ops.shared.broadcasting import expand
@@ -21,7 +22,7 @@ from xlakit.ops.shared.numerics import convert, greater, lesser
 
 
 @operation("select", arity=3, pointwise=True, documents=("Select",))
-class Select(Op):
+class Select(Op, Elementwise):
     """Elements of on_true where pred holds, of on_false elsewhere; operands are pred, on_true, on_false."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
@@ -87,7 +88,7 @@ def _spread(operand: XlaOp, shape: Shape) -> XlaOp:
 
 
 @operation("clamp", arity=3, pointwise=True, documents=("Clamp",))
-class Clamp(Op):
+class Clamp(Op, Elementwise):
     """min(max(operand, min), max), NaN if any of them is; operands are min, operand, max."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:

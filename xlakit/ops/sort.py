@@ -18,6 +18,7 @@ from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.compare import Compare, lt_total_order
+from xlakit.ops.data import Parameter
 from xlakit.ops.handle import (
     ComputationLike,
     OperandLike,
@@ -104,7 +105,7 @@ def sort_order(context: Evaluation, comparator: Computation, rows: Sequence[Arra
     keys = _sort_keys(context, comparator, columns)
     if keys is not None:
         return np.argsort(keys, axis=-1, kind="stable")
-    used = {i.op.number for i in post_order([comparator.root]) if i.opcode == "parameter"}  # pyright: ignore
+    used = {i.op.number for i in post_order([comparator.root]) if isinstance(i.op, Parameter)}  # pyright: ignore
 
     def goes_before(first: tuple[Array, Array], second: tuple[Array, Array]) -> Array:
         arguments: list[Array] = []
@@ -177,7 +178,7 @@ def _key_function(comparator: Computation) -> tuple[Computation, bool, bool] | N
     if not _mirrored(*root.operands):
         return None
     first = root.operands[0]
-    numbers = [i.op.number for i in post_order([first]) if i.opcode == "parameter"]  # pyright: ignore
+    numbers = [i.op.number for i in post_order([first]) if isinstance(i.op, Parameter)]  # pyright: ignore
     descending = (compare.direction is ComparisonDirection.GT) is (numbers[0] % 2 == 0)
     key = Computation.from_root(f"{comparator.name}.key", first)
     return key, compare.type is ComparisonType.TOTALORDER, descending
@@ -193,7 +194,7 @@ def _mirrored(first: Instruction, second: Instruction) -> bool:
             continue
         seen.add(pair)
         a, b = pair
-        if a.opcode == "parameter" and b.opcode == "parameter":
+        if isinstance(a.op, Parameter) and isinstance(b.op, Parameter):
             numbers: tuple[int, int] = (a.op.number, b.op.number)  # pyright: ignore
             if numbers[0] ^ 1 != numbers[1]:
                 return False

@@ -15,6 +15,7 @@ from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
+from xlakit.ir.traits import Distinct, Done, Forwarding, Start
 from xlakit.ops.data import create_token, get_tuple_element
 from xlakit.ops.handle import Builder, XlaOp, building, emit
 from xlakit.ops.shared.calling import agree, zero_value
@@ -142,7 +143,7 @@ def outfeed_with_token(
 
 
 @operation("send", arity=2, documents=("Send", "SendWithToken", "SendToHost"))
-class Send(_Transfer):
+class Send(_Transfer, Start):
     """Put the first operand into a channel, to a recv of the same channel or to the host.
 
     Gives (operand, request, token) for send-done, which waits until the value is where a recv wants it; a send to the
@@ -178,7 +179,7 @@ def _check_context(shape: Shape) -> None:
 
 
 @operation("send-done", arity=1, documents=("SendDone",))
-class SendDone(_Transfer):
+class SendDone(_Transfer, Done):
     """A token for a finished send: the recv of its channel has begun, and has the value."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -194,7 +195,7 @@ class SendDone(_Transfer):
 
 
 @operation("recv", arity=1, documents=("Recv", "RecvWithToken", "RecvFromHost"))
-class Recv(_Transfer):
+class Recv(_Transfer, Start):
     """Ask for the next value of a channel; gives (room for it, request, token) for recv-done."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -216,7 +217,7 @@ class Recv(_Transfer):
 
 
 @operation("recv-done", arity=1, documents=("RecvDone",))
-class RecvDone(_Transfer):
+class RecvDone(_Transfer, Done):
     """The value that a recv asked for, and a token; waits for it."""
 
     channel_id: int | None = attribute(Kind.INT64, default=None)
@@ -282,7 +283,7 @@ def recv_from_host(token: XlaOp, shape: Shape, channel_id: int) -> XlaOp:
 
 
 @operation("domain", arity=1)
-class Domain(Op):
+class Domain(Op, Forwarding, Distinct):
     """The operand, at the border between two shardings: ``exit`` on the operand's side, ``entry`` on the users'."""
 
     domain: tuple[Sharding | None, Sharding | None] = attribute(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.control import While
+from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.cost import cost_of
 from xlakit.passes.loops.analysis import loop_of, trip_count
 
@@ -25,7 +26,7 @@ def is_light(module: HloModule) -> bool:
             loop = loop_of(instruction)
             if loop is None or trip_count(loop) is None:
                 return False
-        elif instruction.opcode == "custom-call" or instruction.op.has_side_effect:
+        elif isinstance(instruction.op, CustomCall) or instruction.op.has_side_effect:
             return False
     cost = cost_of(module)
     return cost.flops + _TRANSCENDENTAL * cost.transcendentals + _BYTE * cost.bytes_accessed <= _LIGHT

@@ -6,7 +6,7 @@ from xlakit.errors import XlakitError
 from xlakit.formats.detect import hlo_text_of, load
 from xlakit.formats.hlo_text.faults import check_text
 from xlakit.ir.instruction import HloModule
-from xlakit.ir.verifier import findings
+from xlakit.verifier import findings
 
 
 def check(data: bytes, name: str) -> tuple[HloModule | None, list[XlakitError]]:

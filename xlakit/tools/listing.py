@@ -13,6 +13,8 @@ from typing import Any
 
 from xlakit.errors import ArgumentError
 from xlakit.ir.operation import OPERATIONS, Attribute, Op
+from xlakit.ir.traits import TRAITS, traits_of
+from xlakit.ops.data import Parameter
 from xlakit.ops.registry import PAGES
 
 # A signature that is longer has a line for each parameter.
@@ -50,12 +52,12 @@ def functions_of(page: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
 
 def is_evaluated(op: type[Op]) -> bool:
     """Whether the interpreter runs an operation (parameters are bound, not evaluated)."""
-    return op.evaluate is not Op.evaluate or op.opcode == "parameter"
+    return op.evaluate is not Op.evaluate or op is Parameter
 
 
 def table(pattern: str = "") -> str:
     """A table of the operations whose name, here or in the documents, contains ``pattern``; ArgumentError if none."""
-    rows = [("opcode", "in the documents", "operands", "attributes", "interpreter")]
+    rows = [("opcode", "in the documents", "operands", "traits", "attributes", "interpreter")]
     for opcode in sorted(OPERATIONS):
         op = OPERATIONS[opcode]
         if pattern.lower() not in f"{opcode} {' '.join(op.documents)}".lower():
@@ -65,6 +67,7 @@ def table(pattern: str = "") -> str:
                 opcode,
                 ", ".join(op.documents) or "-",
                 "any" if op.arity is None else str(op.arity),
+                ", ".join(trait.__name__ for trait in traits_of(op)) or "-",
                 ", ".join(a.text or a.name for a in op.attributes) or "-",
                 "yes" if is_evaluated(op) else "no",
             )
@@ -85,6 +88,9 @@ def operations_page() -> str:
         "# Operations\n",
         "Generated from the op pages by `xlakit ops --markdown operations`. In each family: the operations of HLO,",
         "with the name that the semantics document gives them, then the functions of `xlakit` that build them.\n",
+        "Passes and backends ask an operation for its traits:\n",
+        *(f"- {trait.__name__}: {inspect.getdoc(trait)}" for trait in TRAITS),
+        "",
     ]
     for page in PAGES:
         summary = inspect.getdoc(page) or ""
@@ -101,7 +107,9 @@ def _operation_entry(op: type[Op]) -> str:
     operands = "any number of operands" if op.arity is None else f"{op.arity} operand{'s' * (op.arity != 1)}"
     summary = (inspect.getdoc(op) or "").split("\n\n", 1)[0].replace("\n", " ")
     attributes = "; ".join(_attribute_entry(a) for a in op.attributes)
-    return f"- **`{op.opcode}`**{known}, {operands}. {summary}" + (f" Attributes: {attributes}." if attributes else "")
+    traits = ", ".join(trait.__name__ for trait in traits_of(op))
+    rest = (f" Attributes: {attributes}." if attributes else "") + (f" Traits: {traits}." if traits else "")
+    return f"- **`{op.opcode}`**{known}, {operands}. {summary}{rest}"
 
 
 def _attribute_entry(attribute: Attribute) -> str:

@@ -10,6 +10,7 @@ from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops.collective_moves import Permuting
+from xlakit.ops.collectives import PartitionId, ReplicaId
 from xlakit.ops.shared.collective import Collective
 from xlakit.passes.core.framework import with_callees, with_computations
 
@@ -47,9 +48,9 @@ def as_replicas(module: HloModule) -> HloModule:
 
 
 def _for_replicas(op: Op, count: int) -> Op:
-    if op.opcode == "partition-id":
+    if isinstance(op, PartitionId):
         return OPERATIONS["replica-id"]()
-    if op.opcode == "replica-id":
+    if isinstance(op, ReplicaId):
         raise UnsupportedError(
             "a program of partitions that asks for its replica is not compared with jaxlib",
             hint="compare it with the interpreter",

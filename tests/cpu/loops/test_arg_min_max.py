@@ -8,6 +8,7 @@ from evaluating import shape
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
 from xlakit.cpu.loops.nests.arg_min_max import arg_min_max_of
+from xlakit.ops.elementwise_binary import Maximum, Minimum
 
 
 def first_of(compare):
@@ -63,9 +64,9 @@ def test_of_what_is_computed_in_the_same_kernel():
 
 def test_which_computations_keep_an_extreme():
     shapes = [shape(xla.F32), shape(xla.S32)] * 2
-    assert arg_min_max_of(trace(first_of(xla.gt), shapes).computation) == "maximum"
-    assert arg_min_max_of(trace(first_of(xla.lt), shapes).computation) == "minimum"
-    assert arg_min_max_of(trace(first_of(xla.ge), shapes).computation) == "maximum"
+    assert arg_min_max_of(trace(first_of(xla.gt), shapes).computation) == Maximum()
+    assert arg_min_max_of(trace(first_of(xla.lt), shapes).computation) == Minimum()
+    assert arg_min_max_of(trace(first_of(xla.ge), shapes).computation) == Maximum()
 
     def last(a, i, b, j):
         better = xla.gt(a, b)

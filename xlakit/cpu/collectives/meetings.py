@@ -18,6 +18,7 @@ from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.collective_pairs import AllGatherStart, CollectivePermuteStart
 from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, CollectiveReduce, ReduceScatter
 from xlakit.ops.shared.collective import Collective
 
@@ -148,7 +149,7 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
 def result_of(instruction: Instruction) -> Shape:
     """The shape of what a collective computes, without what a start gives beside it."""
     shape = instruction.shape
-    is_start = instruction.opcode in ("all-gather-start", "collective-permute-start")
+    is_start = isinstance(instruction.op, (AllGatherStart, CollectivePermuteStart))
     return shape.tuple_shapes[1] if is_start else shape
 
 

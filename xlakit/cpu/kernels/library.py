@@ -22,6 +22,9 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,8 @@ class KernelLibrary:
         made = maker(self.module, instruction) if maker is not None else None
         if made is not None:
             return Kernel(*made)
-        if (is_traced(instruction.opcode) and not instruction.shape.is_tuple) or instruction.opcode in (
-            "dynamic-update-slice",
-            "reduce",
-            "reduce-window",
+        if (is_traced(instruction.opcode) and not instruction.shape.is_tuple) or isinstance(
+            instruction.op, (DynamicUpdateSlice, Reduce, ReduceWindow)
         ):
             return Kernel(*emit_fusion(self.module, alone(instruction), _symbol(instruction)))
         return None

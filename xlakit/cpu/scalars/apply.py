@@ -16,16 +16,20 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Op
 from xlakit.ops.compare import Compare
-from xlakit.ops.convert import ReducePrecision
+from xlakit.ops.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
+from xlakit.ops.data import Copy
+from xlakit.ops.elementwise_binary import Atan2, Complex, Divide, Multiply
+from xlakit.ops.elementwise_unary import Imag, IsFinite, Real
+from xlakit.ops.select import Clamp, Select
 
-_SPECIAL = frozenset(
-    {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite"}
-    | {"reduce-precision", "copy", "stochastic-convert"}
+_SPECIAL = (
+    *(Compare, Select, Clamp, Convert, BitcastConvert, Complex, Real, Imag, IsFinite, ReducePrecision, Copy),
+    StochasticConvert,
 )
 # What these make of positive numbers is positive, and so large that F64, which the interpreter has, holds it.
-_NEVER_ZERO = frozenset({"atan2", "divide", "multiply"})
+_NEVER_ZERO = (Atan2, Divide, Multiply)
 _LEAST_F32 = 2.0**-149
-_OPCODES = _SPECIAL | BINARY.keys() | UNARY.keys()
+_OPCODES = frozenset({op.opcode for op in _SPECIAL} | BINARY.keys() | UNARY.keys())
 
 
 def is_scalar_operation(opcode: str) -> bool:
@@ -42,54 +46,55 @@ def apply(
     Raises DeclinedError for what has no code yet.
     """
     opcode = op.opcode
-    if opcode in _SPECIAL:
+    if isinstance(op, _SPECIAL):
         return _special(fn, op, kinds, result, arguments)
     kind = kinds[0]
     if kind.is_complex:
         return of_complex.apply(fn, opcode, kind, arguments)
     values = [as_real(a) for a in arguments]
-    if len(values) == 2 and opcode in BINARY:
-        found = BINARY[opcode](fn, kind, values[0], values[1])
-    elif len(values) == 1 and opcode in UNARY:
-        found = UNARY[opcode](fn, kind, values[0])
+    binary, unary = BINARY.get(opcode), UNARY.get(opcode)
+    if binary is not None:
+        found = binary(fn, kind, values[0], values[1])
+    elif unary is not None:
+        found = unary(fn, kind, values[0])
     else:
         raise DeclinedError(f"no code is made for {opcode}")
-    if result is PrimitiveType.F8E8M0FNU and opcode in _NEVER_ZERO:
+    if result is PrimitiveType.F8E8M0FNU and isinstance(op, _NEVER_ZERO):
         # What F32 cannot hold is still nearer to the least number than to NaN, which 0 would become.
         found = where(found.eq(0.0), _LEAST_F32, found)
-    return found if is_exact(opcode, result) else rounded_result(fn, result, found)
+    return found if is_exact(op, result) else rounded_result(fn, result, found)
 
 
 def _special(
     fn: Function, op: Op, kinds: Sequence[PrimitiveType], result: PrimitiveType, arguments: Sequence[Scalar]
 ) -> Scalar:
-    opcode, first = op.opcode, arguments[0]
+    first = arguments[0]
     if isinstance(op, Compare):
         return _compare(fn, op, kinds[0], arguments[0], arguments[1])
-    if opcode == "select":
+    if isinstance(op, Select):
         return select(fn, as_real(first), arguments[1], arguments[2])
-    if opcode == "clamp":
+    if isinstance(op, Clamp):
         low, value, high = (as_real(a) for a in arguments)
         return minimum(fn, result, maximum(fn, result, low, value), high)
-    if opcode == "convert":
+    if isinstance(op, Convert):
         return convert(fn, kinds[0], result, first)
-    if opcode == "bitcast-convert":
+    if isinstance(op, BitcastConvert):
         return bitcast(fn, kinds[0], result, first)
-    if opcode == "complex":
+    if isinstance(op, Complex):
         return as_real(first), as_real(arguments[1])
-    if opcode == "copy":
+    if isinstance(op, Copy):
         return first
-    if opcode == "real":
+    if isinstance(op, Real):
         return first[0] if isinstance(first, tuple) else first
-    if opcode == "imag":
+    if isinstance(op, Imag):
         return first[1] if isinstance(first, tuple) else fn.constant(first.type, 0.0)
-    if opcode == "is-finite":
+    if isinstance(op, IsFinite):
         return is_finite(fn, as_real(first))
     if isinstance(op, ReducePrecision):
         return reduce_precision(fn, op, kinds[0], as_real(first))
-    if opcode == "stochastic-convert":
+    if isinstance(op, StochasticConvert):
         return stochastic_convert(fn, kinds[1], result, as_real(first), as_real(arguments[1]))
-    raise DeclinedError(f"no code is made for {opcode}")
+    raise DeclinedError(f"no code is made for {op.opcode}")
 
 
 _SIGNED = {

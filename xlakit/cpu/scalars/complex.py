@@ -23,13 +23,14 @@ Complex = tuple[Value, Value]
 def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Scalar]) -> Scalar:
     """What an operation makes of complex elements; raises DeclinedError for what has no code."""
     numbers = [a for a in arguments if isinstance(a, tuple)]
-    if opcode in _PLAIN:
-        return _PLAIN[opcode](*numbers)
-    if opcode not in _WIDE:
+    plain, wide = _PLAIN.get(opcode), _WIDE.get(opcode)
+    if plain is not None:
+        return plain(*numbers)
+    if wide is None:
         raise DeclinedError(f"no code is made for {opcode} of {kind.hlo_name}")
     if kind is PrimitiveType.C128:
-        return _WIDE[opcode](*numbers)
-    function = _FROM_F32.get(opcode, _WIDE[opcode])
+        return wide(*numbers)
+    function = _FROM_F32.get(opcode, wide)
     found = function(*[(widened(x), widened(y)) for x, y in numbers])
     return (narrowed(found[0]), narrowed(found[1])) if isinstance(found, tuple) else narrowed(found)
 

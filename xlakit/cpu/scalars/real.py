@@ -7,6 +7,20 @@ from collections.abc import Callable
 from xlakit.cpu.llvm import F32, I1, Function, Value, integer
 from xlakit.cpu.math import math_function
 from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.operation import Op
+from xlakit.ops.data import Copy
+from xlakit.ops.elementwise_binary import And, Maximum, Minimum, Or, Remainder
+from xlakit.ops.elementwise_unary import (
+    Abs,
+    Ceil,
+    CountLeadingZeros,
+    Floor,
+    Negate,
+    PopulationCount,
+    RoundNearestAfz,
+    RoundNearestEven,
+    Sign,
+)
 
 Binary = Callable[[Function, PrimitiveType, Value, Value], Value]
 Unary = Callable[[Function, PrimitiveType, Value], Value]
@@ -156,17 +170,17 @@ BINARY: dict[str, Binary] = {
     "mulhi": _mulhi,
 }
 # What gives a value that its operands' type holds without rounding or wrapping.
-_EXACT = frozenset(
-    {"maximum", "minimum", "and", "or", "abs", "negate", "sign", "floor", "ceil", "round-nearest-afz"}
-    | {"round-nearest-even", "popcnt", "count-leading-zeros", "remainder", "copy"}
+_EXACT = (
+    *(Maximum, Minimum, And, Or, Abs, Negate, Sign, Floor, Ceil, RoundNearestAfz, RoundNearestEven),
+    *(PopulationCount, CountLeadingZeros, Remainder, Copy),
 )
 # Of these, what wraps in integers of a few bits, which are computed in a byte: the least number has no negative.
-_LARGER = frozenset({"abs", "negate", "popcnt", "count-leading-zeros"})
+_LARGER = (Abs, Negate, PopulationCount, CountLeadingZeros)
 
 
-def is_exact(opcode: str, kind: PrimitiveType) -> bool:
+def is_exact(op: Op, kind: PrimitiveType) -> bool:
     """Whether an operation gives what its type holds, with nothing to be rounded or to wrap."""
-    return opcode in _EXACT and not (opcode in _LARGER and kind.is_integral and kind.bit_width < 8)
+    return isinstance(op, _EXACT) and not (isinstance(op, _LARGER) and kind.is_integral and kind.bit_width < 8)
 
 
 # -- of one --------------------------------------------------------------------------------------

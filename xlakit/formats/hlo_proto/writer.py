@@ -21,6 +21,7 @@ from xlakit.formats.hlo_proto.shardings import write_sharding
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant
 from xlakit.ops.transfer import Outfeed
 
@@ -61,7 +62,7 @@ class _Writing:
             called
             for computation in module.computations
             for instruction in computation.instructions
-            if instruction.opcode == "fusion"
+            if isinstance(instruction.op, Fusion)
             for called in instruction.op.called_computations
         }
 

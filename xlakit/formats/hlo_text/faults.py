@@ -21,8 +21,8 @@ from xlakit.formats.hlo_text.reader import Reader, unknown
 from xlakit.formats.hlo_text.records import Body, Callee, Record
 from xlakit.formats.hlo_text.shapes import at_shape, parse_shape
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.verifier import Finding, findings, shape_findings
 from xlakit.ops.custom_call import CustomCall
+from xlakit.verifier import Finding, findings, shape_findings
 
 _UNREAD: Final = "xlakit.Unread"
 _HEAD: Final = re.compile(r"(ROOT\s+)?%?([\w.\-]+)\s*=\s*")

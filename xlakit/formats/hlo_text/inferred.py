@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.operation import Op
-
-# The result lies as this operand does; for all pointwise operations but these it is the first.
-_LIKE_OPERAND = {"clamp": 1, "copy": 0, "domain": 0, "reverse": 0, "sort": 0, "while": 0}
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.movement import Reverse, Transpose
+from xlakit.ops.select import Clamp
+from xlakit.ops.sort import Sort
+from xlakit.ops.transfer import Domain
 
 
 def laid_out(op: Op, operands: Sequence[Shape], result: Shape) -> Shape:
@@ -19,21 +21,20 @@ def laid_out(op: Op, operands: Sequence[Shape], result: Shape) -> Shape:
     return result.with_default_layout() if source is None else _like(source, result)
 
 
-def _source(op: Any, operands: Sequence[Shape]) -> Shape | None:
-    opcode = op.opcode
-    if opcode == "tuple" or (opcode == "sort" and len(operands) > 1):
+def _source(op: Op, operands: Sequence[Shape]) -> Shape | None:
+    if isinstance(op, Tuple) or (isinstance(op, Sort) and len(operands) > 1):
         return make_tuple_shape(operands)
-    if opcode == "get-tuple-element":
+    if isinstance(op, GetTupleElement):
         return operands[0].tuple_shapes[op.index]
-    if opcode == "transpose":
+    if isinstance(op, Transpose):
         return _transposed(op.dimensions, operands[0])
-    if opcode == "call":
+    if isinstance(op, Call):
         return op.to_apply.root.shape
-    if opcode == "conditional":
+    if isinstance(op, Conditional):
         return op.branch_computations[0].root.shape
-    if opcode in _LIKE_OPERAND or op.pointwise:
-        # A scalar that stands for a whole array has no layout to hand on.
-        candidates = operands[_LIKE_OPERAND.get(opcode, 0) :]
+    if op.pointwise or isinstance(op, (Domain, Reverse, Sort, While)):
+        # A scalar that stands for a whole array has no layout to hand on; a clamp's first operand may be one.
+        candidates = operands[isinstance(op, Clamp) :]
         return next((o for o in candidates if not o.is_scalar), candidates[0] if candidates else None)
     return None
 

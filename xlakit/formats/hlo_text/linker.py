@@ -15,9 +15,10 @@ from xlakit.formats.hlo_text.reader import unknown
 from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Kind, Op
+from xlakit.ops.transfer import Outfeed, Send, SendDone
 
 # Whatever the text says that they give; old texts say what they take.
-_ALWAYS_TOKENS = frozenset({"outfeed", "send-done"})
+_ALWAYS_TOKENS = (Outfeed, SendDone)
 _REQUEST = Shape(PrimitiveType.U32).with_default_layout()
 
 
@@ -101,9 +102,9 @@ class Linker:
         shape = record.shape
         if record.operand_shapes:
             self._check_operand_shapes(record)
-        if record.cls.opcode in _ALWAYS_TOKENS:
+        if record.cls in _ALWAYS_TOKENS:
             shape = TOKEN_SHAPE
-        elif record.cls.opcode == "send":
+        elif record.cls is Send:
             # Likewise: what a send gives begins with its first operand.
             shape = make_tuple_shape([operands[0].shape, _REQUEST, TOKEN_SHAPE])  # pyright: ignore
         elif shape is None:

@@ -28,6 +28,8 @@ from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import Precision
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
+from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.control import Conditional
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ def print_computation(computation: Computation, options: PrintOptions = _EVERYTH
 
 def _hidden(module: HloModule) -> set[Computation]:
     """The computations that all asynchronous instructions that run them print in themselves."""
-    starts = [i for computation in module.computations for i in computation.instructions if i.opcode == "async-start"]
+    starts = [
+        i for computation in module.computations for i in computation.instructions if isinstance(i.op, AsyncStart)
+    ]
     hidden = {c for start in starts if sugared(start) for c in start.op.called_computations}
     return hidden.difference(c for start in starts if not sugared(start) for c in start.op.called_computations)
 
@@ -152,7 +156,7 @@ class _Printer:
     def _sugared_attributes(self, parts: list[str], instruction: Instruction, inner: Op) -> None:
         own = [spec for spec in _plan(type(instruction.op)).attributes if spec.name != "calls"]
         self._attributes(parts, own, instruction.op, instruction)
-        if instruction.opcode == "async-start":
+        if isinstance(instruction.op, AsyncStart):
             self._attributes(parts, _plan(type(inner)).attributes, inner, instruction)
 
     def _attributes(
@@ -164,7 +168,7 @@ class _Printer:
                 continue
             if entry.kind is Kind.PRECISION_LIST and all(p is Precision.DEFAULT for p in value):
                 continue
-            if entry.kind is Kind.COMPUTATION_LIST and op.opcode == "conditional" and _on_predicate(instruction):
+            if entry.kind is Kind.COMPUTATION_LIST and isinstance(op, Conditional) and _on_predicate(instruction):
                 on_true, on_false = (self._percent + computation.name for computation in value)
                 parts.append(f"true_computation={on_true}, false_computation={on_false}")
             else:

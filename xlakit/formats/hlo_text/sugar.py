@@ -15,12 +15,17 @@ from xlakit.formats.hlo_text.records import Body, Callee, Record, table_of
 from xlakit.ir.attributes import NO_ANNOTATIONS
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.collective_moves import CollectivePermute
+from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.data import Constant, Copy, Parameter
+from xlakit.ops.transfer import Recv, Send
 
 if TYPE_CHECKING:
     from xlakit.formats.hlo_text.reader import Reader
 
 # These have opcodes of their own for start and done.
-_NOT_WRAPPED = frozenset({"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"})
+_NOT_WRAPPED = (AllGather, AllReduce, CollectivePermute, Copy, Recv, Send)
 _NAME = "async_wrapped"
 _UNKNOWN = make_tuple_shape([])
 _NAMES = re.compile(rf"{_NAME}(?:\.\d+)?")
@@ -30,7 +35,7 @@ def read_sugar(opcode: str) -> tuple[type[Op], type[Op]] | None:
     """The asynchronous operation and the one that it wraps, where ``opcode`` is short for those."""
     for step in ("start", "update", "done"):
         wrapped = opcode.removesuffix(f"-{step}")
-        if wrapped == opcode or wrapped in _NOT_WRAPPED or wrapped.startswith("async"):
+        if wrapped == opcode or OPERATIONS.get(wrapped) in _NOT_WRAPPED or wrapped.startswith("async"):
             continue
         inner, outer = OPERATIONS.get(wrapped), OPERATIONS.get(f"async-{step}")
         return (outer, inner) if inner is not None and outer is not None else None
@@ -40,7 +45,7 @@ def read_sugar(opcode: str) -> tuple[type[Op], type[Op]] | None:
 def unsugar(reader: Reader, body: Body, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
     """Make the computation that a start wraps; updates and done refer to it through their operand."""
     lexer = reader.lexer
-    if record.cls.opcode != "async-start":
+    if record.cls is not AsyncStart:
         _check_follower(reader, record, wrapped, values, offset)
         return
     shape = record.shape
@@ -76,7 +81,7 @@ def _bind(inner: Body, root: Record, arguments: Sequence[Shape], result: Shape) 
         if number < len(root.operands):
             _settle(root.operands[number], shape)
             continue
-        parameter = Record(inner.unused_name("async_param"), OPERATIONS["parameter"], root.offset, shape)
+        parameter = Record(inner.unused_name("async_param"), Parameter, root.offset, shape)
         parameter.values["number"] = number
         inner.names[parameter.name] = parameter
         inner.records.insert(number, parameter)
@@ -97,7 +102,7 @@ def _bind_callee(reader: Reader, inner: Body, root: Record) -> None:
     called = reader.bodies.get(callee.name) if isinstance(callee, Callee) else None
     if called is None:
         return
-    parameters = sorted((r for r in called.records if r.cls.opcode == "parameter"), key=lambda r: r.values["number"])
+    parameters = sorted((r for r in called.records if r.cls is Parameter), key=lambda r: r.values["number"])
     shapes = [r.shape for r in parameters if r.shape is not None]
     result = (called.root or called.records[-1]).shape
     if len(shapes) == len(parameters) >= len(root.operands) and result is not None:
@@ -118,10 +123,10 @@ def _check_follower(reader: Reader, record: Record, wrapped: type[Op], values: d
     # Old texts repeat the attributes of the start. They say nothing new.
     values.clear()
     start = record.operands[0]
-    while start.cls.opcode == "async-update" and start.operands:
+    while start.cls is AsyncUpdate and start.operands:
         start = start.operands[0]
     callee = start.values.get("calls")
-    if start.cls.opcode != "async-start" or not isinstance(callee, Callee):
+    if start.cls is not AsyncStart or not isinstance(callee, Callee):
         return
     inner = reader.bodies.get(callee.name)
     root = inner.root if inner is not None else None
@@ -141,7 +146,7 @@ def _bind_more(inner: Body, root: Record, follower: Record) -> None:
     if shape is None:
         return
     arguments: Sequence[Shape] = ()
-    if follower.cls.opcode == "async-update":
+    if follower.cls is AsyncUpdate:
         if len(shape.tuple_shapes) < 2:
             return
         arguments, shape = shape.tuple_shapes[0].tuple_shapes, shape.tuple_shapes[1]
@@ -162,12 +167,11 @@ def sugared(start: Instruction) -> bool:
         and len(start.operands) == len(parameters)
         and root.name == "async_op"
         and tuple(parameters) == root.operands
-        and root.opcode not in _NOT_WRAPPED
-        and root.opcode not in ("parameter", "constant")
+        and type(root.op) not in (*_NOT_WRAPPED, Parameter, Constant)
         and root.annotations is NO_ANNOTATIONS
         and not root.control_predecessors
         and all(
-            p.opcode == "parameter" and p.annotations is NO_ANNOTATIONS and _is_nth(p, number)
+            isinstance(p.op, Parameter) and p.annotations is NO_ANNOTATIONS and _is_nth(p, number)
             for number, p in enumerate(parameters)
         )
     )
@@ -180,8 +184,8 @@ def _is_nth(parameter: Instruction, number: int) -> bool:
 
 def start_of(instruction: Instruction) -> Instruction | None:
     """The start of an asynchronous operation, itself or above; None where it is out of sight."""
-    while instruction.opcode != "async-start":
-        if not instruction.operands or instruction.opcode not in ("async-update", "async-done"):
+    while not isinstance(instruction.op, AsyncStart):
+        if not instruction.operands or not isinstance(instruction.op, (AsyncUpdate, AsyncDone)):
             return None
         instruction = instruction.operands[0]
     return instruction

@@ -21,7 +21,7 @@ from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute
 from xlakit.ops.data import get_tuple_element, tuple_
 from xlakit.ops.handle import Builder, XlaOp, common_builder
-from xlakit.ops.reduction import binary_opcode, check_reducer
+from xlakit.ops.reduction import check_reducer, reducer_op
 
 # What a person may give as replica groups: lists of ids, or the attribute itself. Empty means one group of all.
 GroupsLike = ReplicaGroups | Sequence[Sequence[int]]
@@ -249,7 +249,7 @@ def combiner_of(computation: Computation, kind: PrimitiveType) -> Computation:
     kinds = {i.shape.element_type for i in (*computation.parameters, computation.root)}
     if all(same_type_family(kind, k) for k in kinds):
         return computation
-    if binary_opcode(computation) is None:
+    if reducer_op(computation) is None:
         raise UnsupportedError(
             f"computation {computation.name} is not of {kind.hlo_name}, and more than one operation",
             hint=f"give a computation of {kind.hlo_name}",

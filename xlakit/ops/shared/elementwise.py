@@ -15,6 +15,7 @@ from xlakit.data.primitive import PrimitiveType, higher_precision, same_type_fam
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Op, Value
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, emit
 from xlakit.ops.shared.broadcasting import broadcast_together
 from xlakit.ops.shared.numerics import convert
@@ -96,7 +97,7 @@ def common_dimensions(shapes: Sequence[Shape]) -> Shape:
     return first.with_dimensions(sizes, dynamic)
 
 
-class Unary(Op):
+class Unary(Op, Elementwise):
     """One array to another of the same dimensions."""
 
     __slots__ = ()
@@ -121,7 +122,7 @@ class Unary(Op):
         raise NotImplementedError
 
 
-class Binary(Op):
+class Binary(Op, Elementwise):
     """Two arrays of the same dimensions to one."""
 
     __slots__ = ()

@@ -6,6 +6,7 @@ and their casts from float to integer do not saturate; the rules that hold in XL
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -138,6 +139,31 @@ def limits(kind: PrimitiveType) -> tuple[int, int]:
     if kind.is_signed:
         return -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
     return 0, (1 << kind.bit_width) - 1
+
+
+def lowest(kind: PrimitiveType) -> Array | None:
+    """The number that no other is below: -infinity where there is one; None for complex numbers."""
+    return _extreme(kind, -1)
+
+
+def highest(kind: PrimitiveType) -> Array | None:
+    """The number that no other is above."""
+    return _extreme(kind, 1)
+
+
+def _extreme(kind: PrimitiveType, sign: int) -> Array | None:
+    if kind is PrimitiveType.PRED:
+        return np.asarray(sign > 0)
+    if kind.is_integral:
+        least, greatest = limits(kind)
+        wide = np.int64 if least < 0 else np.uint64
+        return wrap(np.asarray(greatest if sign > 0 else least, dtype=wide), kind.dtype)
+    if kind.is_complex:
+        return None
+    with np.errstate(all="ignore"):
+        number = np.asarray(sign * np.inf, dtype=np.float64).astype(kind.dtype)
+    # Some narrow formats have no infinity.
+    return number if float(number) == sign * math.inf else None
 
 
 def of_integers(function: Callable[..., Array]) -> Callable[..., Array]:

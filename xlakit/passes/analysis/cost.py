@@ -14,27 +14,29 @@ from dataclasses import dataclass, field
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.control import Conditional, Fusion, Scan, While
+from xlakit.ir.traits import Forwarding, Transcendental
+from xlakit.ops.collectives import PartitionId, ReplicaId
+from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import AfterAll, Constant, Copy, Parameter, Tuple
 from xlakit.ops.dot import Contraction
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.fft import Fft
+from xlakit.ops.gather import Gather
 from xlakit.ops.linear_algebra import TriangularSolve
+from xlakit.ops.movement import Slice
+from xlakit.ops.random import Rng, RngBitGenerator
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.window_geometry import window_output
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.loops.analysis import loop_of, trip_count
 
-_TRANSCENDENTAL = frozenset(
-    {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sine", "cosine", "tan", "tanh", "erf"}
-    | {"power", "sqrt", "rsqrt", "cbrt", "atan2", "rng", "rng-bit-generator"}
-    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
-)
+_TRANSCENDENTAL = (Transcendental, Rng, RngBitGenerator)
 # What only says where values are, or brings them about at no cost.
-_FREE = frozenset(
-    {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "add-dependency", "opt-barrier"}
-    | {"domain", "partition-id", "replica-id", "call", "while", "conditional"}
-)
+_FREE = (Forwarding, Parameter, Constant, AfterAll, PartitionId, ReplicaId, Call, While, Conditional)
 # What reads only as much of its first operand as it gives.
-_PARTIAL = frozenset({"slice", "dynamic-slice", "gather"})
+_PARTIAL = (Slice, DynamicSlice, Gather)
 
 
 @dataclass(slots=True)
@@ -93,11 +95,11 @@ class _Counting:
         counted = _FLOPS.get(instruction.opcode)
         if counted is not None:
             cost.flops = float(counted(instruction))
-        elif instruction.opcode in _TRANSCENDENTAL:
+        elif isinstance(op, _TRANSCENDENTAL):
             cost.transcendentals = float(_elements(instruction.shape))
         elif op.called_computations:
             self._called(instruction, cost)
-        elif op.is_pointwise and instruction.opcode not in _FREE and instruction.opcode != "copy":
+        elif op.is_pointwise and not isinstance(op, (*_FREE, Copy)):
             cost.flops = float(_elements(instruction.shape))
         return cost
 
@@ -115,7 +117,7 @@ class _Counting:
             cost.add(_dearest(costs))
         elif isinstance(op, Scan):
             cost.add(costs[0], _applications(instruction))
-        elif instruction.opcode == "call" or instruction.opcode.startswith("async"):
+        elif isinstance(instruction.op, Call) or instruction.opcode.startswith("async"):
             for inner in costs:
                 cost.add(inner)
         else:
@@ -139,7 +141,7 @@ def _applications(instruction: Instruction) -> float:
     op = instruction.op
     first = instruction.operands[0].shape if instruction.operands else instruction.shape
     given = _elements(instruction.shape)
-    if instruction.opcode == "reduce":
+    if isinstance(instruction.op, Reduce):
         results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
         return max(0, _elements(first) - given // max(1, results))
     if isinstance(op, ReduceWindow):
@@ -148,7 +150,7 @@ def _applications(instruction: Instruction) -> float:
     if isinstance(op, SelectAndScatter):
         source = _elements(instruction.operands[1].shape)
         return source * math.prod(d.size for d in op.window.dimensions)
-    if instruction.opcode == "scatter":
+    if isinstance(instruction.op, Scatter):
         return _elements(instruction.operands[-1].shape)
     return _elements(first)
 
@@ -246,18 +248,18 @@ def size_in_bytes(shape: Shape) -> int:
 
 def _bytes(instruction: Instruction) -> float:
     """What an instruction reads and writes of memory, where nothing is kept in registers."""
-    opcode, operands = instruction.opcode, [size_in_bytes(o.shape) for o in instruction.operands]
+    op, operands = instruction.op, [size_in_bytes(o.shape) for o in instruction.operands]
     given = size_in_bytes(instruction.shape)
-    if opcode in _FREE:
+    if isinstance(op, _FREE):
         return 0
-    if instruction.op.is_pointwise:
+    if op.is_pointwise:
         # What stands on both sides is read once.
         return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + given
-    if opcode in _PARTIAL:
+    if isinstance(op, _PARTIAL):
         return 2 * given + sum(operands[1:])
-    if opcode == "dynamic-update-slice":
+    if isinstance(op, DynamicUpdateSlice):
         return 2 * operands[1] + sum(operands[2:])
-    if opcode == "scatter":
+    if isinstance(op, Scatter):
         # The operands, the indices, the updates: each update reads and writes an element.
         count = len(operands) // 2
         return operands[count] + 3 * sum(operands[count + 1 :])
@@ -276,16 +278,16 @@ def _fusion_bytes(fusion: Instruction) -> float:
         size = size_in_bytes(parameter.shape)
         read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
         total += min(size, read) if parameter is not calls.root else size
-    roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+    roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
     return total + sum(_written(root) for root in roots)
 
 
 def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:
     """How many bytes of an operand of this size an instruction reads."""
     if reader.operands[0] is operand and operand not in reader.operands[1:]:
-        if reader.opcode in _PARTIAL:
+        if isinstance(reader.op, _PARTIAL):
             return size_in_bytes(reader.shape)
-        if reader.opcode == "dynamic-update-slice":
+        if isinstance(reader.op, DynamicUpdateSlice):
             # It stays where it is.
             return 0
     return size
@@ -293,6 +295,6 @@ def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:
 
 def _written(root: Instruction) -> float:
     """How many bytes a fusion writes for one of its results."""
-    if root.opcode == "dynamic-update-slice" and root.operands[0].opcode == "parameter":
+    if isinstance(root.op, DynamicUpdateSlice) and isinstance(root.operands[0].op, Parameter):
         return size_in_bytes(root.operands[1].shape)
     return size_in_bytes(root.shape)

@@ -13,21 +13,38 @@ from collections.abc import Sequence
 import ml_dtypes
 
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Expensive
+from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import GetTupleElement, Parameter
-from xlakit.passes.fusion.cluster import ELEMENTARY
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import AddDependency, Constant, Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from xlakit.ops.dot import Contraction
+from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.fft import Fft
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.ops.reduction import Map
+from xlakit.ops.select import Select
+from xlakit.ops.sort import Sort
 
 # The places of arrays in a value.
 _Places = frozenset[tuple[int, ...]]
 
 _NONE: _Places = frozenset()
 # Sums by what they are; floats in them are added in an order that the compiler chooses.
-_SUMS = frozenset(
-    {"batch-norm-grad", "batch-norm-inference", "batch-norm-training", "cholesky", "convolution", "custom-call", "dot"}
-    | {"fft", "ragged-dot", "scaled-dot", "triangular-solve"}
+_SUMS = (
+    Contraction,
+    Convolution,
+    Fft,
+    Cholesky,
+    TriangularSolve,
+    BatchNormTraining,
+    BatchNormInference,
+    BatchNormGrad,
+    CustomCall,
 )
 # Functions of floats that give one of them: in any order the same.
-_CHOICES = frozenset({"constant", "copy", "get-tuple-element", "maximum", "minimum", "parameter", "select", "tuple"})
+_CHOICES = (Constant, Copy, GetTupleElement, Maximum, Minimum, Parameter, Select, Tuple)
 
 
 def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
@@ -46,7 +63,7 @@ def largest_epsilon(module: HloModule) -> float:
         shape.element_type.real_part
         for computation in module.computations
         for instruction in computation.instructions
-        if instruction.opcode not in ("parameter", "constant")
+        if not isinstance(instruction.op, (Parameter, Constant))
         for _, shape in instruction.shape.leaves()
         if shape.is_array and (shape.element_type.is_floating or shape.element_type.is_complex)
     }
@@ -72,9 +89,9 @@ class _Analysis:
             return given[op.number]
         if isinstance(op, GetTupleElement):
             return frozenset(path[1:] for path in operands[0] if path[0] == op.index)
-        if op.opcode == "tuple":
+        if isinstance(op, Tuple):
             return frozenset((number, *path) for number, own in enumerate(operands) for path in own)
-        if op.opcode in ("opt-barrier", "add-dependency"):
+        if isinstance(op, (OptimizationBarrier, AddDependency)):
             return operands[0]
         if isinstance(op, (Call, Fusion)):
             return self.inexact(op.called_computations[0], operands)
@@ -104,16 +121,18 @@ def _everything(instruction: Instruction) -> _Places:
 
 def _is_elementary(instruction: Instruction) -> bool:
     op = instruction.op
-    called = any(i.opcode in ELEMENTARY for c in op.called_computations for i in c.instructions)
-    return (op.opcode in ELEMENTARY or called) and any(map(_is_float, (instruction, *instruction.operands)))
+    called = any(isinstance(i.op, Expensive) for c in op.called_computations for i in c.instructions)
+    return (isinstance(op, Expensive) or called) and any(map(_is_float, (instruction, *instruction.operands)))
 
 
 def _sums_floats(instruction: Instruction) -> bool:
     op = instruction.op
-    if op.opcode in _SUMS:
+    if isinstance(op, _SUMS):
         return any(map(_is_float, (instruction, *instruction.operands)))
-    return op.opcode not in ("map", "sort") and any(
-        i.opcode not in _CHOICES and _is_float(i) for called in op.called_computations for i in called.instructions
+    return not isinstance(op, (Map, Sort)) and any(
+        not isinstance(i.op, _CHOICES) and _is_float(i)
+        for called in op.called_computations
+        for i in called.instructions
     )
 
 

@@ -18,9 +18,14 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
+from xlakit.ir.operation import Op
 from xlakit.ops.compare import Compare
-from xlakit.ops.data import Constant, Iota, Parameter
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Constant, Copy, Iota, Parameter
+from xlakit.ops.elementwise_binary import And, Or
+from xlakit.ops.elementwise_unary import Imag, Negate, Not, Real
 from xlakit.ops.movement import Broadcast
+from xlakit.ops.select import Select
 
 
 class NanPlace(enum.Enum):
@@ -118,13 +123,13 @@ class _Test(NamedTuple):
 def _lexicographic_forms(root: Instruction) -> Iterator[tuple[Instruction, _Test, Instruction]]:
     """The ways to read an instruction as "before, or equal and the rest": (before, equal, rest)."""
     equal, different = ComparisonDirection.EQ, ComparisonDirection.NE
-    if root.opcode == "select":
+    if isinstance(root.op, Select):
         condition, yes, no = root.operands
         yield no, _Test(condition, equal), yes
         yield yes, _Test(condition, different), no
-    if root.opcode == "or":
+    if isinstance(root.op, Or):
         for before, both in (root.operands, root.operands[::-1]):
-            if both.opcode == "and":
+            if isinstance(both.op, And):
                 a, b = both.operands
                 yield before, _Test(a, equal), b
                 yield before, _Test(b, equal), a
@@ -212,7 +217,7 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     """The function of one parameter that an instruction computes, if it keeps the order or turns it around."""
     nodes = list(post_order([root]))
     parameters = [n for n in nodes if isinstance(n.op, Parameter)]
-    parts = {n.opcode for n in nodes} & {"real", "imag"}
+    parts = {type(n.op) for n in nodes} & {Real, Imag}
     if len(parameters) != 1 or len(parts) > 1:
         return None
     element = parameters[0].shape.element_type
@@ -274,28 +279,28 @@ def _step(node: Instruction, element: _Symbol, operands: list[_Known]) -> _Known
         return _constant(op, node.shape.element_type)
     if isinstance(op, Compare):
         return _compare(op, operands[0], operands[1])
-    if node.opcode == "select":
+    if isinstance(node.op, Select):
         condition = operands[0]
         return operands[1 if condition else 2] if isinstance(condition, bool) else None
     first = operands[0] if operands else None
-    if node.opcode in ("real", "imag", "copy"):
+    if isinstance(node.op, (Real, Imag, Copy)):
         return first
     kind = node.operands[0].shape.element_type if operands else node.shape.element_type
-    if node.opcode == "convert":
+    if isinstance(node.op, Convert):
         return first if _widens(kind, node.shape.element_type) else None
-    turns_around = node.opcode == ("negate" if kind.is_floating else "not")
+    turns_around = isinstance(op, Negate if kind.is_floating else Not)
     if isinstance(first, _Symbol) and turns_around:
         return first._replace(negative=not first.negative)
-    return _logic(node.opcode, operands)
+    return _logic(op, operands)
 
 
-def _logic(opcode: str, operands: list[_Known]) -> _Known:
+def _logic(op: Op, operands: list[_Known]) -> _Known:
     known = [o for o in operands if isinstance(o, bool)]
-    if opcode == "not" and known:
+    if isinstance(op, Not) and known:
         return not known[0]
-    if opcode not in ("and", "or"):
+    if not isinstance(op, (And, Or)):
         return None
-    decisive = opcode == "or"
+    decisive = isinstance(op, Or)
     if decisive in known:
         return decisive
     return (not decisive) if len(known) == len(operands) else None

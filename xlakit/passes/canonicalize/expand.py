@@ -11,15 +11,18 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Scan, While
+from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, Tuple
+from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import TopK
+from xlakit.ops.transfer import Domain
 from xlakit.passes.canonicalize.expand_algebra import (
     batch_norm,
     scaled_dot,
@@ -77,7 +80,7 @@ class Expand(ComputationPass):
             expansion = _EXPANSIONS.get(old.op.opcode)
             made = None
             held = old.control_predecessors or old in ordered
-            if expansion and not held and (old.op.opcode in _STRUCTURAL or not _is_dynamic(old)):
+            if expansion and not held and (isinstance(old.op, _STRUCTURAL) or not _is_dynamic(old)):
                 made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
             if made is None:
                 remaking.keep(old)
@@ -89,10 +92,10 @@ class Expand(ComputationPass):
 
 def _may_expand(instruction: Instruction) -> bool:
     """Whether it is worth a look; most products are not."""
-    opcode = instruction.op.opcode
-    if opcode == "dot":
+    op = instruction.op
+    if isinstance(op, Dot):
         return instruction.shape.num_elements == 1
-    return opcode in _EXPANDED and (opcode != "convolution" or len(instruction.operands) > 2)
+    return op.opcode in _EXPANDED and (not isinstance(op, Convolution) or len(instruction.operands) > 2)
 
 
 def _is_dynamic(instruction: Instruction) -> bool:
@@ -114,15 +117,15 @@ def _async_chains(
     uses[computation.root] += 1
     found: dict[Instruction, list[Instruction]] = {}
     for done in computation.instructions:
-        if done.op.opcode not in ("async-done", "copy-done") or done in ordered:
+        if not isinstance(done.op, (AsyncDone, CopyDone)) or done in ordered:
             continue
         chain = [done.operands[0]]
-        while chain[-1].op.opcode == "async-update" and len(chain[-1].operands) == 1:
+        while isinstance(chain[-1].op, AsyncUpdate) and len(chain[-1].operands) == 1:
             chain.append(chain[-1].operands[0])
         start = chain[-1]
         if any(uses[member] > 1 for member in chain) or any(member.control_predecessors for member in (done, *chain)):
             continue
-        complete = start.op.opcode == "copy-start" or (
+        complete = isinstance(start.op, CopyStart) or (
             isinstance(start.op, AsyncStart) and len(start.operands) == len(start.op.calls.parameters)
         )
         if complete and not start.op.has_side_effect and context.spend(done.op.opcode):
@@ -321,7 +324,7 @@ _EXPANSIONS: dict[str, _Expansion] = {
     "triangular-solve": widened,
 }
 # What does not ask how many elements there are.
-_STRUCTURAL = frozenset({"custom-call", "domain", "scan"})
+_STRUCTURAL = (CustomCall, Domain, Scan)
 _EXPANDED = frozenset({*_EXPANSIONS, "async-done", "copy-done"})
 
 

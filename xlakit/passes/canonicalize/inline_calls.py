@@ -11,6 +11,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.convert import Convert
+from xlakit.ops.data import Parameter
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Map
 from xlakit.passes.core.framework import ComputationPass, Names, PassContext, inherited, with_operands
@@ -127,7 +128,7 @@ class _Body:
         for parameter, argument in zip(callee.parameters, arguments, strict=False):
             inside[parameter] = argument
         for old in callee.instructions:
-            if old.opcode == "parameter":
+            if isinstance(old.op, Parameter):
                 continue
             new = Instruction(
                 old.op,

@@ -16,16 +16,17 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.ops.convert import BitcastConvert
+from xlakit.ops.convert import Bitcast, BitcastConvert
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.movement import Reshape, Slice, Transpose
+from xlakit.ops.transfer import Infeed
 from xlakit.passes.core.framework import Names, Pass, PassContext, change_computations, inherited
 from xlakit.passes.core.matching import permutation_inverse
 
 # What reads memory of others, in the layouts of its shape.
-_GIVEN_MEMORY = frozenset({"custom-call", "infeed"})
+_GIVEN_MEMORY = (CustomCall, Infeed)
 
 
 class NormalizeLayouts(Pass):
@@ -67,10 +68,9 @@ def _is_default(shape: Shape) -> bool:
 
 
 def _has_layout(instruction: Instruction) -> bool:
-    opcode = instruction.op.opcode
-    if opcode == "bitcast":
+    if isinstance(instruction.op, Bitcast):
         return True
-    return opcode not in _GIVEN_MEMORY and _says_layout(instruction.shape)
+    return not isinstance(instruction.op, _GIVEN_MEMORY) and _says_layout(instruction.shape)
 
 
 def _says_layout(shape: Shape) -> bool:
@@ -95,7 +95,7 @@ class _Normalized:
         if not any(map(_has_layout, old.instructions)):
             return old
         for instruction in old.instructions:
-            made = self._bitcast(instruction) if instruction.op.opcode == "bitcast" else self._plain(instruction)
+            made = self._bitcast(instruction) if isinstance(instruction.op, Bitcast) else self._plain(instruction)
             self._made[instruction] = made
         return Computation(old.name, tuple(self._order), self._made[old.root], old.execution_thread)
 
@@ -110,7 +110,7 @@ class _Normalized:
             layouts = tuple(o.shape for o in old.operands)
             if not op.operand_layout_constraints and not all(map(_is_default, layouts)):
                 op = dataclasses.replace(op, operand_layout_constraints=layouts)
-        elif op.opcode in _GIVEN_MEMORY:
+        elif isinstance(op, _GIVEN_MEMORY):
             shape = old.shape
         operands = tuple(self._made[o] for o in old.operands)
         predecessors = tuple(self._made[p] for p in old.control_predecessors)

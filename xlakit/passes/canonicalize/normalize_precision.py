@@ -13,20 +13,51 @@ from functools import reduce
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import Shape, floating_types
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
-from xlakit.ops.convert import Convert
-from xlakit.ops.data import Tuple
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.control import Call, Conditional, Scan, While
+from xlakit.ops.convert import BitcastConvert, Convert, StochasticConvert
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from xlakit.ops.dot import Contraction
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.movement import Concatenate, Pad
 from xlakit.ops.reduction import Map, Reduce
 from xlakit.ops.scatter import Scatter
+from xlakit.ops.transfer import Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import ComputationPass, PassContext, calls_computations
 
 # What takes any types, and gives what its operands, its computations or its attributes say.
-_ANY_TYPES = frozenset(
-    {"parameter", "constant", "convert", "bitcast-convert", "stochastic-convert", "dot", "convolution", "ragged-dot"}
-    | {"scaled-dot", "tuple", "get-tuple-element", "call", "while", "conditional", "custom-call", "infeed", "outfeed"}
-    | {"send", "recv", "send-done", "recv-done", "async-start", "async-update", "async-done", "opt-barrier"}
-    | {"copy-start", "copy-done", "domain", "scan"}
+_ANY_TYPES = (
+    Contraction,
+    Convolution,
+    Convert,
+    BitcastConvert,
+    StochasticConvert,
+    Parameter,
+    Constant,
+    Tuple,
+    GetTupleElement,
+    OptimizationBarrier,
+    Domain,
+    Call,
+    While,
+    Conditional,
+    Scan,
+    CustomCall,
+    Infeed,
+    Outfeed,
+    Send,
+    SendDone,
+    Recv,
+    RecvDone,
+    AsyncStart,
+    AsyncUpdate,
+    AsyncDone,
+    CopyStart,
+    CopyDone,
 )
 
 
@@ -39,7 +70,7 @@ class NormalizePrecision(ComputationPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Convert operands and results of the operations of one computation."""
-        mixed = {i for i in computation.instructions if i.op.opcode not in _ANY_TYPES and _is_mixed(i)}
+        mixed = {i for i in computation.instructions if not isinstance(i.op, _ANY_TYPES) and _is_mixed(i)}
         if not mixed:
             return computation
         remaking = Remaking(computation, context)
@@ -96,9 +127,9 @@ def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
     if calls_computations(op):
         # Whatever its computation does, an argument has the type of the parameter that it is for.
         return kinds
-    if op.opcode == "dynamic-update-slice":
+    if isinstance(op, DynamicUpdateSlice):
         return [kinds[0], kinds[0], *kinds[2:]]
-    if op.is_pointwise or op.opcode in ("concatenate", "pad"):
+    if op.is_pointwise or isinstance(op, (Concatenate, Pad)):
         floats = [kind for kind in kinds if kind.is_floating]
         return [reduce(higher_precision, floats) if kind.is_floating else kind for kind in kinds]
     return kinds

@@ -10,7 +10,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import NO_ANNOTATIONS
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.passes.core.framework import Names, PassContext, inherited, with_operands
 
 
@@ -44,7 +44,7 @@ class Making:
 
     def element(self, value: Instruction, number: int, like: Instruction | None = None) -> Instruction:
         """An element of a tuple."""
-        if value.op.opcode == "tuple" and not value.control_predecessors:
+        if isinstance(value.op, Tuple) and not value.control_predecessors:
             return value.operands[number]
         return self.add(GetTupleElement(index=number), value, like=like)
 

@@ -10,6 +10,8 @@ from typing import ClassVar
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.data import Parameter
 
 
 class PassContext:
@@ -189,7 +191,7 @@ def programs(module: HloModule) -> set[Computation]:
     stack = [module.entry]
     while stack:
         for instruction in stack.pop().instructions:
-            if instruction.op.opcode in ("call", "conditional", "while"):
+            if isinstance(instruction.op, (Call, Conditional, While)):
                 fresh = [c for c in instruction.op.called_computations if c not in found]
                 found.update(fresh)
                 stack.extend(fresh)
@@ -222,7 +224,7 @@ def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Ins
     """The instructions of a list, operands before users, that are needed."""
     live = {root}
     for instruction in reversed(instructions):
-        if instruction in live or instruction.op.has_side_effect or instruction.opcode == "parameter":
+        if instruction in live or instruction.op.has_side_effect or isinstance(instruction.op, Parameter):
             live.add(instruction)
             live.update(instruction.operands)
             if instruction.control_predecessors:

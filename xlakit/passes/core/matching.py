@@ -9,13 +9,15 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import Array
-from xlakit.ops.shared.numerics import limits, to_double, to_integer, wrap
+from xlakit.ir.operation import Array, Op
+from xlakit.ops.data import Constant
+from xlakit.ops.movement import Broadcast
+from xlakit.ops.shared.numerics import limits, to_double, to_integer
 
 
 def literal(x: Instruction) -> Array | None:
     """The value of an array constant."""
-    if x.op.opcode != "constant" or not x.shape.is_array:
+    if not isinstance(x.op, Constant) or not x.shape.is_array:
         return None
     op: Any = x.op
     return op.literal.array
@@ -23,16 +25,16 @@ def literal(x: Instruction) -> Array | None:
 
 def uniform(x: Instruction) -> Array | None:
     """The number, a scalar, that all elements of ``x`` are: ``x`` is a scalar constant, or a broadcast of one."""
-    if x.op.opcode == "broadcast":
+    if isinstance(x.op, Broadcast):
         x = x.operands[0]
-    if x.op.opcode != "constant" or x.shape.dimensions:
+    if not isinstance(x.op, Constant) or x.shape.dimensions:
         return None
     return literal(x)
 
 
 def scalar_source(x: Instruction) -> Instruction | None:
     """The scalar that is broadcast to ``x``; ``x`` itself where it is a scalar array."""
-    if x.op.opcode == "broadcast":
+    if isinstance(x.op, Broadcast):
         x = x.operands[0]
     return x if x.shape.is_scalar else None
 
@@ -104,16 +106,16 @@ def one_type(x: Instruction) -> bool:
     return all(o.shape.element_type is kind for o in x.operands)
 
 
-def is_operation(x: Instruction, *opcodes: str) -> bool:
+def is_operation(x: Instruction, *kinds: type[Op]) -> bool:
     """Whether ``x`` is one of these operations, in one element type."""
-    return x.op.opcode in opcodes and one_type(x)
+    return isinstance(x.op, kinds) and one_type(x)
 
 
 def same_value(a: Instruction, b: Instruction) -> bool:
     """Whether two instructions are the same one, or equal numbers."""
     if a is b:
         return True
-    if a.op.opcode not in ("constant", "broadcast") or a.shape.dimensions != b.shape.dimensions:
+    if not isinstance(a.op, (Constant, Broadcast)) or a.shape.dimensions != b.shape.dimensions:
         return False
     left, right = uniform(a), uniform(b)
     return left is not None and right is not None and same_bits(left, right)
@@ -122,31 +124,6 @@ def same_value(a: Instruction, b: Instruction) -> bool:
 def same_bits(a: Array, b: Array) -> bool:
     """Whether two arrays are the same to the bit, so that NaN equals itself and 0 differs from -0."""
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def lowest(kind: PrimitiveType) -> Array | None:
-    """The number that no other is below: -infinity where there is one; None for complex numbers."""
-    return _extreme(kind, -1)
-
-
-def highest(kind: PrimitiveType) -> Array | None:
-    """The number that no other is above."""
-    return _extreme(kind, 1)
-
-
-def _extreme(kind: PrimitiveType, sign: int) -> Array | None:
-    if kind is PrimitiveType.PRED:
-        return np.asarray(sign > 0)
-    if kind.is_integral:
-        least, greatest = limits(kind)
-        wide = np.int64 if least < 0 else np.uint64
-        return wrap(np.asarray(greatest if sign > 0 else least, dtype=wide), kind.dtype)
-    if kind.is_complex:
-        return None
-    with np.errstate(all="ignore"):
-        number = np.asarray(sign * np.inf, dtype=np.float64).astype(kind.dtype)
-    # Some narrow formats have no infinity.
-    return number if float(number) == sign * math.inf else None
 
 
 def permutation_inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:

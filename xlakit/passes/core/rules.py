@@ -7,10 +7,12 @@ Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
 
@@ -33,6 +35,20 @@ class Rule:
         return (inspect.getdoc(self.rewrite) or "").split("\n", 1)[0]
 
 
+def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
+    """The opcodes of what a rule is entered for: of a trait those of all operations that have it."""
+    found: dict[str, None] = {}
+    for root in roots:
+        if isinstance(root, str):
+            known = [root] if root in OPERATIONS or root == ANY else []
+        else:
+            known = [opcode for opcode, op in OPERATIONS.items() if issubclass(op, root)]
+        if not known:
+            raise InternalError(f"a rule is entered for {root}, which is no operation")
+        found.update(dict.fromkeys(known))
+    return tuple(found)
+
+
 class Rules:
     """A table of rules. Tables add up with ``+``; rules that come first are tried first."""
 
@@ -42,8 +58,9 @@ class Rules:
         # By how many rules there were and which were switched off.
         self._indices: dict[tuple[int, frozenset[str]], RuleIndex] = {}
 
-    def rule(self, *opcodes: str) -> Callable[[Rewrite], Rewrite]:
-        """Enter a function into the table, under its own name, for these opcodes."""
+    def rule(self, *roots: str | type) -> Callable[[Rewrite], Rewrite]:
+        """Enter a function into the table, under its own name, for these opcodes, classes or traits of operations."""
+        opcodes = opcodes_of(roots)
 
         def enter(rewrite: Rewrite) -> Rewrite:
             name = rewrite.__name__.strip("_").replace("_", "-")

@@ -19,7 +19,10 @@ from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, Tuple
+from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
+from xlakit.ops.transfer import Infeed, Recv, RecvDone
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import Pass, PassContext, live_instructions
@@ -38,9 +41,7 @@ from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, Padder, Pla
 RULES = {**MOVEMENT, **ELEMENTS, **REGROUPING, **REDUCTIONS, **INDEXING, **ALGEBRA, **NORMS, **COLLECTIVES}
 
 # What may have dynamic results, or say something of sizes, without dynamic operands.
-_SOURCES = frozenset(
-    {"set-dimension-size", "dynamic-reshape", "constant", "custom-call", "infeed", "recv", "recv-done"}
-)
+_SOURCES = (SetDimensionSize, DynamicReshape, Constant, CustomCall, Infeed, Recv, RecvDone)
 
 _SIZE = Shape(PrimitiveType.S32)
 # For each parameter of a computation, which of its dimensions are not full.
@@ -242,7 +243,7 @@ class _Computation:
             return self._while(op, operands[0], make)
         if isinstance(op, Conditional):
             return self._conditional(op, operands, make)
-        if any(x.sizes for x in operands) or op.opcode in _SOURCES:
+        if any(x.sizes for x in operands) or isinstance(op, _SOURCES):
             return _on_padded(old, operands, make)
         if op.opcode.startswith("async-"):
             raise UnsupportedError(

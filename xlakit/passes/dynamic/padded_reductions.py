@@ -14,12 +14,12 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional
-from xlakit.ops.data import Tuple
-from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.scatter import Scatter
+from xlakit.ops.shared.numerics import highest, lowest
 from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
-from xlakit.passes.core.matching import highest, lowest
 from xlakit.passes.dynamic.padded_movement import beginning
 from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, array, bundle
 
@@ -34,23 +34,10 @@ _NO_WINDOW = WindowDimension(1)
 
 def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
     """The number that a known reducer of one type combines with any other to that other one."""
-    opcode = binary_opcode(computation)
-    if opcode is None or computation.root.shape.element_type is not kind:
+    op = reducer_op(computation)
+    if op is None or computation.root.shape.element_type is not kind:
         return None
-    if opcode == "maximum":
-        return lowest(kind)
-    if opcode == "minimum":
-        return highest(kind)
-    if kind.is_complex and opcode == "multiply":
-        return None  # an infinity times 1 has a NaN in its other part
-    number = {"multiply": 1, "and": 1 if kind is PrimitiveType.PRED else -1}.get(opcode, 0)
-    if opcode == "and" and kind.is_unsigned:
-        return highest(kind)
-    if opcode == "add" and not kind.is_integral:
-        number = complex(-0.0, -0.0) if kind.is_complex else -0.0
-    found = np.asarray(number).astype(kind.dtype)
-    # Some formats have no zero, and some none below zero, where it is the only one.
-    return found if found == number else None
+    return identity_element(op, kind)
 
 
 def _unpadded(
@@ -260,7 +247,7 @@ def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int, Array] | None:
     """Which operand a comparator orders by and the greatest key, if it just compares two elements in a total order."""
     root = comparator.root
-    if not isinstance(root.op, Compare) or any(o.opcode != "parameter" for o in root.operands):
+    if not isinstance(root.op, Compare) or any(not isinstance(o.op, Parameter) for o in root.operands):
         return None
     first, second = (o.op.number for o in root.operands)  # pyright: ignore
     kind = operands[first // 2].shape.element_type

@@ -29,6 +29,7 @@ from xlakit.ops.movement import Broadcast, Concatenate, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.computation_builder import Making
 from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.rules import opcodes_of
 
 # Where in nested tuples an array is, and which dimension of it.
 Place: TypeAlias = tuple[ShapeIndex, int]
@@ -325,12 +326,12 @@ PaddedRule: TypeAlias = Callable[[Instruction, Sequence[Padded], Padder], Padded
 class PaddedRules(dict[str, PaddedRule]):
     """Rules by opcode."""
 
-    def rule(self, *opcodes: str) -> Callable[[PaddedRule], PaddedRule]:
-        """Enter a function under these opcodes."""
+    def rule(self, *roots: str | type) -> Callable[[PaddedRule], PaddedRule]:
+        """Enter a function under these opcodes, classes or traits of operations."""
+        opcodes = opcodes_of(roots)
 
         def enter(function: PaddedRule) -> PaddedRule:
-            for opcode in opcodes:
-                self[opcode] = function
+            self.update(dict.fromkeys(opcodes, function))
             return function
 
         return enter

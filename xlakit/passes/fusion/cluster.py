@@ -14,9 +14,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Constant
+from xlakit.ir.traits import DataMovement, Elementwise, Expensive
+from xlakit.ops.convert import BitcastConvert
+from xlakit.ops.data import Constant, Iota
 from xlakit.ops.dot import Dot
-from xlakit.ops.movement import Broadcast, Concatenate, Transpose
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
@@ -34,23 +38,12 @@ from xlakit.passes.fusion.views import (
     whole,
 )
 
-ELEMENTARY = frozenset(
-    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf", "logistic"}
-    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "power", "atan2", "cbrt", "remainder"}
-    | {"divide", "sqrt", "rsqrt"}
-)
-_CHEAP = frozenset(
-    {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "not", "negate", "abs", "sign"}
-    | {"compare", "select", "clamp", "convert", "bitcast-convert", "complex", "real", "imag", "is-finite", "copy"}
-    | {"shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "popcnt", "count-leading-zeros"}
-    | {"floor", "ceil", "round-nearest-afz", "round-nearest-even", "reduce-precision"}
-)
-ELEMENTWISE = ELEMENTARY | _CHEAP
+# A bitcast-convert is one of these where the widths are the same.
+ELEMENTWISE = (Elementwise, BitcastConvert)
 # What only says where elements come from.
-MOVEMENT = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse", "iota"})
-# What chooses between sources, or reads many elements for one.
-HEAVY = frozenset({"pad", "concatenate", "dynamic-slice", "gather", "reduce-window"})
-FUSIBLE = ELEMENTWISE | MOVEMENT | HEAVY | {"reduce"}
+MOVEMENT = (DataMovement, Iota)
+# The others choose between sources, or read many elements for one.
+FUSIBLE = (*ELEMENTWISE, *MOVEMENT, Pad, Concatenate, DynamicSlice, Gather, ReduceWindow, Reduce, DynamicUpdateSlice)
 
 _MOST_MEMBERS = knob("fusion_cluster.most_members", 400, 3, 10)
 _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
@@ -85,7 +78,7 @@ def is_fusible(instruction: Instruction) -> bool:
     """Whether an instruction can be part of a loop nest."""
     if isinstance(instruction.op, Dot):
         return _is_tiny_product(instruction)
-    if instruction.opcode not in FUSIBLE and instruction.opcode != "dynamic-update-slice":
+    if not isinstance(instruction.op, FUSIBLE):
         return False
     if instruction.control_predecessors or instruction.op.has_side_effect:
         return False
@@ -93,7 +86,7 @@ def is_fusible(instruction: Instruction) -> bool:
         return False
     shape = instruction.shape
     if shape.is_tuple:
-        return instruction.opcode == "reduce" and not any(s.is_dynamic for s in shape.tuple_shapes)
+        return isinstance(instruction.op, Reduce) and not any(s.is_dynamic for s in shape.tuple_shapes)
     return (
         shape.is_array
         and not shape.is_dynamic
@@ -138,16 +131,21 @@ def _window_elements(op: ReduceWindow) -> int:
 
 def is_free(instruction: Instruction) -> bool:
     """Whether computing it again costs less than reading it: an iota, a scalar spread out."""
-    if instruction.opcode == "iota":
+    if isinstance(instruction.op, Iota):
         return True
-    return instruction.opcode == "broadcast" and instruction.operands[0].shape.num_elements == 1
+    return isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.num_elements == 1
+
+
+def is_simple(instruction: Instruction) -> bool:
+    """Whether it computes each element from those at its place, in a few machine instructions."""
+    return isinstance(instruction.op, ELEMENTWISE) and not isinstance(instruction.op, Expensive)
 
 
 def is_cheap(instruction: Instruction) -> bool:
     """Whether it may be computed in several loops: it reads no more than it gives."""
-    if instruction.opcode in MOVEMENT:
+    if isinstance(instruction.op, MOVEMENT):
         return True
-    if instruction.opcode not in _CHEAP:
+    if not is_simple(instruction):
         return False
     size = instruction.shape.num_elements
     large = {o for o in instruction.operands if o.shape.num_elements * 4 > size and not is_free(o)}
@@ -214,7 +212,7 @@ class Cluster:
     @property
     def updates(self) -> bool:
         """Whether it changes one of its operands in place."""
-        return self.roots[0].opcode == "dynamic-update-slice"
+        return isinstance(self.roots[0].op, DynamicUpdateSlice)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -225,7 +223,7 @@ class Cluster:
 
     def sight_of(self, instruction: Instruction, users: list[Instruction]) -> Seen | None:
         """How its users inside of the cluster see an instruction; None where that is through too many views."""
-        if len(users) == 1 and users[0].opcode in ELEMENTWISE and instruction.shape.rank == users[0].shape.rank:
+        if len(users) == 1 and isinstance(users[0].op, ELEMENTWISE) and instruction.shape.rank == users[0].shape.rank:
             return self.seen[users[0]]
         found: dict[View, None] = {}
         written, computed = 1, 0
@@ -256,7 +254,7 @@ class Cluster:
 
     def joins(self, instruction: Instruction, users: list[Instruction], seen: Seen) -> bool:
         """Take an instruction in, whose users inside of the cluster are given; False where it should not be."""
-        if len(self.members) >= _MOST_MEMBERS.value or instruction.opcode == "dynamic-update-slice":
+        if len(self.members) >= _MOST_MEMBERS.value or isinstance(instruction.op, DynamicUpdateSlice):
             return False
         if self._computed + seen.code * _length(instruction) > _MOST_COMPUTED.value:
             return False
@@ -284,12 +282,12 @@ class Cluster:
             self._add(instruction, self._relation(instruction, users))
         self._see(instruction, seen)
         self._borders = cut
-        self._repeated[instruction] = repeated + (instruction.opcode not in MOVEMENT) if repeated else 0
+        self._repeated[instruction] = repeated + (not isinstance(instruction.op, MOVEMENT)) if repeated else 0
         return True
 
     def _cut_for(self, instruction: Instruction, views: Views) -> dict[Hashable, frozenset[int]] | None:
         """Where loops are cut with an instruction taken in; None where that makes too many nests."""
-        if instruction.opcode not in ("concatenate", "pad"):
+        if not isinstance(instruction.op, (Concatenate, Pad)):
             return self._borders
         found = [
             border
@@ -336,16 +334,16 @@ class Cluster:
             leading = user.op.dimensions == tuple(range(len(user.op.dimensions)))
             # Along a leading dimension the value is computed once and stays for the loops inside.
             return 0 if leading or instruction.shape.num_elements == 1 else 1
-        if user.opcode == "reduce-window":
+        if isinstance(user.op, ReduceWindow):
             return 1
-        if user.opcode == "gather" and user.operands[0] is instruction:
+        if isinstance(user.op, Gather) and user.operands[0] is instruction:
             return int(user.shape.num_elements > instruction.shape.num_elements)
         return 0
 
     def _may_repeat(self, instruction: Instruction, repeated: int) -> bool:
-        if instruction.opcode in MOVEMENT:
+        if isinstance(instruction.op, MOVEMENT):
             return True
-        return instruction.opcode in _CHEAP and repeated <= _MOST_REPEATED
+        return is_simple(instruction) and repeated <= _MOST_REPEATED
 
     def _suits_reduction(self, instruction: Instruction) -> bool:
         """A transposition that moves the minor dimension would make a reduction jump through memory."""
@@ -363,7 +361,7 @@ class Cluster:
         relation = self.members[user]
         if is_large_reduction(user):
             return Relation.FULL
-        if user.opcode in ELEMENTWISE or user.opcode == "reshape":
+        if isinstance(user.op, (*ELEMENTWISE, Reshape)):
             return relation
         if isinstance(user.op, Broadcast) and relation is Relation.FULL:
             places = user.op.dimensions

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.traits import Expensive
+from xlakit.ops.dot import Dot
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.fusion.cluster import ELEMENTARY, ELEMENTWISE
+from xlakit.passes.fusion.cluster import ELEMENTWISE
 
 # For each element of 32 bits, where several are computed at once.
 _PLAIN = 0.05
@@ -20,11 +24,11 @@ _KERNEL = knob("fusion_cost.kernel", 200.0, 0.0, 1e9)
 
 def work_of(instruction: Instruction) -> float:
     """One element of an instruction; nothing where it only says where elements lie."""
-    opcode = instruction.opcode
-    if opcode not in ELEMENTWISE:
+    op = instruction.op
+    if not isinstance(op, ELEMENTWISE):
         # A window or a small product; what moves elements costs nothing.
-        return 4 * _PLAIN if opcode in ("reduce", "reduce-window", "dot") else 0.0
-    unit = _OTHER.get(opcode, _ELEMENTARY) if opcode in ELEMENTARY else _PLAIN
+        return 4 * _PLAIN if isinstance(op, (Reduce, ReduceWindow, Dot)) else 0.0
+    unit = _OTHER.get(op.opcode, _ELEMENTARY) if isinstance(op, Expensive) else _PLAIN
     return unit * max(1, instruction.shape.element_type.bit_width // 32)
 
 

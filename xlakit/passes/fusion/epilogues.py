@@ -15,6 +15,8 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.movement import Broadcast, Reshape, Transpose
+from xlakit.ops.reduction import Reduce
 from xlakit.options import knob
 from xlakit.passes.core.framework import (
     Names,
@@ -28,7 +30,7 @@ from xlakit.passes.fusion.cluster import ELEMENTWISE, is_scalar_constant
 from xlakit.passes.fusion.product_chain import chain_of, is_product
 
 # What may follow by itself, beside fusions and a second product.
-_FOLLOWING = ELEMENTWISE | {"broadcast", "reduce", "reshape", "transpose"}
+_FOLLOWING = (*ELEMENTWISE, Broadcast, Reduce, Reshape, Transpose)
 
 _MOST_OPERANDS = knob("epilogues.most_operands", 40, 3)
 _MOST_MEMBERS = knob("epilogues.most_members", 40, 2)
@@ -101,7 +103,7 @@ class _Group:
         calls = member.op.calls
         known = {p: inner[o] for p, o in zip(calls.parameters, member.operands, strict=True)}
         for instruction in calls.instructions:
-            if instruction.opcode not in ("parameter", "tuple"):
+            if not isinstance(instruction.op, (Parameter, Tuple)):
                 known[instruction] = self._copied(instruction, known)
         inner.update(known)
         if calls.root in known:
@@ -197,7 +199,7 @@ class _Fusing:
             return False
         if isinstance(instruction.op, Fusion):
             return instruction.op.kind in (FusionKind.LOOP, FusionKind.INPUT)
-        return instruction.opcode in _FOLLOWING or is_product(instruction)
+        return isinstance(instruction.op, _FOLLOWING) or is_product(instruction)
 
     def _parts(self, instruction: Instruction) -> list[Instruction]:
         """The elements of what has several results."""

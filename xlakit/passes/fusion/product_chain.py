@@ -13,9 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import Elementwise
+from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Constant, Parameter, Tuple
 from xlakit.ops.dot import Dot
-from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
@@ -25,7 +29,7 @@ from xlakit.passes.fusion.cluster import ELEMENTWISE, MOVEMENT, is_fusible, is_l
 _FEWEST = knob("product_chain.fewest", 8, 1)
 # So many bytes of a row, times as many rows as a product should have, stay in the cache.
 _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
-_ALLOWED = ELEMENTWISE | MOVEMENT | {"constant", "dynamic-slice"}
+_ALLOWED = (*ELEMENTWISE, *MOVEMENT, Constant, DynamicSlice)
 
 
 class Following(enum.Enum):
@@ -100,8 +104,8 @@ def chain_of(computation: Computation) -> Chain | None:
     if not 1 <= len(products) <= 2:
         return None
     root = computation.root
-    roots = tuple(root.operands) if root.opcode == "tuple" else (root,)
-    body = [i for i in computation.instructions if i.opcode != "parameter" and (i is not root or i in roots)]
+    roots = tuple(root.operands) if isinstance(root.op, Tuple) else (root,)
+    body = [i for i in computation.instructions if not isinstance(i.op, Parameter) and (i is not root or i in roots)]
     if any(i not in products and not _may_stand(i) for i in body):
         return None
     users: dict[Instruction, list[Instruction]] = {}
@@ -123,7 +127,7 @@ def _may_stand(instruction: Instruction) -> bool:
     """Whether an instruction is one that chains may have beside products."""
     if isinstance(instruction.op, Reduce):
         return is_large_reduction(instruction) and not instruction.shape.is_tuple
-    return instruction.opcode in _ALLOWED
+    return isinstance(instruction.op, _ALLOWED)
 
 
 def _link(product: Instruction, users: Mapping[Instruction, list[Instruction]], roots: Iterable[Instruction]) -> Link:
@@ -154,9 +158,9 @@ def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instructio
     for instruction in body:
         if instruction is value or found.isdisjoint(instruction.operands):
             continue
-        if instruction.opcode not in ELEMENTWISE and instruction.opcode != "reshape":
+        if not isinstance(instruction.op, (*ELEMENTWISE, Reshape)):
             return None
-        if instruction.opcode == "bitcast-convert" or not _is_regrouped(value, instruction):
+        if isinstance(instruction.op, BitcastConvert) or not _is_regrouped(value, instruction):
             return None
         found.add(instruction)
     return found
@@ -216,7 +220,7 @@ def _following(
         return None
     (relation,) = given
     own = sizes if relation is Following.ELEMENT else sizes[:rows]
-    if instruction.opcode in ELEMENTWISE and instruction.opcode != "bitcast-convert":
+    if isinstance(instruction.op, Elementwise):
         return relation if instruction.shape.dimensions == own else None
     if isinstance(instruction.op, Broadcast) and relation is Following.ROW:
         whole = instruction.shape.dimensions == sizes and instruction.op.dimensions == tuple(range(rows))

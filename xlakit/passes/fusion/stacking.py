@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.movement import Concatenate, Transpose
+from xlakit.ir.traits import Elementwise
+from xlakit.ops.movement import Concatenate, Reshape, Transpose
 from xlakit.options import knob
-from xlakit.passes.fusion.cluster import ELEMENTWISE
 
 # So many pieces are computed side by side at most.
 MOST_PIECES = knob("stacking.most_pieces", 16, 2)
@@ -42,14 +42,14 @@ def pieces_of(root: Instruction) -> dict[int, int]:
                 continue
             found[place] = count
             places = tuple(None if d == node.op.dimension else p for d, p in enumerate(places))
-        elif node.opcode == "reshape":
+        elif isinstance(node.op, Reshape):
             moved = _through_reshape(node, places)
             if moved is None:
                 continue
             places = moved
         elif isinstance(node.op, Transpose):
             places = tuple([places[node.op.dimensions.index(d)] for d in range(len(places))])
-        elif node.opcode not in ELEMENTWISE or node.opcode == "bitcast-convert":
+        elif not isinstance(node.op, Elementwise):
             continue
         for operand in node.operands:
             if operand not in seen and operand.shape.rank == len(places):

@@ -16,6 +16,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.elementwise_binary import Add, Subtract
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
@@ -27,7 +28,7 @@ class LoopPass(ComputationPass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; computations without a call left are left out."""
-        if not any(i.op.opcode == "while" for c in module.computations for i in c.instructions):
+        if not any(isinstance(i.op, While) for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
         changed = super().run(module, context)
@@ -50,12 +51,12 @@ class Loop:
     def initial(self, number: int) -> Instruction | None:
         """What an element is before the first iteration, if an instruction alone is that."""
         start = self.instruction.operands[0]
-        return start.operands[number] if start.op.opcode == "tuple" else None
+        return start.operands[number] if isinstance(start.op, Tuple) else None
 
     def given(self, number: int) -> Instruction | None:
         """What the body gives for an element, if an instruction alone is that."""
         root = self.body.root
-        return root.operands[number] if root.op.opcode == "tuple" else None
+        return root.operands[number] if isinstance(root.op, Tuple) else None
 
     def element(self, instruction: Instruction | None) -> int | None:
         """The number of the element that an instruction of the body only reads."""
@@ -64,7 +65,7 @@ class Loop:
 
 def loop_of(instruction: Instruction) -> Loop | None:
     """The loop that an instruction is, if it carries a tuple of static shape and has no place in an order."""
-    if instruction.op.opcode != "while" or instruction.control_predecessors:
+    if not isinstance(instruction.op, While) or instruction.control_predecessors:
         return None
     shape = instruction.shape
     return Loop(instruction) if shape.is_tuple and shape.tuple_shapes and not shape.is_dynamic else None
@@ -176,15 +177,15 @@ def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> i
 def _step(loop: Loop, number: int) -> int | None:
     """What each iteration adds to an element."""
     given = loop.given(number)
-    if given is None or given.op.opcode not in ("add", "subtract"):
+    if given is None or not isinstance(given.op, (Add, Subtract)):
         return None
     left, right = given.operands
-    if given.op.opcode == "add" and loop.element(right) == number:
+    if isinstance(given.op, Add) and loop.element(right) == number:
         left, right = right, left
     step = _constant(right, loop, loop.parameter)
     if loop.element(left) != number or step is None:
         return None
-    return step if given.op.opcode == "add" else -step
+    return step if isinstance(given.op, Add) else -step
 
 
 def _trip_count(

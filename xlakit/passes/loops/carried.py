@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.data import Tuple
+from xlakit.ir.traits import Commutative, Distinct
+from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
+from xlakit.ops.movement import Broadcast
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import (
@@ -19,7 +21,7 @@ from xlakit.passes.loops.analysis import (
     loop_of,
     with_state,
 )
-from xlakit.passes.simplify.common_subexpressions import COMMUTATIVE, SINGULAR, operation_key
+from xlakit.passes.simplify.common_subexpressions import operation_key
 
 
 class WhileElements(LoopPass):
@@ -47,7 +49,7 @@ class WhileElements(LoopPass):
             if old in plans:
                 after[old] = _enter(plans[old], remaking, context)
                 continue
-            whole = old.operands[0] if old.op.opcode == "get-tuple-element" else old
+            whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
             number = element_read(old, whole)
             if number is not None and whole in after:
                 remaking.stands_for(old, after[whole][number])
@@ -104,10 +106,10 @@ def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
 
 def _is_known(start: Instruction) -> bool:
     """Whether a first value can be had inside of a loop for nothing."""
-    if start.op.opcode == "broadcast":
+    if isinstance(start.op, Broadcast):
         start = start.operands[0]
-        return start.op.opcode == "constant" and start.shape.is_scalar
-    return start.op.opcode in ("constant", "iota")
+        return isinstance(start.op, Constant) and start.shape.is_scalar
+    return isinstance(start.op, (Constant, Iota))
 
 
 def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
@@ -155,11 +157,11 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
         number = loop.element(instruction)
         if number is not None:
             key: object = ("element", first[number])
-        elif is_fixed(instruction) or instruction.op.opcode in SINGULAR:
+        elif is_fixed(instruction) or isinstance(instruction.op, Distinct):
             key = instruction
         else:
             operands = [names[o] for o in instruction.operands]
-            if instruction.op.opcode in COMMUTATIVE:
+            if isinstance(instruction.op, Commutative):
                 operands.sort()
             key = (instruction.op.opcode, operation_key(instruction), tuple(operands), instruction.shape)
         names[instruction] = known.setdefault(key, len(known))

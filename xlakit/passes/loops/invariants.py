@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.data import Tuple
+from xlakit.ir.traits import Distinct
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, Iota, Parameter, Tuple
+from xlakit.ops.dot import Contraction
+from xlakit.ops.fft import Fft
+from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
+from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.sort import Sort
+from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import Loop, LoopPass, State, elements_read, loop_of, with_state
 
 # What costs nothing where it stands: it says what elements are, or where they are found.
-_FREE = frozenset({"broadcast", "constant", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
+_FREE = (Broadcast, Constant, GetTupleElement, Iota, Parameter, Reshape, Tuple)
 # What may take for ever, or calls foreign code, stays: the loop may run no iteration.
-_STAYS = frozenset(
-    {"add-dependency", "after-all", "call", "conditional", "custom-call", "domain", "fusion", "opt-barrier", "while"}
-)
+_STAYS = (Distinct, Call, Conditional, CustomCall, Fusion, While)
 # What takes so long that its result is kept, however large.
-_HEAVY = frozenset(
-    {"cholesky", "convolution", "dot", "fft", "ragged-dot", "reduce-window", "scaled-dot", "sort", "triangular-solve"}
-)
+_HEAVY = (Contraction, Cholesky, Convolution, Fft, ReduceWindow, Sort, TriangularSolve)
 # Results of so many bytes are kept, even if what they are made of is smaller.
 _SMALL = knob("loop_invariants.small", 4096, 0, 1 << 20)
 
@@ -72,7 +78,7 @@ def _moved(loop: Loop) -> list[Instruction]:
         instruction = asked.pop()
         if instruction in chosen or loop.element(instruction) is not None:
             continue
-        if instruction.op.opcode not in _FREE and _is_worth_it(instruction, elements[instruction], loop):
+        if not isinstance(instruction.op, _FREE) and _is_worth_it(instruction, elements[instruction], loop):
             chosen.add(instruction)
         else:
             asked.extend(instruction.operands)
@@ -81,13 +87,13 @@ def _moved(loop: Loop) -> list[Instruction]:
 
 def _may_move(instruction: Instruction) -> bool:
     op = instruction.op
-    return not is_fixed(instruction) and op.opcode not in _STAYS and op.opcode != "parameter"
+    return not is_fixed(instruction) and not isinstance(op, _STAYS) and not isinstance(op, Parameter)
 
 
 def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     """Whether the result takes no more memory than what it is made of, or is worth its memory."""
     size = instruction.shape.byte_size
-    if size <= _SMALL.value or instruction.op.opcode in _HEAVY:
+    if size <= _SMALL.value or isinstance(instruction.op, _HEAVY):
         return True
     shapes = loop.instruction.shape.tuple_shapes
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)

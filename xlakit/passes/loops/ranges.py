@@ -8,10 +8,17 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import DataMovement
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import While
-from xlakit.ops.data import Iota
+from xlakit.ops.convert import Convert
+from xlakit.ops.data import Constant, Copy, Iota
+from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Concatenate
 from xlakit.ops.scatter import Scatter
+from xlakit.ops.select import Clamp, Select
 from xlakit.ops.shared.numerics import limits, to_integer
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.matching import as_integer, literal, uniform
@@ -75,34 +82,34 @@ class _RangesRewriter(Rewriter):
         number = element_read(x, self._parameter)
         if number is not None:
             return self._elements.get(number)
-        opcode = x.op.opcode
-        if opcode == "constant":
+        op = x.op
+        if isinstance(op, Constant):
             one = as_integer(uniform(x))
             array = literal(x)
             if one is None and array is not None and array.size:
                 numbers = to_integer(array)
                 return int(numbers.min()), int(numbers.max())
             return None if one is None else (one, one)
-        if opcode == "iota":
-            return 0, x.shape.dimensions[x.op_as(Iota).iota_dimension] - 1
-        if opcode in _MOVING:
+        if isinstance(op, Iota):
+            return 0, x.shape.dimensions[op.iota_dimension] - 1
+        if isinstance(op, _MOVING):
             return self.range_of(x.operands[0], depth)
-        if opcode == "convert" and x.operands[0].shape.element_type is PrimitiveType.PRED:
+        if isinstance(op, Convert) and x.operands[0].shape.element_type is PrimitiveType.PRED:
             return 0, 1
-        combine = _COMBINED.get(opcode)
+        combine = _COMBINED.get(op.opcode)
         if combine is None:
             return None
-        ranges = [self.range_of(o, depth) for o in x.operands[opcode == "select" :]]
-        if opcode in _BOUNDING:
+        ranges = [self.range_of(o, depth) for o in x.operands[isinstance(op, Select) :]]
+        if isinstance(op, _BOUNDING):
             whole = limits(x.shape.element_type)
             ranges = [whole if r is None else r for r in ranges]
         return combine(*ranges) if None not in ranges else None
 
 
 # What gives elements of its first operand.
-_MOVING = frozenset({"broadcast", "copy", "dynamic-slice", "gather", "reshape", "reverse", "slice", "transpose"})
+_MOVING = (DataMovement, Copy, DynamicSlice, Gather)
 # What keeps a range, whatever it is given.
-_BOUNDING = frozenset({"clamp", "maximum", "minimum"})
+_BOUNDING = (Clamp, Maximum, Minimum)
 
 
 def _product(a: Range, b: Range) -> Range:
@@ -183,7 +190,7 @@ def greater_of_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
     left, right = (_range(o, make) for o in x.operands)
     if left is None or right is None or not (left[0] >= right[1] or right[0] >= left[1]):
         return None
-    return x.operands[0 if (left[0] >= right[1]) == (x.op.opcode == "maximum") else 1]
+    return x.operands[0 if (left[0] >= right[1]) == (isinstance(x.op, Maximum)) else 1]
 
 
 @_rule("scatter")
@@ -205,9 +212,9 @@ def _components(indices: Instruction, make: Rewriter) -> list[Instruction]:
     """The parts of an array of one index vector, each with its one element."""
     if indices.shape.num_elements == 1:
         return [indices]
-    if indices.op.opcode == "concatenate":
+    if isinstance(indices.op, Concatenate):
         return [part for operand in indices.operands for part in _components(operand, make)]
-    if indices.op.opcode == "broadcast" and indices.operands[0].shape.num_elements == 1:
+    if isinstance(indices.op, Broadcast) and indices.operands[0].shape.num_elements == 1:
         return [indices.operands[0]] * indices.shape.num_elements
     flat = make.reshape(indices, (indices.shape.num_elements,))
     return [make_slice(flat, [SliceDimension(i, i + 1)], make) for i in range(indices.shape.num_elements)]

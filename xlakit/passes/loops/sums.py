@@ -19,6 +19,7 @@ from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise_binary import Add, Subtract
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
@@ -98,7 +99,7 @@ def _sums(loop: Loop) -> list[_Sum]:
     if (
         iterations is None
         or iterations < _FEWEST_ITERATIONS.value
-        or root.op.opcode != "tuple"
+        or not isinstance(root.op, Tuple)
         or loop.initial(0) is None
     ):
         return []
@@ -120,7 +121,7 @@ def _sums(loop: Loop) -> list[_Sum]:
 def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
     """The sum that an element is, if nothing else of the loop has to do with it."""
     added = loop.given(number)
-    if added is None or added.opcode != "add" or is_fixed(added) or users[added] != 1:
+    if added is None or not isinstance(added.op, Add) or is_fixed(added) or users[added] != 1:
         return None
     if added.shape.element_type not in _KINDS and not added.shape.element_type.is_integral:
         return None
@@ -175,7 +176,7 @@ class _Stacks:
         """The stack that a value of the body is a piece of."""
         if piece in self._written:
             return self._written[piece]
-        cut = piece.operands[0] if piece.opcode == "reshape" else None
+        cut = piece.operands[0] if isinstance(piece.op, Reshape) else None
         if cut is None or not isinstance(cut.op, DynamicSlice) or is_fixed(cut):
             return None
         whole, *starts = cut.operands
@@ -198,16 +199,16 @@ class _Stacks:
         sign, offset, node = 1, 0, place
         number = self._loop.element(node)
         while number is None or number in self._loop.unchanged:
-            if node.opcode not in ("add", "subtract"):
+            if not isinstance(node.op, (Add, Subtract)):
                 return False
             left, right = node.operands
             known = [as_integer(uniform(o)) for o in (left, right)]
             if known[1] is not None:
-                offset += sign * (known[1] if node.opcode == "add" else -known[1])
+                offset += sign * (known[1] if isinstance(node.op, Add) else -known[1])
                 node = left
             elif known[0] is not None:
                 offset += sign * known[0]
-                sign, node = (sign, right) if node.opcode == "add" else (-sign, right)
+                sign, node = (sign, right) if isinstance(node.op, Add) else (-sign, right)
             else:
                 return False
             number = self._loop.element(node)
@@ -223,7 +224,7 @@ def _squeezed(dimensions: Sequence[int], place: int) -> tuple[int, ...]:
 
 def _is_squeezed(piece: Instruction, place: int) -> bool:
     """Whether a piece is a value that only got a dimension of 1."""
-    if piece.opcode != "reshape":
+    if not isinstance(piece.op, Reshape):
         return False
     return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, place)
 

@@ -7,6 +7,9 @@ import json
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call
+from xlakit.ops.data import Iota
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.options import knob
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import PassContext, is_fixed
@@ -16,9 +19,9 @@ from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count
 _MOST_ITERATIONS = knob("unroll_loops.most_iterations", 8, 0, 50)
 _MOST_INSTRUCTIONS = 600
 # What fuses with everything: it says where elements are found.
-_SPREADING = frozenset({"broadcast", "get-tuple-element", "iota", "parameter", "reshape", "tuple"})
+_SPREADING = (Broadcast, Iota, Reshape)
 # What fuses where it reads few elements, or those of an array that is the same in all iterations.
-_CHOOSING = frozenset({"concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "reverse", "slice", "transpose"})
+_CHOOSING = (Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reverse, Slice, Transpose)
 _FEW_ELEMENTS = knob("unroll_loops.few_elements", 256, 0, 10_000)
 
 
@@ -89,11 +92,11 @@ def _fuses(instruction: Instruction, loop: Loop) -> bool:
     if is_fixed(instruction):
         return False
     op = instruction.op
-    if op.pointwise or op.opcode in _SPREADING:
+    if op.pointwise or isinstance(op, _SPREADING):
         return True
-    if op.opcode not in _CHOOSING:
+    if not isinstance(op, _CHOOSING):
         return False
-    if loop.element(instruction.operands[0]) in loop.unchanged and op.opcode in ("dynamic-slice", "slice"):
+    if loop.element(instruction.operands[0]) in loop.unchanged and isinstance(op, (DynamicSlice, Slice)):
         return True
     return all(
         x.shape.is_array and x.shape.num_elements <= _FEW_ELEMENTS.value for x in (instruction, *instruction.operands)

@@ -16,10 +16,12 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.ops.elementwise_binary import Divide
+from xlakit.ops.movement import Broadcast
 from xlakit.options import knob
 from xlakit.passes.analysis.cost import flops_of
 from xlakit.passes.core.framework import Names, Pass, PassContext, change_programs, mark_live, with_changed
-from xlakit.passes.fusion.cluster import ELEMENTARY, ELEMENTWISE
+from xlakit.passes.fusion.cluster import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory
 
@@ -32,8 +34,6 @@ _SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)
 _FLOPS_FOR_ELEMENT = knob("rematerialize.flops_for_element", 8000, 0.01)
 _MOST_OPERATIONS = 16
 _MOST_ITERATIONS = 4
-
-_CHEAP = (ELEMENTWISE - ELEMENTARY) | {"broadcast", "divide"}
 
 
 class Rematerialize(Pass):
@@ -189,7 +189,8 @@ class _Looking:
 def _is_cheap(instruction: Instruction) -> bool:
     if isinstance(instruction.op, Constant):
         return instruction.shape.num_elements == 1
-    return instruction.opcode in _CHEAP and instruction.shape.is_array
+    cheap = is_simple(instruction) or isinstance(instruction.op, (Broadcast, Divide))
+    return cheap and instruction.shape.is_array
 
 
 class _Rebuilding:

@@ -14,15 +14,18 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
-from xlakit.ops.shared.numerics import from_double, to_integer, wrap
+from xlakit.ir.traits import Associative
+from xlakit.ops.convert import Convert
+from xlakit.ops.elementwise_binary import Maximum, Minimum, Multiply, Subtract
+from xlakit.ops.elementwise_unary import Abs, Ceil, Floor, Negate, RoundNearestAfz, RoundNearestEven
+from xlakit.ops.select import Clamp
+from xlakit.ops.shared.numerics import from_double, highest, lowest, to_integer, wrap
 from xlakit.passes.core.matching import (
     as_integer,
     as_real,
-    highest,
     is_number,
     is_operation,
     is_zero,
-    lowest,
     one_type,
     power_of_two,
     same_bits,
@@ -34,15 +37,13 @@ from xlakit.passes.core.rules import Rules
 ARITHMETIC = Rules("arithmetic")
 _rule = ARITHMETIC.rule
 
-_ASSOCIATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-
 
 def _has_sign(kind: PrimitiveType) -> bool:
     """Whether -x has the properties of -x: f8e8m0fnu has no numbers below 0."""
     return kind is not PrimitiveType.F8E8M0FNU
 
 
-@_rule(*_ASSOCIATIVE)
+@_rule(Associative)
 def constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
     """c + x -> x + c, so that other rules look in one place.
 
@@ -114,9 +115,9 @@ def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     left, right = x.operands
     if not one_type(x) or not _has_sign(x.shape.element_type):
         return None
-    if is_operation(right, "negate"):
+    if is_operation(right, Negate):
         return make.apply("subtract", left, right.operands[0])
-    if is_operation(left, "negate"):
+    if is_operation(left, Negate):
         return make.apply("subtract", right, left.operands[0])
     return None
 
@@ -125,7 +126,7 @@ def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
 def subtract_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """x - -y -> x + y: the sign of y is turned around twice."""
     left, right = x.operands
-    if not one_type(x) or not _has_sign(x.shape.element_type) or not is_operation(right, "negate"):
+    if not one_type(x) or not _has_sign(x.shape.element_type) or not is_operation(right, Negate):
         return None
     return make.apply("add", left, right.operands[0])
 
@@ -137,14 +138,14 @@ def subtract_negated(x: Instruction, make: Rewriter) -> Instruction | None:
 def negate_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """-(-x) -> x: the sign is turned around twice; integers wrap there and back."""
     (inner,) = x.operands
-    return inner.operands[0] if is_operation(inner, "negate") and _has_sign(x.shape.element_type) else None
+    return inner.operands[0] if is_operation(inner, Negate) and _has_sign(x.shape.element_type) else None
 
 
 @_rule("negate")
 def negate_difference(x: Instruction, make: Rewriter) -> Instruction | None:
     """-(x - y) -> y - x, of integers. Of floats -(x - x) is -0 where x - x is 0."""
     (inner,) = x.operands
-    if not x.shape.element_type.is_integral or inner.op.opcode != "subtract":
+    if not x.shape.element_type.is_integral or not isinstance(inner.op, Subtract):
         return None
     return make.apply("subtract", *reversed(inner.operands))
 
@@ -153,7 +154,7 @@ def negate_difference(x: Instruction, make: Rewriter) -> Instruction | None:
 def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
     """|-x| -> |x|: only the sign differs; the least integer is its own negation."""
     (inner,) = x.operands
-    if inner.op.opcode != "negate" or not one_type(inner) or not _has_sign(inner.shape.element_type):
+    if not isinstance(inner.op, Negate) or not one_type(inner) or not _has_sign(inner.shape.element_type):
         return None
     return make.on(x, inner.operands[0])
 
@@ -162,7 +163,7 @@ def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
 def abs_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """||x|| -> |x|: it has no sign to lose; the absolute value of the least integer is itself, twice."""
     (inner,) = x.operands
-    return inner if inner.op.opcode == "abs" else None
+    return inner if isinstance(inner.op, Abs) else None
 
 
 # -- multiply --------------------------------------------------------------------------------------
@@ -199,9 +200,9 @@ def both_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """
     left, right = x.operands
     kind = x.shape.element_type
-    if not _has_sign(kind) or not (kind.is_floating or (kind.is_integral and x.op.opcode == "multiply")):
+    if not _has_sign(kind) or not (kind.is_floating or (kind.is_integral and isinstance(x.op, Multiply))):
         return None
-    if not (one_type(x) and is_operation(left, "negate") and is_operation(right, "negate")):
+    if not (one_type(x) and is_operation(left, Negate) and is_operation(right, Negate)):
         return None
     return make.on(x, left.operands[0], right.operands[0])
 
@@ -214,7 +215,7 @@ def negated_by_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     number = uniform(right)
     if number is None or not kind.is_floating or not _has_sign(kind):
         return None
-    if not one_type(x) or not is_operation(left, "negate"):
+    if not one_type(x) or not is_operation(left, Negate):
         return None
     return make.on(x, left.operands[0], make.full(np.negative(number), right.shape))
 
@@ -341,7 +342,7 @@ def extreme_that_never_wins(x: Instruction, make: Rewriter) -> Instruction | Non
     """max(x, lowest) -> x, min(x, highest) -> x; the lowest of floats is -infinity. NaN x gives NaN, as it is."""
     left, right = x.operands
     number = uniform(right)
-    bound = (lowest if x.op.opcode == "maximum" else highest)(right.shape.element_type)
+    bound = (lowest if isinstance(x.op, Maximum) else highest)(right.shape.element_type)
     return left if number is not None and bound is not None and same_bits(number, bound) else None
 
 
@@ -353,7 +354,7 @@ def extreme_that_always_wins(x: Instruction, make: Rewriter) -> Instruction | No
     kind = x.shape.element_type
     if number is None or kind.is_floating or kind.is_complex:
         return None
-    bound = (highest if x.op.opcode == "maximum" else lowest)(kind)
+    bound = (highest if isinstance(x.op, Maximum) else lowest)(kind)
     return right if bound is not None and same_bits(number, bound) and right.shape == x.shape else None
 
 
@@ -362,20 +363,20 @@ def extreme_of_extreme(x: Instruction, make: Rewriter) -> Instruction | None:
     """max(max(x, y), y) -> max(x, y), on either side, and min."""
     left, right = x.operands
     for inner, other in ((left, right), (right, left)):
-        if inner.op.opcode == x.op.opcode and one_type(inner) and one_type(x) and other in inner.operands:
+        if type(inner.op) is type(x.op) and one_type(inner) and one_type(x) and other in inner.operands:
             return inner
     return None
 
 
-@_rule(*_ASSOCIATIVE)
+@_rule(Associative)
 def constants_meet(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x + c) + d -> x + (c + d), of integers and PRED; of floats for maximum and minimum only, which do not round."""
     left, right = x.operands
     kind = x.shape.element_type
-    if uniform(right) is None or left.op.opcode != x.op.opcode or not (one_type(x) and one_type(left)):
+    if uniform(right) is None or type(left.op) is not type(x.op) or not (one_type(x) and one_type(left)):
         return None
     exact = kind.is_integral or kind is PrimitiveType.PRED
-    if not exact and not (kind.is_floating and x.op.opcode in ("maximum", "minimum")):
+    if not exact and not (kind.is_floating and isinstance(x.op, (Maximum, Minimum))):
         return None
     inner, constant = left.operands
     if uniform(constant) is None:
@@ -408,14 +409,14 @@ def _whole(bound: Instruction, x: Instruction, make: Rewriter) -> Instruction:
 def clamp_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h): min(max(., l), h) of its own result changes nothing."""
     low, value, high = x.operands
-    if value.op.opcode != "clamp" or not one_type(x) or not one_type(value):
+    if not isinstance(value.op, Clamp) or not one_type(x) or not one_type(value):
         return None
     return value if value.operands[0] is low and value.operands[2] is high else None
 
 
 # -- rounding --------------------------------------------------------------------------------------
 
-_ROUNDINGS = ("floor", "ceil", "round-nearest-afz", "round-nearest-even")
+_ROUNDINGS = (Floor, Ceil, RoundNearestAfz, RoundNearestEven)
 
 
 @_rule(*_ROUNDINGS)
@@ -429,5 +430,5 @@ def round_integer(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     if is_operation(inner, *_ROUNDINGS):
         return inner
-    converted = inner.op.opcode == "convert" and not inner.operands[0].shape.element_type.is_floating
+    converted = isinstance(inner.op, Convert) and not inner.operands[0].shape.element_type.is_floating
     return inner if converted and not inner.operands[0].shape.element_type.is_complex else None

@@ -6,25 +6,12 @@ from typing import Any
 
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant
 from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
 
 # Each of these has a value of its own, or marks a place, though it has no effect.
-SINGULAR = frozenset(
-    {
-        "add-dependency",
-        "after-all",
-        "async-done",
-        "async-start",
-        "async-update",
-        "copy-done",
-        "copy-start",
-        "domain",
-        "opt-barrier",
-        "parameter",
-    }
-)
-COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+
 
 # The bits of constants of more bytes than this are not compared.
 _LARGE_CONSTANT = 1 << 20
@@ -67,7 +54,7 @@ class CommonSubexpressions(ComputationPass):
         def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
             nonlocal merged
             current = with_operands(instruction, operands)
-            if instruction.op.opcode in SINGULAR or is_fixed(instruction):
+            if isinstance(instruction.op, Distinct) or is_fixed(instruction):
                 return current
             known = first.setdefault(_key(current), current)
             if known is not current and context.spend("equal-instruction"):
@@ -82,7 +69,7 @@ class CommonSubexpressions(ComputationPass):
 def _key(x: Instruction) -> object:
     """What an instruction does, as something to look up."""
     operands = x.operands
-    if x.op.opcode in COMMUTATIVE and id(operands[0]) > id(operands[1]):
+    if isinstance(x.op, Commutative) and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
     return (x.op.opcode, operation_key(x), operands, x.shape, _told(x.annotations))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Conditional
-from xlakit.ops.data import Tuple
+from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.passes.core.computation_builder import Remaking
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.loops.analysis import element_read, elements_read
@@ -19,7 +19,7 @@ class ConditionalElements(ComputationPass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; computations without a call left are left out."""
-        if not any(i.op.opcode == "conditional" for c in module.computations for i in c.instructions):
+        if not any(isinstance(i.op, Conditional) for c in module.computations for i in c.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
         changed = super().run(module, context)
@@ -71,7 +71,7 @@ def _source(branch: Computation, number: int, operand: Instruction) -> Instructi
     if given is parameter:
         return operand
     place = element_read(given, parameter)
-    return operand.operands[place] if place is not None and operand.op.opcode == "tuple" else None
+    return operand.operands[place] if place is not None and isinstance(operand.op, Tuple) else None
 
 
 def _remade(
@@ -81,7 +81,7 @@ def _remade(
 ) -> Computation:
     remaking = Remaking(computation, context)
     for old in computation.instructions:
-        whole = old.operands[0] if old.op.opcode == "get-tuple-element" else old
+        whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
         if old in plans:
             kept = plans[old][0]
             if kept or old.op.has_side_effect:

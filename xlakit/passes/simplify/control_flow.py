@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import DataMovement
 from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional, While
-from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.data import GetTupleElement, Iota, Parameter, Tuple
 from xlakit.options import knob
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.core.rewriter import Rewriter
@@ -26,7 +27,7 @@ _rule = CONTROL_FLOW.rule
 def element_of_tuple(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x, y)[1] -> y."""
     (inner,) = x.operands
-    if inner.op.opcode != "tuple" or inner.control_predecessors:
+    if not isinstance(inner.op, Tuple) or inner.control_predecessors:
         return None
     return inner.operands[x.op_as(GetTupleElement).index]
 
@@ -34,13 +35,13 @@ def element_of_tuple(x: Instruction, make: Rewriter) -> Instruction | None:
 @_rule("tuple")
 def tuple_of_elements(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x[0], x[1], ..) -> x, of all elements of a tuple x in order."""
-    if not x.operands or x.operands[0].op.opcode != "get-tuple-element":
+    if not x.operands or not isinstance(x.operands[0].op, GetTupleElement):
         return None
     (whole,) = x.operands[0].operands
     if len(whole.shape.tuple_shapes) != len(x.operands):
         return None
     in_order = all(
-        o.op.opcode == "get-tuple-element" and o.operands[0] is whole and o.op_as(GetTupleElement).index == i
+        isinstance(o.op, GetTupleElement) and o.operands[0] is whole and o.op_as(GetTupleElement).index == i
         for i, o in enumerate(x.operands)
     )
     return whole if in_order else None
@@ -79,7 +80,9 @@ def conditional_of_equal_branches(x: Instruction, make: Rewriter) -> Instruction
 def conditional_of_untouched(x: Instruction, make: Rewriter) -> Instruction | None:
     """conditional(p, x, f, x, g) -> x, where all branches give their argument as it is."""
     branches = x.op_as(Conditional).branch_computations
-    if any(b.root.op.opcode != "parameter" for b in branches) or any(o is not x.operands[1] for o in x.operands[1:]):
+    if any(not isinstance(b.root.op, Parameter) for b in branches) or any(
+        o is not x.operands[1] for o in x.operands[1:]
+    ):
         return None
     return x.operands[1]
 
@@ -88,7 +91,7 @@ def conditional_of_untouched(x: Instruction, make: Rewriter) -> Instruction | No
 _FEW_BRANCHES = knob("control_flow.few_branches", 4, 1, 100)
 _FEW_INSTRUCTIONS = knob("control_flow.few_instructions", 24, 1, 200)
 _FEW_ELEMENTS = knob("control_flow.few_elements", 1024, 0, 1 << 20)
-_QUICK = frozenset({"broadcast", "iota", "reshape", "slice", "transpose"})
+_QUICK = (DataMovement, Iota)
 
 
 @_rule("conditional")
@@ -121,12 +124,12 @@ def _is_quick(branch: Computation) -> bool:
     if len(branch.instructions) > _FEW_INSTRUCTIONS.value or branch.has_side_effect:
         return False
     for instruction in branch.instructions:
-        if instruction.op.opcode in ("parameter", "get-tuple-element"):
+        if isinstance(instruction.op, (Parameter, GetTupleElement)):
             continue
-        if not (instruction.op.pointwise or instruction.op.opcode in _QUICK) or instruction.control_predecessors:
+        if not (instruction.op.pointwise or isinstance(instruction.op, _QUICK)) or instruction.control_predecessors:
             return False
-    results = branch.root.operands if branch.root.op.opcode == "tuple" else (branch.root,)
-    computed = [i for i in branch.instructions if i.op.opcode not in ("parameter", "get-tuple-element", "tuple")]
+    results = branch.root.operands if isinstance(branch.root.op, Tuple) else (branch.root,)
+    computed = [i for i in branch.instructions if not isinstance(i.op, (Parameter, GetTupleElement, Tuple))]
     return all(i.shape.is_array and i.shape.num_elements <= _FEW_ELEMENTS.value for i in (*computed, *results))
 
 

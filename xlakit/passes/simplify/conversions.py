@@ -8,7 +8,10 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.convert import BitcastConvert, Convert
 from xlakit.ops.data import Copy
+from xlakit.ops.elementwise_binary import Complex
+from xlakit.ops.elementwise_unary import Imag, Negate, Real
 from xlakit.ops.shared.numerics import convert, wrap
 from xlakit.passes.core.matching import one_type
 from xlakit.passes.core.rewriter import Rewriter
@@ -38,7 +41,7 @@ def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     pass through floats saturate where they would wrap, so a result of integers must hold all of them.
     """
     (inner,) = x.operands
-    if inner.op.opcode != "convert":
+    if not isinstance(inner.op, Convert):
         return None
     source = inner.operands[0]
     first, middle, last = source.shape.element_type, inner.shape.element_type, x.shape.element_type
@@ -105,7 +108,7 @@ def bitcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     kind = x.shape.element_type
     if inner.shape.element_type is kind:
         return inner
-    if inner.op.opcode != "bitcast-convert":
+    if not isinstance(inner.op, BitcastConvert):
         return None
     (source,) = inner.operands
     kinds = (kind, inner.shape.element_type, source.shape.element_type)
@@ -121,9 +124,9 @@ def bitcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 def part_of_complex(x: Instruction, make: Rewriter) -> Instruction | None:
     """real(complex(a, b)) -> a, imag(complex(a, b)) -> b."""
     (inner,) = x.operands
-    if inner.op.opcode != "complex":
+    if not isinstance(inner.op, Complex):
         return None
-    return inner.operands[0 if x.op.opcode == "real" else 1]
+    return inner.operands[0 if isinstance(x.op, Real) else 1]
 
 
 @_rule("imag")
@@ -139,7 +142,7 @@ def imag_of_real(x: Instruction, make: Rewriter) -> Instruction | None:
 def complex_of_parts(x: Instruction, make: Rewriter) -> Instruction | None:
     """complex(real(z), imag(z)) -> z."""
     left, right = x.operands
-    if left.op.opcode != "real" or right.op.opcode != "imag" or left.operands[0] is not right.operands[0]:
+    if not isinstance(left.op, Real) or not isinstance(right.op, Imag) or left.operands[0] is not right.operands[0]:
         return None
     return left.operands[0]
 
@@ -148,6 +151,6 @@ def complex_of_parts(x: Instruction, make: Rewriter) -> Instruction | None:
 def part_of_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """real(-z) -> -real(z), imag(-z) -> -imag(z): half the work."""
     (inner,) = x.operands
-    if inner.op.opcode != "negate" or not inner.shape.element_type.is_complex or not one_type(inner):
+    if not isinstance(inner.op, Negate) or not inner.shape.element_type.is_complex or not one_type(inner):
         return None
     return make.apply("negate", make.on(x, inner.operands[0]))

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.convert import Convert
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Transpose
 from xlakit.options import knob
@@ -66,7 +67,7 @@ def _sides(dot: Instruction) -> tuple[int, int]:
 
 def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
     """What a large operand that only this product reads was converted from."""
-    if operand.op.opcode != "convert" or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE.value:
+    if not isinstance(operand.op, Convert) or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE.value:
         return operand
     source = operand.operands[0]
     wide, narrow = operand.shape.element_type, source.shape.element_type
@@ -75,7 +76,7 @@ def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
 
 def _permutation(operand: Instruction, used: Sequence[int]) -> tuple[int, ...] | None:
     """The permutation of a transposed operand, where the dimensions that are not ``used`` keep their order."""
-    if operand.op.opcode != "transpose" or not one_type(operand):
+    if not isinstance(operand.op, Transpose) or not one_type(operand):
         return None
     permutation = operand.op_as(Transpose).dimensions
     free = [permutation[d] for d in range(len(permutation)) if d not in used]
@@ -94,7 +95,7 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     transpose(dot(y, x)): then whole rows move. Products commute, so each element is the sum of the same products.
     """
     (inner,) = x.operands
-    if inner.op.opcode != "dot" or make.uses(inner) > 1 or not one_type(x):
+    if not isinstance(inner.op, Dot) or make.uses(inner) > 1 or not one_type(x):
         return None
     op = inner.op_as(Dot)
     left, right = inner.operands

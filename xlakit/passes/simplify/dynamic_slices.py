@@ -8,7 +8,7 @@ from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Concatenate
+from xlakit.ops.movement import Broadcast, Concatenate
 from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.core.matching import literal, same_value, scalar_source
 from xlakit.passes.core.rewriter import Rewriter
@@ -87,7 +87,7 @@ def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
     operand, update, *indices = x.operands
     bounds, sizes = operand.shape.dimensions, update.shape.dimensions
     partial = [d for d, (bound, size) in enumerate(zip(bounds, sizes, strict=True)) if bound != size]
-    if operand.op.opcode not in ("broadcast", "concatenate") or len(partial) != 1 or make.uses(operand) > 1:
+    if not isinstance(operand.op, (Broadcast, Concatenate)) or len(partial) != 1 or make.uses(operand) > 1:
         return None
     (dimension,) = partial
     kinds = {operand.shape.element_type, update.shape.element_type, x.shape.element_type}
@@ -113,7 +113,7 @@ def _part(x: Instruction, dimension: int, start: int, limit: int, make: Rewriter
 def update_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     """dynamic-update-slice(x, dynamic-slice(x, i), i) -> x: both clamp i alike."""
     operand, update, *indices = x.operands
-    if update.op.opcode != "dynamic-slice" or update.operands[0] is not operand:
+    if not isinstance(update.op, DynamicSlice) or update.operands[0] is not operand:
         return None
     same = len(indices) == len(update.operands) - 1 and all(
         same_value(a, b) for a, b in zip(indices, update.operands[1:], strict=True)

@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter
 from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Reduce
+from xlakit.ops.transfer import Domain
 from xlakit.passes.core.rewriter import ANY, Rewriter
 from xlakit.passes.core.rules import Rules
 
 EMPTY_ARRAYS = Rules("empty-arrays")
 _rule = EMPTY_ARRAYS.rule
 
-_KEPT = frozenset({"parameter", "broadcast", "constant", "get-tuple-element", "custom-call", "opt-barrier", "domain"})
+_KEPT = (Parameter, Broadcast, Constant, GetTupleElement, CustomCall, OptimizationBarrier, Domain)
 
 
 @_rule("reduce")
@@ -49,7 +53,7 @@ def gather_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 @_rule(ANY)
 def no_elements(x: Instruction, make: Rewriter) -> Instruction | None:
     """x -> broadcast(0), where x has no elements, so that whatever made it is not needed."""
-    if 0 not in x.shape.dimensions or x.op.opcode in _KEPT:
+    if 0 not in x.shape.dimensions or isinstance(x.op, _KEPT):
         return None
     return make.full(_zero(x), x.shape)
 

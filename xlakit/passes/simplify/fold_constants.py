@@ -14,8 +14,18 @@ from xlakit.execution.world import World
 from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
-from xlakit.ops.data import Constant, Tuple
-from xlakit.ops.registry import OPERATIONS
+from xlakit.ir.traits import Elementwise
+from xlakit.ops.convert import BitcastConvert
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Constant, Copy, GetTupleElement, Iota, Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.gather import Gather
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
+from xlakit.ops.reduction import Map, Reduce
+from xlakit.ops.scatter import Scatter
+from xlakit.ops.sort import Sort
+from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.core.matching import literal
 from xlakit.passes.core.rewriter import ANY, Rewriter
 from xlakit.passes.core.rules import Rules
@@ -25,28 +35,11 @@ _rule = CONSTANTS.rule
 
 # Functions of their operands alone that take a bounded time. Broadcasts and iotas are left out: they are shorter than
 # what they stand for.
-_FOLDED = frozenset(
-    {
-        "bitcast-convert",
-        "concatenate",
-        "convolution",
-        "dot",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "gather",
-        "map",
-        "pad",
-        "reduce",
-        "reduce-window",
-        "reshape",
-        "reverse",
-        "scatter",
-        "select-and-scatter",
-        "slice",
-        "sort",
-        "transpose",
-    }
-) | frozenset(opcode for opcode, op in OPERATIONS.items() if op.pointwise and opcode not in ("copy", "tuple"))
+_FOLDED = (
+    *(Elementwise, BitcastConvert, GetTupleElement, Reshape, Reverse, Slice, Transpose, Concatenate, Pad),
+    *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, SelectAndScatter, Map, Reduce, ReduceWindow, Sort),
+    *(Convolution, Dot),
+)
 
 # Nothing that is computed here draws.
 _NO_RANDOM = RandomState()
@@ -80,7 +73,7 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
 
     An operand may be a broadcast of a constant or an iota, too.
     """
-    if not x.operands or x.op.opcode not in _FOLDED or not all(map(_is_known, x.operands)):
+    if not isinstance(x.op, _FOLDED) or isinstance(x.op, Copy) or not all(map(_is_known, x.operands)):
         return None
     limit = make.context.fold_limit
     if _elements(x.shape) > limit or sum(_elements(o.shape) for o in x.operands) > limit * _OPERANDS_TO_RESULT:
@@ -94,9 +87,9 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _is_known(x: Instruction) -> bool:
-    if x.op.opcode == "broadcast":
+    if isinstance(x.op, Broadcast):
         x = x.operands[0]
-    return x.op.opcode in ("constant", "iota")
+    return isinstance(x.op, (Constant, Iota))
 
 
 def _elements(shape: Shape) -> int:

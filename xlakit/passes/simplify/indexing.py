@@ -10,7 +10,8 @@ from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from xlakit.ops.reduction import binary_opcode
+from xlakit.ops.movement import Reshape
+from xlakit.ops.reduction import reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.core.matching import literal, one_type, uniform
@@ -74,11 +75,11 @@ def update_window(
     window = make.reshape(updates, sizes)
     combiner = op.to_apply
     if combiner.root is not combiner.parameters[1]:
-        opcode = binary_opcode(combiner)
-        if opcode is None or not one_type(combiner.root):
+        op = reducer_op(combiner)
+        if op is None or not one_type(combiner.root):
             return None
         before = make.make(DynamicSlice(dynamic_slice_sizes=sizes), operand, *places)
-        window = make.apply(opcode, before, window)
+        window = make.make(op, before, window)
     return make.make(DynamicUpdateSlice(), operand, window, *places)
 
 
@@ -126,9 +127,9 @@ def _counted(indices: Instruction) -> SliceDimension | None:
         return None
     size = indices.shape.dimensions[proper[0]]
     inner = indices
-    while inner.op.opcode == "reshape":
+    while isinstance(inner.op, Reshape):
         (inner,) = inner.operands
-    if inner.op.opcode == "iota":
+    if isinstance(inner.op, Iota):
         along = inner.shape.dimensions[inner.op_as(Iota).iota_dimension] == size == inner.shape.num_elements
         fits = indices.shape.element_type.bit_width > size.bit_length()
         return SliceDimension(0, size) if along and fits else None

@@ -8,11 +8,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.compare import Compare
+from xlakit.ops.elementwise_binary import And
+from xlakit.ops.elementwise_unary import Not
+from xlakit.ops.select import Select
+from xlakit.ops.shared.numerics import highest, lowest
 from xlakit.passes.core.matching import (
     as_integer,
-    highest,
     is_all_ones,
-    lowest,
     same_bits,
     same_value,
     uniform,
@@ -91,13 +93,13 @@ def xor_constant(x: Instruction, make: Rewriter) -> Instruction | None:
 def bits_of_opposites(x: Instruction, make: Rewriter) -> Instruction | None:
     """x and not x -> 0, x or not x -> all ones."""
     left, right = x.operands
-    opposite = (right.op.opcode == "not" and right.operands[0] is left) or (
-        left.op.opcode == "not" and left.operands[0] is right
+    opposite = (isinstance(right.op, Not) and right.operands[0] is left) or (
+        isinstance(left.op, Not) and left.operands[0] is right
     )
     if not opposite:
         return None
     zero = make.full(_zero(x), x.shape)
-    return zero if x.op.opcode == "and" else make.apply("not", zero)
+    return zero if isinstance(x.op, And) else make.apply("not", zero)
 
 
 def _zero(x: Instruction) -> object:
@@ -108,7 +110,7 @@ def _zero(x: Instruction) -> object:
 def not_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """not not x -> x."""
     (inner,) = x.operands
-    return inner.operands[0] if inner.op.opcode == "not" else None
+    return inner.operands[0] if isinstance(inner.op, Not) else None
 
 
 @_rule("shift-left", "shift-right-logical", "shift-right-arithmetic")
@@ -184,7 +186,7 @@ def compare_pred_with_constant(x: Instruction, make: Rewriter) -> Instruction | 
 def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
     """not (x = y) -> x != y, and back, NaN included; not (x < y) -> x >= y where no NaN can be."""
     (inner,) = x.operands
-    if inner.op.opcode != "compare":
+    if not isinstance(inner.op, Compare):
         return None
     op = inner.op_as(Compare)
     if op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE) and not _is_exactly_ordered(inner):
@@ -216,7 +218,7 @@ def select_constant(x: Instruction, make: Rewriter) -> Instruction | None:
 def select_by_not(x: Instruction, make: Rewriter) -> Instruction | None:
     """select(not p, x, y) -> select(p, y, x)."""
     chooser, left, right = x.operands
-    return make.on(x, chooser.operands[0], right, left) if chooser.op.opcode == "not" else None
+    return make.on(x, chooser.operands[0], right, left) if isinstance(chooser.op, Not) else None
 
 
 @_rule("select")
@@ -225,9 +227,9 @@ def select_again(x: Instruction, make: Rewriter) -> Instruction | None:
     chooser, left, right = x.operands
     if not _same_types(x):
         return None
-    if left.op.opcode == "select" and left.operands[0] is chooser and _same_types(left):
+    if isinstance(left.op, Select) and left.operands[0] is chooser and _same_types(left):
         return make.on(x, chooser, left.operands[1], right)
-    if right.op.opcode == "select" and right.operands[0] is chooser and _same_types(right):
+    if isinstance(right.op, Select) and right.operands[0] is chooser and _same_types(right):
         return make.on(x, chooser, left, right.operands[2])
     return None
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Iota
-from xlakit.ops.movement import Broadcast, Reverse, Transpose
+from xlakit.ir.traits import Elementwise
+from xlakit.ops.data import Copy, Iota
+from xlakit.ops.movement import Broadcast, Reshape, Reverse, Transpose
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.matching import permutation_inverse
 from xlakit.passes.core.rewriter import Rewriter
@@ -19,11 +20,7 @@ from xlakit.passes.core.rules import Rules
 MOVEMENT = Rules("movement")
 _rule = MOVEMENT.rule
 
-_POINTWISE = tuple(
-    opcode
-    for opcode, op in OPERATIONS.items()
-    if op.pointwise and op.arity and opcode not in ("get-tuple-element", "copy")
-)
+_POINTWISE = tuple(op for op in OPERATIONS.values() if issubclass(op, Elementwise) and not issubclass(op, Copy))
 
 
 def _proper(sizes: Sequence[int]) -> list[int]:
@@ -49,14 +46,14 @@ def reshape_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 def reshape_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(reshape(x)) -> reshape(x): the order of elements is the same throughout."""
     (inner,) = x.operands
-    return make.reshape(inner.operands[0], x.shape.dimensions) if inner.op.opcode == "reshape" else None
+    return make.reshape(inner.operands[0], x.shape.dimensions) if isinstance(inner.op, Reshape) else None
 
 
 @_rule("reshape")
 def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(broadcast(x)) -> broadcast(x), of a scalar, or where only dimensions of size 1 come and go."""
     (inner,) = x.operands
-    if inner.op.opcode != "broadcast":
+    if not isinstance(inner.op, Broadcast):
         return None
     (source,) = inner.operands
     if not source.shape.dimensions:
@@ -77,7 +74,7 @@ def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     So transposes come to stand next to what can take them in.
     """
     (inner,) = x.operands
-    if inner.op.opcode != "transpose" or 1 in x.shape.dimensions:
+    if not isinstance(inner.op, Transpose) or 1 in x.shape.dimensions:
         return None
     (source,) = inner.operands
     if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
@@ -105,7 +102,7 @@ def transpose_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 def transpose_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(transpose(x)) -> transpose(x)."""
     (inner,) = x.operands
-    if inner.op.opcode != "transpose":
+    if not isinstance(inner.op, Transpose):
         return None
     first = inner.op_as(Transpose).dimensions
     return make.transpose(inner.operands[0], [first[d] for d in x.op_as(Transpose).dimensions])
@@ -115,7 +112,7 @@ def transpose_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(broadcast(x)) -> broadcast(x)."""
     (inner,) = x.operands
-    if inner.op.opcode != "broadcast":
+    if not isinstance(inner.op, Broadcast):
         return None
     now = permutation_inverse(x.op_as(Transpose).dimensions)
     dimensions = [now[d] for d in inner.op_as(Broadcast).dimensions]
@@ -140,7 +137,7 @@ def broadcast_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 def broadcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """broadcast(broadcast(x)) -> broadcast(x)."""
     (inner,) = x.operands
-    if inner.op.opcode != "broadcast":
+    if not isinstance(inner.op, Broadcast):
         return None
     outer = x.op_as(Broadcast).dimensions
     dimensions = [outer[d] for d in inner.op_as(Broadcast).dimensions]
@@ -163,7 +160,7 @@ def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
 def broadcast_iota(x: Instruction, make: Rewriter) -> Instruction | None:
     """broadcast(iota) -> iota: the numbers count along the dimension that theirs has become."""
     (inner,) = x.operands
-    if inner.op.opcode != "iota":
+    if not isinstance(inner.op, Iota):
         return None
     dimension = x.op_as(Broadcast).dimensions[inner.op_as(Iota).iota_dimension]
     return make.make(Iota(iota_dimension=dimension), shape=x.shape.without_layout())
@@ -186,7 +183,7 @@ def reverse_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
     (inner,) = x.operands
     dimensions = x.op_as(Reverse).dimensions
     same = {d for d in dimensions if inner.shape.dimensions[d] <= 1}
-    if inner.op.opcode == "broadcast":
+    if isinstance(inner.op, Broadcast):
         same |= set(dimensions) - set(inner.op_as(Broadcast).dimensions)
     return _reverse(inner, [d for d in dimensions if d not in same], make) if same or not dimensions else None
 
@@ -195,7 +192,7 @@ def reverse_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 def reverse_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """reverse(reverse(x)) -> reverse(x), along the dimensions that only one of them reverses."""
     (inner,) = x.operands
-    if inner.op.opcode != "reverse":
+    if not isinstance(inner.op, Reverse):
         return None
     first, second = inner.op_as(Reverse).dimensions, x.op_as(Reverse).dimensions
     return _reverse(inner.operands[0], sorted(set(first) ^ set(second)), make)
@@ -223,14 +220,14 @@ def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
     for operand in x.operands:
         if operand.shape.dimensions != wide:
             return None
-        if operand.op.opcode == "reshape" and operand.operands[0].shape.dimensions == sizes:
+        if isinstance(operand.op, Reshape) and operand.operands[0].shape.dimensions == sizes:
             reshapes += 1
-        elif operand.op.opcode != "broadcast" or operand.operands[0].shape.dimensions:
+        elif not isinstance(operand.op, Broadcast) or operand.operands[0].shape.dimensions:
             return None
     if not reshapes:
         return None
     narrow = [
-        o.operands[0] if o.op.opcode == "reshape" else make.broadcast(o.operands[0], (), sizes) for o in x.operands
+        o.operands[0] if isinstance(o.op, Reshape) else make.broadcast(o.operands[0], (), sizes) for o in x.operands
     ]
     return make.reshape(make.on(x, *narrow), wide)
 
@@ -249,7 +246,7 @@ def broadcast_later(x: Instruction, make: Rewriter) -> Instruction | None:
     pattern: tuple[int, ...] | None = None
     sizes: tuple[int, ...] = ()
     for operand in x.operands:
-        if operand.op.opcode != "broadcast":
+        if not isinstance(operand.op, Broadcast):
             if operand.shape.dimensions or not wide:
                 return None
             continue
@@ -278,7 +275,7 @@ def _count(sizes: Sequence[int]) -> int:
 
 def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> Instruction:
     """The operand before it was repeated, with the dimensions ``sizes``; scalars that are none in the program stay."""
-    if operand.op.opcode != "broadcast":
+    if not isinstance(operand.op, Broadcast):
         return operand
     source = operand.operands[0]
     if source.shape.dimensions == sizes:

@@ -9,17 +9,14 @@ import dataclasses
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import OPERATIONS, Array
+from xlakit.ir.operation import Array, Op
+from xlakit.ir.traits import Idempotent
 from xlakit.ops.data import Tuple
+from xlakit.ops.elementwise_binary import Maximum, Minimum
 from xlakit.ops.movement import Broadcast, Transpose
-from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.sort import Sort
 from xlakit.passes.core.matching import (
-    highest,
-    is_all_ones,
-    is_number,
-    is_zero,
-    lowest,
     one_type,
     same_bits,
     same_value,
@@ -31,31 +28,22 @@ from xlakit.passes.core.rules import Rules
 REDUCTIONS = Rules("reductions")
 _rule = REDUCTIONS.rule
 
-_IDEMPOTENT = ("maximum", "minimum", "and", "or")
 
-
-def _known(x: Instruction) -> str | None:
-    """The opcode of the reducer, where ``x`` reduces one array in one type with a known operation."""
+def _known(x: Instruction) -> Op | None:
+    """The operation of the reducer, where ``x`` reduces one array in one type with a known operation."""
     if len(x.operands) != 2 or not one_type(x):
         return None
     computation = x.op_as(Reduce).to_apply
     same_type = computation.root.shape.element_type is x.shape.element_type
-    return binary_opcode(computation) if same_type else None
+    return reducer_op(computation) if same_type else None
 
 
-def is_identity(opcode: str, number: Array | None) -> bool:
+def is_identity(op: Op, number: Array | None) -> bool:
     """Whether combining a value with ``number`` leaves it as it is: 1 of multiply; -0 of add, whatever x is."""
     if number is None:
         return False
-    kind = PrimitiveType.from_dtype(number.dtype)
-    if opcode == "add":
-        return is_zero(number, negative=True)
-    if opcode == "multiply":
-        return not kind.is_complex and is_number(number, 1)
-    if opcode in ("maximum", "minimum"):
-        bound = lowest(kind) if opcode == "maximum" else highest(kind)
-        return bound is not None and same_bits(bound, number)
-    return is_all_ones(number) if opcode == "and" else is_zero(number)
+    identity = identity_element(op, PrimitiveType.from_dtype(number.dtype))
+    return identity is not None and same_bits(identity, number)
 
 
 @_rule("reduce")
@@ -64,16 +52,16 @@ def reduce_one_element(x: Instruction, make: Rewriter) -> Instruction | None:
 
     The identity of a sum of floats is -0: 0 + -0 is 0.
     """
-    opcode = _known(x)
-    if opcode is None:
+    op = _known(x)
+    if op is None:
         return None
     operand, init = x.operands
     if any(operand.shape.dimensions[d] != 1 for d in x.op_as(Reduce).dimensions):
         return None
     element = make.reshape(operand, x.shape.dimensions)
-    if is_identity(opcode, uniform(init)):
+    if is_identity(op, uniform(init)):
         return element
-    return make.make(OPERATIONS[opcode](), element, make.spread(init, x.shape))
+    return make.make(op, element, make.spread(init, x.shape))
 
 
 @_rule("reduce")
@@ -107,15 +95,15 @@ def reduce_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     for it twice. Sums of floats would round otherwise.
     """
     inner, init = x.operands[0], x.operands[-1]
-    opcode = _known(x)
-    if opcode is None or inner.op.opcode != "reduce" or make.uses(inner) > 1 or _known(inner) != opcode:
+    op = _known(x)
+    if op is None or not isinstance(inner.op, Reduce) or make.uses(inner) > 1 or _known(inner) != op:
         return None
     kind = x.shape.element_type
-    if (kind.is_floating or kind.is_complex) and opcode not in ("maximum", "minimum"):
+    if (kind.is_floating or kind.is_complex) and not isinstance(op, (Maximum, Minimum)):
         return None
     operand, first = inner.operands
-    twice = opcode in _IDEMPOTENT and same_value(first, init)
-    if not twice and not is_identity(opcode, uniform(first)):
+    twice = isinstance(op, Idempotent) and same_value(first, init)
+    if not twice and not is_identity(op, uniform(first)):
         return None
     done = inner.op_as(Reduce).dimensions
     left = [d for d in range(operand.shape.rank) if d not in done]
@@ -129,7 +117,7 @@ def reduce_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 
     Elements are combined in another order, as any reduction may; each result combines the same ones.
     """
-    if len(x.operands) != 2 or x.operands[0].op.opcode != "transpose" or _known(x) is None:
+    if len(x.operands) != 2 or not isinstance(x.operands[0].op, Transpose) or _known(x) is None:
         return None
     inner, init = x.operands
     permutation = inner.op_as(Transpose).dimensions
@@ -147,9 +135,9 @@ def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
 
     Those have no use for an element twice. The dimensions must not be empty.
     """
-    opcode = _known(x)
+    op = _known(x)
     inner, init = x.operands[0], x.operands[-1]
-    if opcode not in _IDEMPOTENT or inner.op.opcode != "broadcast" or 0 in inner.shape.dimensions:
+    if not isinstance(op, Idempotent) or not isinstance(inner.op, Broadcast) or 0 in inner.shape.dimensions:
         return None
     (source,) = inner.operands
     pattern = inner.op_as(Broadcast).dimensions

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
-from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.passes.core.matching import one_type, permutation_inverse, same_value, scalar_source
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
@@ -49,7 +49,7 @@ def slice_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 def slice_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(slice(x)) -> slice(x): element i of the outer one is element start + i * stride of the inner one."""
     (inner,) = x.operands
-    if inner.op.opcode != "slice":
+    if not isinstance(inner.op, Slice):
         return None
     ranges = [
         _range(first.start + second.start * first.stride, size, first.stride * second.stride)
@@ -67,7 +67,7 @@ def _range(start: int, count: int, stride: int) -> SliceDimension:
 def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(broadcast(x)) -> broadcast(slice(x))."""
     (inner,) = x.operands
-    if inner.op.opcode != "broadcast":
+    if not isinstance(inner.op, Broadcast):
         return None
     dimensions = inner.op_as(Broadcast).dimensions
     part = make_slice(inner.operands[0], [_ranges(x)[d] for d in dimensions], make)
@@ -78,7 +78,7 @@ def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
 def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(iota) -> iota, where it takes the first numbers."""
     (inner,) = x.operands
-    if inner.op.opcode != "iota":
+    if not isinstance(inner.op, Iota):
         return None
     counted = _ranges(x)[inner.op_as(Iota).iota_dimension]
     if counted.start or counted.stride != 1:
@@ -93,7 +93,7 @@ def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     So what takes an element of a stack comes to stand next to the pieces that it was stacked up from.
     """
     (inner,) = x.operands
-    if inner.op.opcode != "reshape" or not x.shape.num_elements:
+    if not isinstance(inner.op, Reshape) or not x.shape.num_elements:
         return None
     (source,) = inner.operands
     sizes = inner.shape.dimensions
@@ -108,7 +108,7 @@ def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
 def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(transpose(x)) -> transpose(slice(x)), where as many such slices have no more elements than x has."""
     (inner,) = x.operands
-    if inner.op.opcode != "transpose":
+    if not isinstance(inner.op, Transpose):
         return None
     uses = make.uses(inner)
     if uses > 1 and uses * x.shape.num_elements > inner.shape.num_elements:
@@ -136,7 +136,7 @@ def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
 def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(pad(x, v)) -> slice(x) inside of x, broadcast(v) outside of it."""
     (inner,) = x.operands
-    if inner.op.opcode != "pad" or not one_type(inner):
+    if not isinstance(inner.op, Pad) or not one_type(inner):
         return None
     source, value = inner.operands
     moved: list[SliceDimension] = []
@@ -155,7 +155,7 @@ def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
 def slice_concatenate(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(concatenate(x, y, z)) -> slice(y), or slice(concatenate(x, y)), without the arrays that it misses."""
     (inner,) = x.operands
-    if inner.op.opcode != "concatenate" or not one_type(inner):
+    if not isinstance(inner.op, Concatenate) or not one_type(inner):
         return None
     dimension = inner.op_as(Concatenate).dimension
     part = _ranges(x)[dimension]
@@ -219,7 +219,11 @@ def pad_with_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
 def pad_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """pad(pad(x, v), v) -> pad(x, v), at the edges, where both add."""
     inner, value = x.operands
-    if inner.op.opcode != "pad" or not (one_type(x) and one_type(inner)) or not same_value(inner.operands[1], value):
+    if (
+        not isinstance(inner.op, Pad)
+        or not (one_type(x) and one_type(inner))
+        or not same_value(inner.operands[1], value)
+    ):
         return None
     first, second = inner.op_as(Pad).padding, x.op_as(Pad).padding
     if any(p.interior_padding or min(p.edge_padding_low, p.edge_padding_high) < 0 for p in (*first, *second)):
@@ -276,15 +280,15 @@ def concatenate_neighbors(x: Instruction, make: Rewriter) -> Instruction | None:
 
 def _joined(a: Instruction, b: Instruction, dimension: int, make: Rewriter) -> Instruction | None:
     """Two neighbors as one array, where they are parts of one, or the same scalar all over."""
-    if a.op.opcode != b.op.opcode:
+    if type(a.op) is not type(b.op):
         return None
-    if a.op.opcode == "broadcast" and not a.operands[0].shape.dimensions:
+    if isinstance(a.op, Broadcast) and not a.operands[0].shape.dimensions:
         if b.operands[0].shape.dimensions or not same_value(a.operands[0], b.operands[0]):
             return None
         sizes = list(a.shape.dimensions)
         sizes[dimension] += b.shape.dimensions[dimension]
         return make.broadcast(a.operands[0], (), sizes)
-    if a.op.opcode != "slice" or a.operands[0] is not b.operands[0]:
+    if not isinstance(a.op, Slice) or a.operands[0] is not b.operands[0]:
         return None
     first, second = list(_ranges(a)), list(_ranges(b))
     left, right = first[dimension], second[dimension]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.elementwise_unary import Negate
 from xlakit.ops.movement import Reverse
 from xlakit.ops.sort import Sort, TopK
 from xlakit.passes.analysis.sort_order import recognize_order
@@ -69,7 +70,7 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """
     (negated,) = x.operands
     op = x.op_as(TopK)
-    if negated.opcode != "negate" or not one_type(negated) or not negated.shape.element_type.is_floating:
+    if not isinstance(negated.op, Negate) or not one_type(negated) or not negated.shape.element_type.is_floating:
         return None
     if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
         return None

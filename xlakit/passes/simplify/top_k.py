@@ -15,6 +15,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction, post_order
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Iota, Tuple
+from xlakit.ops.elementwise_unary import Negate
 from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import Sort
@@ -201,7 +202,7 @@ def _keeps_types(sort: Instruction) -> bool:
 
 
 def _is_negative(operand: Instruction) -> bool:
-    return operand.opcode == "negate" and not is_fixed(operand) and one_type(operand)
+    return isinstance(operand.op, Negate) and not is_fixed(operand) and one_type(operand)
 
 
 def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None, context: PassContext) -> Computation:

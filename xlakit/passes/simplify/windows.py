@@ -11,7 +11,9 @@ import math
 
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.reduction import binary_opcode
+from xlakit.ir.traits import Idempotent
+from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.reduction import reducer_op
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
 from xlakit.passes.core.matching import is_zero, one_type, uniform
@@ -22,7 +24,6 @@ from xlakit.passes.simplify.reductions import is_identity
 WINDOWS = Rules("windows")
 _rule = WINDOWS.rule
 
-_IDEMPOTENT = ("maximum", "minimum", "and", "or")
 # Windows of so many elements are combined at once.
 _SMALL = knob("windows.small", 16, 0)
 
@@ -37,13 +38,13 @@ def _may_regroup(x: Instruction) -> bool:
     window = x.op_as(ReduceWindow).window
     if len(x.operands) != 2 or not one_type(x) or math.prod(d.size for d in window.dimensions) <= _SMALL.value:
         return False
-    opcode = binary_opcode(x.op_as(ReduceWindow).to_apply)
+    op = reducer_op(x.op_as(ReduceWindow).to_apply)
     kind, init = x.shape.element_type, uniform(x.operands[1])
-    if opcode in _IDEMPOTENT:
+    if isinstance(op, Idempotent):
         return True
-    if opcode is None or kind.is_complex or (kind.is_floating and kind.bit_width < 32):
+    if op is None or kind.is_complex or (kind.is_floating and kind.bit_width < 32):
         return False
-    return is_identity(opcode, init) or (opcode == "add" and init is not None and is_zero(init, negative=None))
+    return is_identity(op, init) or (isinstance(op, Add) and init is not None and is_zero(init, negative=None))
 
 
 @_rule("reduce-window")

@@ -13,6 +13,7 @@ from xlakit.ir.attributes import AliasEntry, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.collective_moves import CollectivePermute
+from xlakit.ops.collectives import PartitionId
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.shared.collective import Collective
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
@@ -70,7 +71,7 @@ def _is_boundary(instruction: Instruction) -> bool:
 
 def _tells_partitions_apart(instruction: Instruction) -> bool:
     """Whether what an instruction gives depends on the partition that runs it."""
-    return instruction.opcode == "partition-id" or (
+    return isinstance(instruction.op, PartitionId) or (
         isinstance(instruction.op, (Collective, CollectivePermute)) and instruction.op.channel_id is not None
     )
 

@@ -12,6 +12,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.data import Tuple
 from xlakit.ops.movement import Pad, Slice
 from xlakit.passes.spmd.annotations import MESHES, of_leaves
 from xlakit.passes.spmd.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
@@ -79,7 +80,7 @@ def _said_of_result(walk: Walk) -> list[Sharding | None]:
     module = walk.program.module
     root, said = module.entry.root, of_leaves(module.entry.root)
     has_meshes = any(name == MESHES for name, _ in module.frontend_attributes)
-    if not has_meshes or root.opcode != "tuple" or len(said) != len(root.operands):
+    if not has_meshes or not isinstance(root.op, Tuple) or len(said) != len(root.operands):
         return said
     return [s if is_result_sharding(o) else None for s, o in zip(said, root.operands, strict=True)]
 

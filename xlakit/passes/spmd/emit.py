@@ -13,11 +13,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Annotations, ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ir.operation import Op
 from xlakit.ops.collective_moves import AllToAll, CollectivePermute
 from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
-from xlakit.ops.data import Constant
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise_binary import Add
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.passes.core.computation_builder import Making
 from xlakit.passes.core.framework import PassContext
@@ -31,7 +33,7 @@ class Channels:
     last: int
     replicas: int
     partitions: int
-    combiners: dict[tuple[str, PrimitiveType], Computation] = field(default_factory=dict)
+    combiners: dict[tuple[Op, PrimitiveType], Computation] = field(default_factory=dict)
 
     def new(self) -> int:
         """A channel that no other collective has."""
@@ -60,7 +62,7 @@ class Emitter(Making):
     def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
         """What stands in the place of an old instruction."""
         annotations = dataclasses.replace(Annotations(), metadata=old.annotations.metadata)
-        if old.op.opcode == "custom-call":
+        if isinstance(old.op, CustomCall):
             annotations = dataclasses.replace(old.annotations, sharding=None)
         name = self.names.keep_or_new(old.name)
         before = [p for p in self.predecessors if p not in operands]
@@ -71,7 +73,7 @@ class Emitter(Making):
         live = {root}
         for instruction in reversed(self._order):
             kept = instruction.op.has_side_effect and instruction not in self._own
-            if instruction in live or kept or instruction.opcode == "parameter":
+            if instruction in live or kept or isinstance(instruction.op, Parameter):
                 live.add(instruction)
                 live.update(instruction.operands)
                 live.update(instruction.control_predecessors)
@@ -137,10 +139,10 @@ class Emitter(Making):
         sizes[dimension] *= len(groups[0])
         return self._collective(self.add(op, value, shape=Shape(value.shape.element_type, tuple(sizes))))
 
-    def all_reduce(self, value: Instruction, opcode: str, groups: Sequence[Sequence[int]]) -> Instruction:
+    def all_reduce(self, value: Instruction, combining: Op, groups: Sequence[Sequence[int]]) -> Instruction:
         """The values of all in a group, combined by an operation on two."""
         op = AllReduce(
-            to_apply=self._combiner(opcode, value.shape.element_type),
+            to_apply=self._combiner(combining, value.shape.element_type),
             channel_id=self.channels.new(),
             replica_groups=self.channels.everywhere(groups),
             use_global_device_ids=True,
@@ -150,7 +152,7 @@ class Emitter(Making):
     def reduce_scatter(self, value: Instruction, dimension: int, groups: Sequence[Sequence[int]]) -> Instruction:
         """The sum of the values of all in a group, of which each has a part, in the order of the group."""
         op = ReduceScatter(
-            to_apply=self._combiner("add", value.shape.element_type),
+            to_apply=self._combiner(Add(), value.shape.element_type),
             scatter_dimension=dimension,
             channel_id=self.channels.new(),
             replica_groups=self.channels.everywhere(groups),
@@ -177,15 +179,15 @@ class Emitter(Making):
         op = CollectiveBroadcast(channel_id=self.channels.new(), replica_groups=among)
         return self._collective(self.add(op, value))
 
-    def _combiner(self, opcode: str, kind: PrimitiveType) -> Computation:
+    def _combiner(self, op: Op, kind: PrimitiveType) -> Computation:
         """The computation of an operation on two numbers, one for all that need it."""
         known = self.channels.combiners
-        found = known.get((opcode, kind))
+        found = known.get((op, kind))
         if found is None:
             making = Making(self.context)
-            root = making.add(OPERATIONS[opcode](), *(making.parameter(n, Shape(kind)) for n in range(2)))
-            name = self.context.computation_name(f"combine-{opcode}-{kind.hlo_name}")
-            found = known[opcode, kind] = making.computation(name, root)
+            root = making.add(op, *(making.parameter(n, Shape(kind)) for n in range(2)))
+            name = self.context.computation_name(f"combine-{op.opcode}-{kind.hlo_name}")
+            found = known[op, kind] = making.computation(name, root)
         return found
 
     def _collective(self, made: Instruction) -> Instruction:

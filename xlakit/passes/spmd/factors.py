@@ -16,12 +16,14 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise_binary import Add
 from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Transpose
-from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
@@ -50,7 +52,7 @@ def factors_of(instruction: Instruction) -> Factors | None:
     arrays = [leaf for i in (instruction, *instruction.operands) for _, leaf in i.shape.leaves()]
     if any(not s.is_array or s.is_dynamic for s in arrays) or any(o.shape.is_tuple for o in instruction.operands):
         return None
-    if instruction.opcode in ("constant", "parameter"):
+    if isinstance(instruction.op, (Constant, Parameter)):
         return None
     rule = _RULES.get(instruction.opcode)
     if rule is not None:
@@ -154,7 +156,7 @@ def _concatenate(x: Instruction) -> Factors:
 
 def can_be_in_parts(computation: Computation, kind: PrimitiveType) -> bool:
     """Whether a reducer is a known one of this type that has an identity."""
-    return binary_opcode(computation) is not None and identity_of(computation, kind) is not None
+    return identity_of(computation, kind) is not None
 
 
 def _reduce(x: Instruction) -> Factors:
@@ -276,7 +278,7 @@ def _scatter(x: Instruction) -> Factors | None:
     scattered = [d for d in range(updates.shape.rank) if d not in op.update_window_dims]
     index_dims = [d for d in range(places.shape.rank) if d != op.index_vector_dim]
     batches = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
-    is_sum = binary_opcode(op.to_apply) == "add" and can_be_in_parts(op.to_apply, x.shape.element_type)
+    is_sum = isinstance(reducer_op(op.to_apply), Add) and can_be_in_parts(op.to_apply, x.shape.element_type)
     summed: list[int] = []
     for d, place in zip(scattered, index_dims, strict=True):
         if place in batches:

@@ -16,6 +16,7 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call
 from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import GetTupleElement
 from xlakit.passes.spmd.annotations import IN_SHARDINGS, OUT_SHARDINGS, with_axes
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
@@ -34,7 +35,7 @@ def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
         if not isinstance(end.op, CustomCall) or end.op.custom_call_target != _ENDS:
             continue
         for operand in end.operands:
-            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
+            source = operand.operands[0] if isinstance(operand.op, GetTupleElement) else operand
             if isinstance(source.op, Call):
                 found[source] = end
     return found

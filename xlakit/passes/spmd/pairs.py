@@ -12,16 +12,18 @@ from typing import Final
 
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
+from xlakit.ir.traits import Done
 from xlakit.ops.asynchronous import AsyncStart
 from xlakit.ops.collective_moves import CollectivePermute
+from xlakit.ops.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
 from xlakit.ops.collectives import AllGather, AllReduce
 from xlakit.ops.control import Call
 from xlakit.passes.core.framework import PassContext, change_computations
 
-_WHOLE: Final[dict[str, type[AllGather | AllReduce | CollectivePermute]]] = {
-    "all-gather-done": AllGather,
-    "all-reduce-done": AllReduce,
-    "collective-permute-done": CollectivePermute,
+_WHOLE: Final[dict[type[Op], type[AllGather | AllReduce | CollectivePermute]]] = {
+    AllGatherStart: AllGather,
+    AllReduceStart: AllReduce,
+    CollectivePermuteStart: CollectivePermute,
 }
 
 
@@ -35,7 +37,7 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
     starts = {
         i.operands[0]: i
         for i in computation.instructions
-        if (i.opcode in _WHOLE or i.opcode == "async-done") and uses[i.operands[0]] == 1 and _is_start(i.operands[0])
+        if isinstance(i.op, Done) and uses[i.operands[0]] == 1 and _is_start(i.operands[0])
     }
     if not starts:
         return computation
@@ -69,7 +71,7 @@ def _is_start(instruction: Instruction) -> bool:
     op = instruction.op
     if isinstance(op, AsyncStart):
         return len(instruction.operands) == len(op.calls.parameters)
-    return instruction.opcode in ("all-gather-start", "all-reduce-start", "collective-permute-start")
+    return type(op) in _WHOLE
 
 
 def _whole(done: Instruction, start: Instruction, context: PassContext) -> Op:
@@ -79,5 +81,5 @@ def _whole(done: Instruction, start: Instruction, context: PassContext) -> Op:
         if callee.execution_thread != "main":
             callee = dataclasses.replace(callee, name=context.computation_name(callee.name), execution_thread="main")
         return Call(to_apply=callee)
-    kind = _WHOLE[done.opcode]
+    kind = _WHOLE[type(start.op)]
     return kind(**{field.name: getattr(start.op, field.name) for field in dataclasses.fields(kind)})

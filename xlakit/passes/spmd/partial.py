@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from xlakit.data.literal import Literal
@@ -11,10 +9,12 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import OPERATIONS
+from xlakit.ir.operation import Op
+from xlakit.ir.traits import Idempotent
 from xlakit.ops.compare import Compare
 from xlakit.ops.data import Constant
-from xlakit.ops.reduction import Reduce, binary_opcode
+from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.select import Select
 from xlakit.passes.core.matching import is_zero, uniform
@@ -37,12 +37,8 @@ def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> I
 def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
     """Whether what the parts give only has to be added."""
     if isinstance(old.op, Reduce):
-        return binary_opcode(old.op.to_apply) == "add" and _may_repeat(old.op, local[1])
+        return isinstance(reducer_op(old.op.to_apply), Add) and _may_repeat(old.op, local[1])
     return not isinstance(old.op, Scatter)
-
-
-# Combining with one of these twice is as good as once, whatever the sum begins with.
-_IDEMPOTENT: Final = frozenset({"maximum", "minimum", "and", "or"})
 
 
 def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> list[Instruction]:
@@ -58,24 +54,25 @@ def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> l
 def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instruction]) -> Instruction:
     """The sum, from all that partitions have given and what it begins with."""
     if isinstance(old.op, Scatter):
-        return make.add(OPERATIONS["add"](), local[0], made)
+        return make.add(Add(), local[0], made)
     if isinstance(old.op, Reduce) and not _may_repeat(old.op, local[1]):
-        return make.add(OPERATIONS[combining(old)](), made, make.broadcast(local[1], made.shape.dimensions))
+        return make.add(combining(old), made, make.broadcast(local[1], made.shape.dimensions))
     return made
 
 
 def _may_repeat(op: Reduce, init: Instruction) -> bool:
-    opcode, number = binary_opcode(op.to_apply), uniform(init)
-    if opcode in _IDEMPOTENT:
+    reducer, number = reducer_op(op.to_apply), uniform(init)
+    if isinstance(reducer, Idempotent):
+        # Combining twice is as good as once, whatever the sum begins with.
         return True
-    return number is not None and (
-        is_identity(opcode or "", number) or (opcode == "add" and is_zero(number, negative=None))
-    )
+    if reducer is None or number is None:
+        return False
+    return is_identity(reducer, number) or (isinstance(reducer, Add) and is_zero(number, negative=None))
 
 
-def combining(old: Instruction) -> str:
+def combining(old: Instruction) -> Op:
     """The operation that combines two partitions' parts."""
-    return (binary_opcode(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else None) or "add"
+    return (reducer_op(old.op.to_apply) if isinstance(old.op, (Reduce, Scatter)) else None) or Add()
 
 
 def _identity(make: Emitter, computation: Computation, shape: Shape) -> Instruction:

@@ -14,6 +14,7 @@ from xlakit.ops.convert import Convert
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota, Tuple
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise_binary import Add
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.passes.core.framework import PassContext
@@ -79,7 +80,7 @@ class Pieces:
         made = piece.parts.get(piece.tiling)
         if made is None:
             groups = piece.scope.groups(teams_over(piece.unreduced, piece.tiling))
-            made = piece.parts[piece.tiling] = self.make.all_reduce(piece.instruction, "add", groups)
+            made = piece.parts[piece.tiling] = self.make.all_reduce(piece.instruction, Add(), groups)
         return Piece(made, piece.tiling, piece.scope, piece.shape, parts=piece.parts)
 
     def _summed_in_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Piece | None:
@@ -235,7 +236,7 @@ class Pieces:
         summed = [splits[f] for f in sorted(factors.summed) if f in splits]
         local = [self.at(piece, tiling, scope) for piece, tiling in zip(given, tilings, strict=True)]
         shapes = [_local_shape(old, s, t) for s, t in zip(leaf_shapes(old.shape), results, strict=True)]
-        if old.opcode == "iota":
+        if isinstance(old.op, Iota):
             made = self._iota(old, shapes[0], results[0], scope)
         elif len(summed) == 1 and is_plain_sum(old, local):
             made = self.make.like(old, old.op, local, shapes[0])

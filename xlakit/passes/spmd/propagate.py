@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import DataMovement
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import GetTupleElement, Parameter
+from xlakit.ops.data import Constant, GetTupleElement, Iota, OptimizationBarrier, Parameter, Tuple
+from xlakit.ops.movement import Concatenate, Pad
 from xlakit.passes.spmd.annotations import (
     BARRIER,
     CONSTRAINTS,
@@ -39,7 +40,7 @@ from xlakit.passes.spmd.tilings import Split, Tiling, divides, is_proper, refine
 from xlakit.passes.spmd.values import leaf_shapes, placing
 
 # Operations, beside those on elements, whose results are split as their operands are wherever they can be.
-_KEEPING: Final = frozenset({"broadcast", "concatenate", "pad", "reshape", "reverse", "slice", "transpose"})
+_KEEPING = (DataMovement, Concatenate, Pad)
 
 _Nodes = tuple[int, ...]
 
@@ -60,7 +61,7 @@ class Frame:
 
 def keeps_elements(instruction: Instruction) -> bool:
     """Whether hints spread through an operation."""
-    return instruction.is_pointwise or instruction.opcode in _KEEPING
+    return instruction.is_pointwise or isinstance(instruction.op, _KEEPING)
 
 
 def propagated(module: HloModule, said: Annotations) -> Frame:
@@ -152,7 +153,7 @@ class _Graph:
         op = old.op
         if isinstance(op, Parameter):
             return arguments[op.number]
-        if old.opcode in ("tuple", "opt-barrier"):
+        if isinstance(old.op, (Tuple, OptimizationBarrier)):
             return tuple(node for nodes in operands for node in nodes)
         if isinstance(op, GetTupleElement):
             counts = [len(leaf_shapes(s)) for s in old.operands[0].shape.tuple_shapes]
@@ -253,6 +254,6 @@ def _is_constant(old: Instruction, constants: set[Instruction]) -> bool:
     """Whether a value is made from constants alone, by operations on elements."""
     if old.annotations.sharding is not None:
         return False
-    if old.opcode in ("constant", "iota"):
+    if isinstance(old.op, (Constant, Iota)):
         return True
     return bool(old.operands) and keeps_elements(old) and all(o in constants for o in old.operands)

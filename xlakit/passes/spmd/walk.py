@@ -12,7 +12,7 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter
+from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd import control, effects, manual
 from xlakit.passes.spmd.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, Annotations, is_open, of_leaves
@@ -73,7 +73,7 @@ class Walk:
     ) -> Value:
         if isinstance(old.op, Parameter):
             return arguments[old.op.number]
-        if old.opcode == "tuple":
+        if isinstance(old.op, Tuple):
             return operands
         if isinstance(old.op, GetTupleElement):
             (value,) = operands

@@ -12,12 +12,14 @@ from xlakit.cpu.kernels.gemm.engine import vector_bytes
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import I64, Function, Value, vector
-from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Op
+from xlakit.ops.elementwise_binary import Add, Maximum, Minimum, Multiply
+from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 
 # Vectors of a block, and the most blocks of a chunk.
@@ -25,14 +27,14 @@ _VECTORS = 8
 _BLOCKS = knob("prefix_sum_vectors.blocks", 16, 1)
 # Shuffles within so many bytes are the fast ones.
 _NEAR_BYTES = 16
-_OPCODES = frozenset({"add", "multiply", "maximum", "minimum"})
+_ARITHMETIC = (Add, Multiply, Maximum, Minimum)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTotals:
     """What is combined, in which direction: backwards, element n of the sequence is the last but n of memory."""
 
-    opcode: str
+    op: Op
     kind: PrimitiveType
     start: float
     reverse: bool
@@ -67,7 +69,7 @@ class RunningTotals:
         return fn.lane(chunk.results[0], 0)
 
     def _after(self, fn: Function, before: Value, value: Value) -> Value:
-        return BINARY[self.opcode](fn, self.kind, before, value)
+        return BINARY[self.op.opcode](fn, self.kind, before, value)
 
     def _block(self, fn: Function, arrays: tuple[Value, Value], length: int, first: Value, before: Value) -> Value:
         """The results of a block; gives, in all lanes, what it comes to by itself."""
@@ -108,11 +110,11 @@ class RunningTotals:
 
 def running_totals(computation: Computation, kind: PrimitiveType, *, reverse: bool) -> RunningTotals | None:
     """Totals in registers, where elements of a type are combined by an operation that has them."""
-    opcode = simple_reducer(computation)
-    if opcode not in _OPCODES or kind.is_complex or kind is PrimitiveType.PRED:
+    op = applied_op(computation)
+    if not isinstance(op, _ARITHMETIC) or kind.is_complex or kind is PrimitiveType.PRED:
         return None
     type = register_type(kind)
     if memory_type(kind) is not type or kind.bit_width != type.bits or vector_bytes() // type.bytes < 2:
         return None
     start = neutral(computation, kind)
-    return None if start is None else RunningTotals(opcode, kind, start, reverse)
+    return None if start is None else RunningTotals(op, kind, start, reverse)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
-from xlakit.cpu.loops.ir.reducer import wide_kind
-from xlakit.cpu.loops.ir.walking import simple_reducer
+from xlakit.cpu.loops.ir.reducer import neutral_number, wide_kind
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.gather import expanded_indices
+from xlakit.ops.reduction import applied_op
 from xlakit.ops.scatter import Scatter
 from xlakit.options import knob
 
@@ -257,24 +257,7 @@ def _shared_component(components: Sequence[IndexPart]) -> int | None:
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:
     """What a computation leaves an element as it is with; None where that, or the order of updates, is not known."""
-    opcode = simple_reducer(computation)
-    if opcode is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
+    op = applied_op(computation)
+    if op is None or kind.is_complex or computation.parameters[0].shape.element_type is not kind:
         return None
-    if opcode in ("add", "or", "xor"):
-        # A negative zero stays one if this is added.
-        return -0.0 if kind.is_floating else 0
-    if opcode == "multiply":
-        return 1
-    if opcode == "and":
-        return 1 if kind is PrimitiveType.PRED else -1
-    return _extreme(opcode, kind)
-
-
-def _extreme(opcode: str, kind: PrimitiveType) -> float:
-    """What no element is less (for a maximum) or greater than."""
-    if kind is PrimitiveType.PRED:
-        return int(opcode == "minimum")
-    if kind.is_floating:
-        return -math.inf if opcode == "maximum" else math.inf
-    least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
-    return least if opcode == "maximum" else least + (1 << kind.bit_width) - 1
+    return neutral_number(op, kind)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase, task_function
-from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.cpu.scalars import Scalar, load, register_type, select, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
@@ -27,6 +26,8 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
+from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.reduction import applied_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.options import knob
 from xlakit.passes.simplify.pooling_gradients import padded_selection
@@ -155,7 +156,7 @@ def _plan(
         minor = none
     others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
     free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))
-    ordered = minor.is_still or simple_reducer(op.scatter) is not None
+    ordered = minor.is_still or applied_op(op.scatter) is not None
     strip = min(_STRIP.value, minor.outputs) if ordered else 1
     if minor.is_still and math.prod(d.size for d in free) * -(-minor.outputs // strip) < _FEW_TASKS.value:
         strip = max(_LEAST_STRIP.value, minor.outputs // _FEW_TASKS.value // _LEAST_STRIP.value * _LEAST_STRIP.value)
@@ -209,7 +210,7 @@ class _Writer:
         self.compared = plan.op.select.parameters[0].shape.element_type
         kinds = {plan.kind, plan.op.scatter.root.shape.element_type}
         kinds.update(p.shape.element_type for p in plan.op.scatter.parameters)
-        self.adds = simple_reducer(plan.op.scatter) == "add" and len(kinds) == 1 and not plan.kind.is_complex
+        self.adds = isinstance(applied_op(plan.op.scatter), Add) and len(kinds) == 1 and not plan.kind.is_complex
         self.best = self.fn.alloca(I64, plan.strip * (1 + self.compared.is_complex), align=64)
         self.chosen = self.fn.alloca(I32, plan.strip, align=64)
 

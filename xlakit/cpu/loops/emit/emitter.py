@@ -28,7 +28,7 @@ from xlakit.cpu.loops.ir.nodes import (
 )
 from xlakit.cpu.loops.ir.space import Group, Space, merged
 from xlakit.cpu.loops.ir.tracer import GuardedFold, Tracer
-from xlakit.cpu.loops.ir.walking import indices_of, simple_reducer, unconditional
+from xlakit.cpu.loops.ir.walking import indices_of, unconditional
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts, rounded
@@ -36,6 +36,8 @@ from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation
+from xlakit.ops.elementwise_binary import Add, Multiply
+from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 
 # Where little is computed, a loop of so many iterations is not worth becoming vectors.
@@ -398,14 +400,14 @@ class Emitter:
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
         """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
-        opcode = simple_reducer(computation)
+        op = applied_op(computation)
         kind = computation.parameters[0].shape.element_type
-        if opcode is not None and not kind.is_complex:
-            self.fn.fast_math = REASSOCIATES if opcode in ("add", "multiply") else ""
-            made = BINARY[opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
+        if op is not None and not kind.is_complex:
+            self.fn.fast_math = REASSOCIATES if isinstance(op, (Add, Multiply)) else ""
+            made = BINARY[op.opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
             self.fn.fast_math = ""
             return [made]
-        if opcode == "add":
+        if isinstance(op, Add):
             self.fn.fast_math = REASSOCIATES
             a, b = parts(running[0]), parts(values[0])
             pair = from_parts(tuple(x + y for x, y in zip(a, b, strict=True)))
@@ -447,10 +449,10 @@ def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
 
     Where the processor can, that is one operation, rounded once. Other sums may count on equal products to cancel.
     """
-    if node.op.opcode != "add" or node.kind not in _FUSED_KINDS:
+    if not isinstance(node.op, Add) or node.kind not in _FUSED_KINDS:
         return None
     for product, addend in (node.arguments, node.arguments[::-1]):
-        if isinstance(addend, Constant) and isinstance(product, Apply) and product.op.opcode == "multiply":
+        if isinstance(addend, Constant) and isinstance(product, Apply) and isinstance(product.op, Multiply):
             a, b = product.arguments
             return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
     return None

@@ -16,10 +16,14 @@ from xlakit.cpu.loops.ir.index import Affine, Opaque
 from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
 from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.loops.ir.tracer import GuardedFold
-from xlakit.cpu.loops.ir.walking import simple_reducer, unconditional, walk
+from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
+from xlakit.ops.convert import StochasticConvert
+from xlakit.ops.elementary import Cosine, Sine, Tan
+from xlakit.ops.elementwise_binary import Divide, Mulhi, Power, Remainder
+from xlakit.ops.reduction import applied_op
 from xlakit.options import is_plain
 
 if TYPE_CHECKING:
@@ -31,10 +35,10 @@ if TYPE_CHECKING:
 Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 
 # What processors do to one element at a time, or with a call.
-_ALONE = frozenset({"remainder", "stochastic-convert", "mulhi"})
-_ALONE_OF_INTEGERS = frozenset({"divide", "power"})
+_ALONE = (Remainder, StochasticConvert, Mulhi)
+_ALONE_OF_INTEGERS = (Divide, Power)
 # Functions that read from tables in double precision.
-_WITH_TABLES = frozenset({"sine", "cosine", "tan"})
+_WITH_TABLES = (Sine, Cosine, Tan)
 
 
 # -- which loops -----------------------------------------------------------------------------------
@@ -71,13 +75,13 @@ def _fits(node: Node, group: Group) -> bool:
     if isinstance(node, Position):
         return _is_regular(node.index, group)
     if isinstance(node, Apply):
-        opcode, kind = node.op.opcode, node.arguments[0].kind
-        alone = opcode in _ALONE or (opcode in _ALONE_OF_INTEGERS and not kind.is_floating)
-        return not (alone or kind.is_complex or (opcode in _WITH_TABLES and kind is PrimitiveType.F64))
+        op, kind = node.op, node.arguments[0].kind
+        alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
+        return not (alone or kind.is_complex or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
     if isinstance(node, Fold):
         if isinstance(node, GuardedFold) and not _are_fixed(node.bounds, group):
             return False
-        return simple_reducer(node.computation) is not None
+        return applied_op(node.computation) is not None
     if isinstance(node, Guarded):
         return _are_fixed(node.bounds, group)
     return isinstance(node, (Given, Part))
@@ -103,7 +107,7 @@ def _is_regular(index: Affine, group: Group) -> bool:
 
 def _can_fold(reducer: Reducer) -> bool:
     """Whether the lanes of a vector may be folded apart."""
-    return simple_reducer(reducer.computation) is not None and not reducer.kinds[0].is_complex
+    return applied_op(reducer.computation) is not None and not reducer.kinds[0].is_complex
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -236,8 +240,9 @@ def reduce_iterations(
 def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
     """A vector that changes nothing that it is folded into."""
     kind = reducer.kinds[0]
-    opcode = simple_reducer(reducer.computation)
-    return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(opcode or "", kind))
+    op = applied_op(reducer.computation)
+    assert op is not None
+    return emitter.fn.constant(vector(register_type(kind), lanes), neutral_number(op, kind))
 
 
 def _together(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:

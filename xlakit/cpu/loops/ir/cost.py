@@ -7,9 +7,12 @@ from collections.abc import Iterable
 
 from xlakit.cpu.loops.ir.index import Variable
 from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load, Node
-from xlakit.cpu.loops.ir.walking import simple_reducer, walk
+from xlakit.cpu.loops.ir.walking import walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
+from xlakit.ir.operation import Op
+from xlakit.ir.traits import Expensive
+from xlakit.ops.reduction import applied_op
 
 _COSTS = {
     "power": 4.0,
@@ -19,19 +22,11 @@ _COSTS = {
     "rsqrt": 0.9,
     "cbrt": 3.0,
     "atan2": 3.0,
-    "logistic": 1.0,
 }
-_ELEMENTARY = frozenset(
-    {"exponential", "exponential-minus-one", "log", "log-plus-one", "sine", "cosine", "tan", "tanh", "erf"}
-    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
-)
+# Of other expensive operations, and of those that are not.
+_ELEMENTARY = 1.0
 _PLAIN = 0.12
 _LOAD = 0.05
-
-
-def is_expensive(opcode: str) -> bool:
-    """Whether an operation costs so much more than reading its result that it should not be computed twice."""
-    return opcode in _ELEMENTARY or _COSTS.get(opcode, 0.0) > 0.5
 
 
 def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
@@ -51,7 +46,7 @@ def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fo
         if isinstance(node, Load):
             total += _LOAD * node.kind.byte_width
         elif isinstance(node, Apply):
-            total += _operation(node.op.opcode, node.kind)
+            total += _operation(node.op, node.kind)
         elif isinstance(node, Divided):
             total += 1.0
     # Folds inside of folds are a part of their iterations.
@@ -65,11 +60,11 @@ def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fo
 
 def reducer_cost(computation: Computation) -> float:
     """What one iteration of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
-    if simple_reducer(computation) is not None:
+    if applied_op(computation) is not None:
         return 0.0
-    return sum(_operation(i.opcode, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
+    return sum(_operation(i.op, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
 
 
-def _operation(opcode: str, kind: PrimitiveType) -> float:
-    unit = 1.0 if opcode in _ELEMENTARY else _COSTS.get(opcode, _PLAIN)
+def _operation(op: Op, kind: PrimitiveType) -> float:
+    unit = _COSTS.get(op.opcode, _ELEMENTARY) if isinstance(op, Expensive) else _PLAIN
     return unit * max(1.0, kind.byte_width / 4)

@@ -9,12 +9,14 @@ from typing import Any
 from xlakit.cpu.llvm import Function
 from xlakit.cpu.loops.ir.nodes import Constant, Node
 from xlakit.cpu.loops.ir.tracer import Index, Tracer, as_kind
-from xlakit.cpu.loops.ir.walking import simple_reducer
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.reduction import Reduce
+from xlakit.ir.operation import Op
+from xlakit.ops.elementwise_binary import Add, Maximum, Minimum
+from xlakit.ops.reduction import Reduce, applied_op, identity_element
+from xlakit.ops.shared.numerics import to_double
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,16 @@ class Reducer:
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
         """What is folded in the end, as its type holds it."""
         kind = self.kinds[part]
-        if kind.is_complex or simple_reducer(self.computation) in ("maximum", "minimum"):
+        if kind.is_complex or isinstance(applied_op(self.computation), (Maximum, Minimum)):
             return value
         return rounded(fn, kind, as_real(value))
 
     def starts_neutral(self) -> bool:
         """Whether it starts from what changes nothing, so that parts of it can be folded apart."""
-        opcode = simple_reducer(self.computation)
-        if opcode is None or not isinstance(self.initial[0], Constant):
+        op = applied_op(self.computation)
+        if op is None or not isinstance(self.initial[0], Constant):
             return False
-        return is_neutral(opcode, self.initial[0].value, self.initial[0].kind)
+        return is_neutral(op, self.initial[0].value, self.initial[0].kind)
 
 
 def trace_reducer(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
@@ -64,29 +66,21 @@ def part_kind(reduce: Instruction, part: int) -> PrimitiveType:
     return shape.tuple_shapes[part].element_type if shape.is_tuple else shape.element_type
 
 
-def is_neutral(opcode: str, value: Any, kind: PrimitiveType) -> bool:
-    """Whether folding ``value`` into something by an operation changes nothing."""
+def is_neutral(op: Op, value: Any, kind: PrimitiveType) -> bool:
+    """Whether folding ``value`` into something by an operation changes nothing but, maybe, the sign of a zero."""
     if kind.is_complex:
-        return bool(opcode == "add" and value == 0)
+        return isinstance(op, Add) and bool(value == 0)
     number = value.item() if hasattr(value, "item") else value
-    return bool(number == neutral_number(opcode, kind))
+    return bool(number == neutral_number(op, kind))
 
 
-def neutral_number(opcode: str, kind: PrimitiveType) -> float:
+def neutral_number(op: Op, kind: PrimitiveType) -> float:
     """What changes nothing that it is folded into by an operation on real numbers."""
-    if kind is PrimitiveType.PRED:
-        return int(opcode in ("and", "multiply", "minimum"))
-    if opcode in ("add", "or", "xor"):
-        # 0 would make another zero of -0.
-        return -0.0 if kind.is_floating else 0
-    if opcode == "multiply":
-        return 1
-    if kind.is_floating:
-        return -math.inf if opcode == "maximum" else math.inf
-    if opcode == "and":
-        return -1 if kind.is_signed else (1 << kind.bit_width) - 1
-    least = -(1 << (kind.bit_width - 1)) if kind.is_signed else 0
-    return least if opcode == "maximum" else least + (1 << kind.bit_width) - 1
+    identity = identity_element(op, kind)
+    if identity is None:
+        # A format without infinities is folded in a wider one, which has them.
+        return -math.inf if isinstance(op, Maximum) else math.inf
+    return float(to_double(identity)) if kind.is_floating else int(identity)
 
 
 def wide_kind(kind: PrimitiveType) -> PrimitiveType:

@@ -7,18 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from xlakit.cpu.loops.ir.index import Affine, Opaque
 from xlakit.cpu.loops.ir.nodes import Divided, Guarded, Load, Node, Position, SplitBits
 from xlakit.cpu.loops.ir.tracer import GuardedFold
-from xlakit.ir.instruction import Computation
-
-_FOLDS = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
-
-
-def simple_reducer(computation: Computation) -> str | None:
-    """The opcode of a computation that is one operation on its two parameters."""
-    root = computation.root
-    if root.opcode not in _FOLDS or len(computation.parameters) != 2:
-        return None
-    given = set(root.operands)
-    return root.opcode if given == set(computation.parameters) and len(root.operands) == 2 else None
 
 
 def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:

@@ -40,6 +40,10 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.compare import Compare
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.elementwise_binary import And, Maximum, Minimum, Or
+from xlakit.ops.elementwise_unary import Not
+from xlakit.ops.select import Select
 from xlakit.options import knob
 
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)
@@ -53,20 +57,20 @@ _LEAST_ROW = knob("arg_min_max.least_row", 17, 2)
 # -- which computations --------------------------------------------------------------------------
 
 
-def arg_min_max_of(computation: Computation) -> str | None:
-    """``"maximum"`` or ``"minimum"`` where a computation of (element, place) pairs keeps the pair of that one.
+def arg_min_max_of(computation: Computation) -> Maximum | Minimum | None:
+    """Maximum or minimum where a computation of (element, place) pairs keeps the pair of that one.
 
     NaN goes before all others, and the first of equals before those after it. As the computation may do no more than
     compare elements with elements and places with places, it is enough to see what it does for each order of two.
     """
     parameters = computation.parameters
-    if len(parameters) != 4 or computation.root.opcode != "tuple" or not _only_compares(computation):
+    if len(parameters) != 4 or not isinstance(computation.root.op, Tuple) or not _only_compares(computation):
         return None
     kind = parameters[0].shape.element_type
     numbers: list[float] = [1.0, 2.0, math.nan] if kind.is_floating else [0, 1]
-    for word in ("maximum", "minimum"):
-        if all(_picks(computation, word, a, b) for a, b in itertools.product(numbers, repeat=2)):
-            return word
+    for op in (Maximum(), Minimum()):
+        if all(_picks(computation, op, a, b) for a, b in itertools.product(numbers, repeat=2)):
+            return op
     return None
 
 
@@ -82,22 +86,22 @@ def _only_compares(computation: Computation) -> bool:
             group = set(instruction.operands)
             if not (group <= elements or group <= places):
                 return False
-        elif instruction.opcode in ("and", "or", "not"):
+        elif isinstance(instruction.op, (And, Or, Not)):
             if instruction.shape.element_type is not PrimitiveType.PRED:
                 return False
-        elif instruction.opcode not in ("parameter", "select", "tuple"):
+        elif not isinstance(instruction.op, (Parameter, Select, Tuple)):
             return False
     return True
 
 
-def _picks(computation: Computation, word: str, a: float, b: float) -> bool:
-    first = math.isnan(a) or (not math.isnan(b) and (a >= b if word == "maximum" else a <= b))
+def _picks(computation: Computation, op: Maximum | Minimum, a: float, b: float) -> bool:
+    first = math.isnan(a) or (not math.isnan(b) and (a >= b if isinstance(op, Maximum) else a <= b))
     given = dict(zip(computation.parameters, (("element", a), ("place", 0), ("element", b), ("place", 1)), strict=True))
     values: dict[Instruction, tuple[str, float]] = {}
     for instruction in computation.instructions:
         if instruction in given:
             values[instruction] = given[instruction]
-        elif instruction.opcode != "tuple":
+        elif not isinstance(instruction.op, Tuple):
             values[instruction] = _evaluated(instruction, values)
     kept = [values[o][1] for o in computation.root.operands]
     return _same(kept[0], a if first else b) and kept[1] == (0 if first else 1)
@@ -112,11 +116,11 @@ def _evaluated(instruction: Instruction, values: Mapping[Instruction, tuple[str,
     numbers = [number for _, number in taken]
     if isinstance(instruction.op, Compare):
         return "truth", _COMPARISONS[instruction.op.direction](numbers[0], numbers[1])
-    if instruction.opcode == "select":
+    if isinstance(instruction.op, Select):
         return taken[1] if numbers[0] else taken[2]
-    if instruction.opcode == "not":
+    if isinstance(instruction.op, Not):
         return "truth", not numbers[0]
-    both = numbers[0] and numbers[1] if instruction.opcode == "and" else numbers[0] or numbers[1]
+    both = numbers[0] and numbers[1] if isinstance(instruction.op, And) else numbers[0] or numbers[1]
     return "truth", both
 
 
@@ -137,7 +141,7 @@ _COMPARISONS = {
 class _Plan:
     """One reduction of this kind, and what is stored for each row."""
 
-    word: str
+    op: Maximum | Minimum
     reducer: Reducer
     rows: list[Variable]
     row: Group
@@ -172,11 +176,11 @@ def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Sourc
     (size, *others) = sorted((reduced.sizes[d] for d in reduced.over), reverse=True)
     if len(reduce.operands) != 4 or math.prod(others) != 1 or size < _LEAST_ROW.value:
         return None
-    word = arg_min_max_of(reduce.op.called_computations[0])
-    if word is None:
+    op = arg_min_max_of(reduce.op.called_computations[0])
+    if op is None:
         return None
     try:
-        plan = with_splits(lambda space: _plan(space, sources, reduced, word))
+        plan = with_splits(lambda space: _plan(space, sources, reduced, op))
     except DeclinedError:
         return None
     rows = math.prod(v.extent for v in plan.rows)
@@ -189,7 +193,7 @@ def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Sourc
     return (_rows(module, name, reduced.arrays + len(reduced.roots), plan),), {}, 0
 
 
-def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, word: str) -> _Plan:
+def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op: Maximum | Minimum) -> _Plan:
     (reduce,) = reduced.reduces
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
     rows = list(space.variables)
@@ -207,7 +211,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, wo
         and isinstance(place, Position)
         and place.index in wanted
         and isinstance(start, Constant)
-        and is_neutral(word, start.value, start.kind)
+        and is_neutral(op, start.value, start.kind)
         and isinstance(first, Constant)
         and first.value == 0
     ):
@@ -219,7 +223,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, wo
         index = tracer.reindexed(row, reduced.kept, shape.dimensions)
         node = tracer.element(root, index, part)
         stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(word, fold, rows, groups[0], stores)
+    return _Plan(op, fold, rows, groups[0], stores)
 
 
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
@@ -278,7 +282,7 @@ def _constant(plan: _Plan) -> object:
 
 def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, start: Value) -> Value:
     fn = emitter.fn
-    choose = maximum if plan.word == "maximum" else minimum
+    choose = maximum if isinstance(plan.op, Maximum) else minimum
     with fn.loop(begin, end, carried=[start], independent=True) as loop, emitter.scope():
         emitter.bind_group(plan.row, loop.index)
         loop.next(choose(fn, plan.kind, loop.carried[0], as_real(emitter.value(plan.element))))
@@ -302,7 +306,7 @@ def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value)
 
 
 def _is_better(fn: Function, plan: _Plan, new: Value, old: Value) -> Value:
-    greater = plan.word == "maximum"
+    greater = isinstance(plan.op, Maximum)
     if plan.kind.is_floating:
         return new.compare("ugt" if greater else "ult", old) & ~old.is_nan()
     sign = "s" if plan.kind.is_signed else "u"

@@ -21,6 +21,8 @@ from xlakit.cpu.loops.nests.reduction import emit_reduction
 from xlakit.cpu.loops.nests.regions import emit_nest
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.data import Tuple
+from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.passes.fusion.stacking import pieces_of
 
 # Pieces are computed side by side where that leaves less than this of the work.
@@ -36,7 +38,7 @@ def array_source(array: int, instruction: Instruction) -> Source:
 def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
     """What a computation gives: for each leaf the instruction, which part of its result, and its shape."""
     root = computation.root
-    if root.opcode == "tuple":
+    if isinstance(root.op, Tuple):
         return [(operand, 0, operand.shape) for operand in root.operands]
     if root.shape.is_tuple:
         return [(root, part, shape) for part, shape in enumerate(root.shape.tuple_shapes)]
@@ -60,7 +62,7 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Emitted:
     parameters = computation.parameters
     roots = roots_of(computation)
     sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
-    if len(roots) == 1 and roots[0][0].opcode == "dynamic-update-slice":
+    if len(roots) == 1 and isinstance(roots[0][0].op, DynamicUpdateSlice):
         update = _emit_update(module, name, sources, roots[0][0])
         if update is not None:
             return update

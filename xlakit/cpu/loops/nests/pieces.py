@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xlakit.cpu.llvm import I8, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, task_function
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.movement import Concatenate
+from xlakit.ops.movement import Concatenate, Reshape
 from xlakit.options import knob
 
 # Runs of fewer bytes are left to a loop that can write several at once.
@@ -48,7 +48,7 @@ def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | 
 
 def _stored(instruction: Instruction) -> Instruction:
     """What a reshape gives another shape to."""
-    while instruction.opcode == "reshape":
+    while isinstance(instruction.op, Reshape):
         instruction = instruction.operands[0]
     return instruction
 

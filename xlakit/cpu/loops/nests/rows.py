@@ -29,7 +29,7 @@ from xlakit.cpu.loops.emit.kernel import (
 )
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.non_temporal import streamed
-from xlakit.cpu.loops.ir.cost import element_cost, is_expensive, reducer_cost
+from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
@@ -41,6 +41,7 @@ from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.ir.instruction import Instruction
+from xlakit.ir.traits import Expensive
 from xlakit.options import knob
 
 # A scratch row of at most so many bytes is on the stack.
@@ -166,7 +167,7 @@ def _dear(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int
     found: dict[int, list[Instruction]] = {}
     for instruction, stages in needed.items():
         same_size = not instruction.shape.is_tuple and instruction.shape.dimensions == reduced.sizes
-        if len(stages) > 1 and same_size and is_expensive(instruction.opcode):
+        if len(stages) > 1 and same_size and isinstance(instruction.op, Expensive):
             found.setdefault(min(stages), []).append(instruction)
     return found
 

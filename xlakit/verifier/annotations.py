@@ -10,7 +10,9 @@ from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.verifier.faults import Fault, Program
+from xlakit.ops.control import Call
+from xlakit.ops.custom_call import CustomCall
+from xlakit.verifier.faults import Fault, Program
 
 # What to do, by the opcode of the instruction.
 _REMEDIES = {
@@ -23,9 +25,9 @@ def annotation_faults(program: Program) -> Iterator[Fault]:
     """Faults of composite calls, of the custom call GetRngSeed, and of original values."""
     for computation, instruction in program.instructions():
         op: Any = instruction.op
-        if instruction.opcode == "call" and op.is_composite:
+        if isinstance(instruction.op, Call) and op.is_composite:
             rule = _composite_fault(instruction)
-        elif instruction.opcode == "custom-call" and op.custom_call_target == "GetRngSeed":
+        elif isinstance(instruction.op, CustomCall) and op.custom_call_target == "GetRngSeed":
             rule = _seed_fault(instruction)
         else:
             rule = ""

@@ -11,36 +11,24 @@ from typing import NamedTuple
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
-from xlakit.ir.verifier.annotations import annotation_faults
-from xlakit.ir.verifier.buffers import buffer_faults
-from xlakit.ir.verifier.devices import device_faults
-from xlakit.ir.verifier.faults import Program
-from xlakit.ir.verifier.ordering import ordering_faults
-from xlakit.ir.verifier.pairs import pair_faults
+from xlakit.ops.asynchronous import CopyDone, CopyStart
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.convert import Bitcast
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from xlakit.verifier.annotations import annotation_faults
+from xlakit.verifier.buffers import buffer_faults
+from xlakit.verifier.devices import device_faults
+from xlakit.verifier.faults import Program
+from xlakit.verifier.ordering import ordering_faults
+from xlakit.verifier.pairs import pair_faults
 
 # These hand values on as they are, so their declared precision is that of what they hand on.
-_EXACT = frozenset(
-    {
-        "bitcast",
-        "call",
-        "conditional",
-        "constant",
-        "copy-done",
-        "copy-start",
-        "custom-call",
-        "dynamic-update-slice",
-        "get-tuple-element",
-        "infeed",
-        "opt-barrier",
-        "outfeed",
-        "parameter",
-        "recv",
-        "recv-done",
-        "send",
-        "send-done",
-        "tuple",
-        "while",
-    }
+_EXACT = (
+    *(Parameter, Constant, Tuple, GetTupleElement, OptimizationBarrier, Bitcast, DynamicUpdateSlice),
+    *(Call, While, Conditional, CustomCall, Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone),
 )
 
 
@@ -156,7 +144,7 @@ def _of_shape(module: HloModule, computation: Computation, instruction: Instruct
     except XlakitError as error:
         yield Finding(error, computation, instruction)
         return
-    if not matches(instruction.shape, inferred, exact=instruction.opcode in _EXACT):
+    if not matches(instruction.shape, inferred, exact=isinstance(instruction.op, _EXACT)):
         error = ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
             operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",

@@ -12,11 +12,16 @@ from typing import Any
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.verifier.faults import Fault, Program
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.verifier.faults import Fault, Program
 
 # They hand buffers on; what they give is checked where it is used.
-_HANDING_ON = frozenset({"get-tuple-element", "tuple", "async-start", "async-update", "async-done"})
-_WRITERS = frozenset({"call", "custom-call", "fusion", "while", "conditional", "dynamic-update-slice"})
+_HANDING_ON = (GetTupleElement, Tuple, AsyncStart, AsyncUpdate, AsyncDone)
+_WRITERS = (Call, CustomCall, Fusion, While, Conditional, DynamicUpdateSlice, AsyncStart)
 _STREAM_MARKER = "_xla_stream_annotation"
 
 _Index = tuple[int, ...]
@@ -33,27 +38,27 @@ def buffer_faults(program: Program) -> Iterator[Fault]:
 
 
 def _remedy(instruction: Instruction) -> str:
-    if instruction.opcode == "custom-call":
+    if isinstance(instruction.op, CustomCall):
         return "alias each buffer that goes in with the one that comes out, and use each once"
-    if instruction.opcode in ("while", "parameter", "dynamic-update-slice"):
+    if isinstance(instruction.op, (While, Parameter, DynamicUpdateSlice)):
         return "let one instruction write to a buffer, and the next use what that one gives"
     return "turn a buffer into an array with the custom call Unpin, an array into a buffer with Pin"
 
 
 def _fault(program: Program, computation: Computation, instruction: Instruction) -> str:
     """The rule that is broken, or nothing."""
-    opcode = instruction.opcode
-    if opcode == "custom-call":
+    op = instruction.op
+    if isinstance(op, CustomCall):
         return _custom_call_fault(program, instruction)
-    wrapped = any(c.opcode == "async-start" for c in program.callers.get(computation, []))
-    streamed = opcode == "call" and _STREAM_MARKER in dict(instruction.annotations.frontend_attributes)
-    if opcode in _HANDING_ON or wrapped or streamed:
+    wrapped = any(isinstance(c.op, AsyncStart) for c in program.callers.get(computation, []))
+    streamed = isinstance(op, Call) and _STREAM_MARKER in dict(instruction.annotations.frontend_attributes)
+    if isinstance(op, _HANDING_ON) or wrapped or streamed:
         return ""
-    writes_first = opcode == "dynamic-update-slice" and _is_buffer(instruction.operands[0].shape)
+    writes_first = isinstance(op, DynamicUpdateSlice) and _is_buffer(instruction.operands[0].shape)
     if writes_first and _is_buffer(instruction.shape):
         other = any(_buffers_in(o.shape) for o in instruction.operands[1:])
         return "only its first operand can be a buffer" if other else _writers_fault(program, instruction)
-    if opcode == "while" or (opcode == "parameter" and computation is not program.module.entry):
+    if isinstance(op, While) or (isinstance(op, Parameter) and computation is not program.module.entry):
         return _writers_fault(program, instruction)
     return "can neither take nor give a buffer"
 
@@ -122,15 +127,15 @@ def _writers(program: Program, source: Instruction, place: _Index) -> list[Instr
     while stack:
         node, index = stack.pop()
         for user in program.users.get(node, []):
-            if user.opcode in _WRITERS or user.opcode == "async-start":
+            if isinstance(user.op, _WRITERS):
                 found.append(user)
-            elif user.opcode == "get-tuple-element" and index and user.op.index == index[0]:  # pyright: ignore
+            elif isinstance(user.op, GetTupleElement) and index and user.op.index == index[0]:
                 stack.append((user, index[1:]))
-            elif user.opcode == "tuple":
+            elif isinstance(user.op, Tuple):
                 home = program.home[user]
                 if user is not home.root:
                     stack.append((user, (user.operands.index(node), *index)))
-                elif any(c.opcode == "while" for c in program.callers.get(home, [])):
+                elif any(isinstance(c.op, While) for c in program.callers.get(home, [])):
                     # The next iteration of the loop writes to it.
                     found.append(user)
     return found

@@ -24,11 +24,11 @@ class Program:
     def __init__(self, module: HloModule) -> None:
         self.module = module
 
-    def instructions(self, *opcodes: str) -> Iterator[tuple[Computation, Instruction]]:
-        """All instructions, or those with these opcodes."""
+    def instructions(self, *kinds: type) -> Iterator[tuple[Computation, Instruction]]:
+        """All instructions, or those whose operation is of these classes or has these traits."""
         for computation in self.module.computations:
             for instruction in computation.instructions:
-                if not opcodes or instruction.opcode in opcodes:
+                if not kinds or isinstance(instruction.op, kinds):
                     yield computation, instruction
 
     @cached_property

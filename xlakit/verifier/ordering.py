@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlakit.ir.control_deps import control_deps, is_control_dep, ordered
-from xlakit.ir.verifier.faults import Fault, Program
+from xlakit.ops.custom_call import CustomCall
+from xlakit.verifier.faults import Fault, Program
 
 
 def ordering_faults(program: Program) -> Iterator[Fault]:
     """The faults of control_dep: too many operands, and orders in which no instruction can be first."""
-    for computation, call in program.instructions("custom-call"):
+    for computation, call in program.instructions(CustomCall):
         if is_control_dep(call) and len(call.operands) != 2:
             hint = "call control_dep(first, second) for each two values that are to come in this order"
             yield Fault(computation, call, f"takes two operands, got {len(call.operands)}", hint)
-    for computation in {c: None for c, i in program.instructions("custom-call") if is_control_dep(i)}:
+    for computation in {c: None for c, i in program.instructions(CustomCall) if is_control_dep(i)}:
         for found in ordered(computation, control_deps(computation)):
             if isinstance(found, tuple):
                 before, node = found

@@ -13,11 +13,12 @@ from typing import Any
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ir.verifier.faults import Fault, Program
+from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.collectives import AllReduce
+from xlakit.ops.control import Conditional, Fusion, While
+from xlakit.verifier.faults import Fault, Program
 
-_SAME_THREAD = ("fusion", "while", "conditional")
-_ALL_REDUCES = ("all-reduce", "all-reduce-start")
-_PERMUTES = ("collective-permute", "collective-permute-start")
+_SAME_THREAD = (Fusion, While, Conditional)
 
 
 def device_faults(program: Program) -> Iterator[Fault]:
@@ -29,13 +30,13 @@ def device_faults(program: Program) -> Iterator[Fault]:
         op: Any = instruction.op
         if hasattr(op, "replica_groups"):
             rule = _group_count(program.module, op)
-        elif instruction.opcode in _PERMUTES:
+        elif isinstance(op, Permuting):
             rule = _permute_range(program.module, op)
         else:
             continue
         if rule:
             yield Fault(computation, instruction, rule, "say the program's replica_count and num_partitions")
-    for computation, instruction in program.instructions("all-to-all", "ragged-all-to-all"):
+    for computation, instruction in program.instructions(AllToAll, RaggedAllToAll):
         rule = _layout_fault(instruction)
         if rule:
             yield Fault(computation, instruction, rule, "copy them to one layout first")
@@ -53,7 +54,7 @@ def _shardings(program: Program) -> Iterator[Fault]:
                 yield Fault(
                     computation, instruction, f"sharding {rule}", "give a sharding of the value's own shape, or none"
                 )
-        if instruction.opcode in ("while", "conditional"):
+        if isinstance(instruction.op, (While, Conditional)):
             yield from (
                 Fault(computation, instruction, rule, "give both the same sharding, or none")
                 for rule in _called_shardings(instruction)
@@ -63,7 +64,7 @@ def _shardings(program: Program) -> Iterator[Fault]:
 def _called_shardings(caller: Instruction) -> Iterator[str]:
     """A loop, its state and its bodies' results, or a choice and its branches' results, are sharded alike."""
     op: Any = caller.op
-    if caller.opcode == "while":
+    if isinstance(caller.op, While):
         others = [op.body.root, *op.body.parameters[:1], *op.condition.parameters[:1]]
     else:
         others = [branch.root for branch in op.branch_computations]
@@ -123,7 +124,7 @@ def _threads(program: Program) -> Iterator[Fault]:
 
 def _constrained_all_reduces(program: Program) -> Iterator[Fault]:
     first: bool | None = None
-    for computation, instruction in program.instructions(*_ALL_REDUCES):
+    for computation, instruction in program.instructions(AllReduce):
         op: Any = instruction.op
         first = op.constrain_layout if first is None else first
         if op.constrain_layout is not first:
@@ -152,7 +153,7 @@ def _group_count(module: HloModule, op: Any) -> str:
 
 def _layout_fault(instruction: Instruction) -> str:
     """The blocks of an all-to-all, and the tables of a ragged one, are laid out alike, in whatever memories."""
-    alike = instruction.operands[2:] if instruction.opcode == "ragged-all-to-all" else instruction.operands
+    alike = instruction.operands[2:] if isinstance(instruction.op, RaggedAllToAll) else instruction.operands
     layouts = [replace(operand.shape.layout_or_default, memory_space=0) for operand in alike]
     other = next((i for i, layout in enumerate(layouts) if layout != layouts[0]), None)
     return "" if other is None else f"'{alike[0].name}' and '{alike[other].name}' are laid out differently"

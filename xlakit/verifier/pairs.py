@@ -11,22 +11,37 @@ from typing import Any
 from xlakit.data.shape import Shape
 from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.verifier.faults import Fault, Program
+from xlakit.ir.operation import Op
+from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.collective_pairs import (
+    AllGatherDone,
+    AllGatherStart,
+    AllReduceDone,
+    AllReduceStart,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+)
+from xlakit.ops.control import Call, Conditional, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from xlakit.ops.transfer import Domain, Recv, RecvDone, Send, SendDone
+from xlakit.verifier.faults import Fault, Program
 
 # Each start has one user; a send or recv may also travel in a tuple to its done.
-_PAIRS = {
-    "all-gather-start": "all-gather-done",
-    "all-reduce-start": "all-reduce-done",
-    "collective-permute-start": "collective-permute-done",
-    "copy-start": "copy-done",
-    "send": "send-done",
-    "recv": "recv-done",
+_DONES: dict[type[Op], type[Op]] = {
+    AllGatherStart: AllGatherDone,
+    AllReduceStart: AllReduceDone,
+    CollectivePermuteStart: CollectivePermuteDone,
+    CopyStart: CopyDone,
+    Send: SendDone,
+    Recv: RecvDone,
 }
-_STARTS = {done: start for start, done in _PAIRS.items()}
-_TRANSFERS = ("send", "recv")
+_STARTS = {done: start for start, done in _DONES.items()}
+_TRANSFERS = (Send, Recv)
+_ASYNC = (AsyncStart, AsyncUpdate)
 
 # Through these a value passes unchanged from a start to its done.
-_PASSING = frozenset({"tuple", "get-tuple-element", "opt-barrier", "copy", "parameter", "while"})
+_PASSING = (Tuple, GetTupleElement, OptimizationBarrier, Copy, Parameter, While)
 _PASSING_TARGETS = frozenset(
     {
         "Sharding",
@@ -39,18 +54,18 @@ _PASSING_TARGETS = frozenset(
 )
 # What these call is one operation, whose partner in the pair is called likewise.
 _ALONE = frozenset({"xlakit.AtSizes"})
-_ASYNC_USERS = _PASSING | {"async-update", "async-done", "call", "conditional", "domain"}
+_ASYNC_USERS = (*_PASSING, AsyncUpdate, AsyncDone, Call, Conditional, Domain)
 _GROUP_MARKER = "_collectives_group"
 
 
 def pair_faults(program: Program) -> Iterator[Fault]:
     """Faults of starts and dones, of asynchronous computations, and of channels to the host."""
-    opcodes = {i.opcode for _, i in program.instructions()}
-    if not opcodes.isdisjoint({*_PAIRS, *_STARTS}):
+    kinds = {type(i.op) for _, i in program.instructions()}
+    if not kinds.isdisjoint({*_DONES, *_STARTS}):
         yield from _pairs(program)
-    if not opcodes.isdisjoint({"send", "recv"}):
+    if not kinds.isdisjoint(_TRANSFERS):
         yield from _host_channels(program)
-    if not opcodes.isdisjoint({"async-start", "async-update", "async-done"}):
+    if not kinds.isdisjoint({AsyncStart, AsyncUpdate, AsyncDone}):
         yield from _users(program)
         yield from _chains(program)
         yield from _wrapped(program)
@@ -60,13 +75,13 @@ def pair_faults(program: Program) -> Iterator[Fault]:
 
 
 def _pairs(program: Program) -> Iterator[Fault]:
-    for computation, instruction in program.instructions(*_PAIRS, *_STARTS):
-        opcode = instruction.opcode
+    for computation, instruction in program.instructions(*_DONES, *_STARTS):
+        op = instruction.op
         if any(_calls_target(c, _ALONE) for c in program.callers.get(computation, [])):
             continue
-        if opcode in _PAIRS:
+        if type(op) in _DONES:
             # Alone in a computation that an async-start runs, its partner is the async-done.
-            if instruction is computation.root and _is_wrapped(program, computation) and opcode in _TRANSFERS:
+            if instruction is computation.root and _is_wrapped(program, computation) and isinstance(op, _TRANSFERS):
                 continue
             yield from _one_user(program, computation, instruction)
         else:
@@ -75,19 +90,20 @@ def _pairs(program: Program) -> Iterator[Fault]:
 
 def _one_user(program: Program, computation: Computation, start: Instruction) -> Iterator[Fault]:
     users = [u for u in program.users.get(start, []) if not is_control_dep(u)]
-    done = _PAIRS[start.opcode]
+    kind = _DONES[type(start.op)]
+    done = kind.opcode
     if len(users) != 1:
         yield Fault(computation, start, f"has {len(users)} users, it takes one", f"end it with one {done}")
         return
     (user,) = users
-    if user.opcode != done and not _passes(user):
+    if not isinstance(user.op, kind) and not _passes(user):
         yield Fault(
             computation,
             start,
             f"is used by {user.opcode} '{user.name}', only {done} can use it",
             f"end it with {done} and use what that gives",
         )
-    elif user.opcode == done and start.opcode in _TRANSFERS:
+    elif isinstance(user.op, kind) and isinstance(start.op, _TRANSFERS):
         for name in ("channel_id", "is_host_transfer"):
             first, second = getattr(start.op, name), getattr(user.op, name)
             if first != second:
@@ -100,13 +116,13 @@ def _one_user(program: Program, computation: Computation, start: Instruction) ->
 
 
 def _known_operand(program: Program, computation: Computation, done: Instruction) -> Iterator[Fault]:
-    start = _STARTS[done.opcode]
+    kind = _STARTS[type(done.op)]
+    start = kind.opcode
     (operand,) = done.operands
-    allowed = {start, "get-tuple-element"} if start in _TRANSFERS else {start}
-    if operand.opcode in allowed:
+    if isinstance(operand.op, kind) or (kind in _TRANSFERS and isinstance(operand.op, GetTupleElement)):
         return
-    producer = _producer(program, operand, {*_PAIRS, "async-start", "async-update"})
-    if producer is None or producer.opcode != start:
+    producer = _producer(program, operand, (*_DONES, *_ASYNC))
+    if producer is None or not isinstance(producer.op, kind):
         yield Fault(
             computation,
             done,
@@ -142,16 +158,16 @@ def _host_channels(program: Program) -> Iterator[Fault]:
 def _users(program: Program) -> Iterator[Fault]:
     for computation, instruction in program.instructions():
         for number, operand in enumerate(instruction.operands):
-            if operand.opcode not in ("async-start", "async-update"):
+            if not isinstance(operand.op, (AsyncStart, AsyncUpdate)):
                 continue
-            if instruction.opcode not in _ASYNC_USERS and not _passes(instruction):
+            if not isinstance(instruction.op, _ASYNC_USERS) and not _passes(instruction):
                 yield Fault(
                     computation,
                     instruction,
                     f"cannot use what {operand.opcode} '{operand.name}' gives",
                     "use the result of its async-done",
                 )
-            elif instruction.opcode in ("async-update", "async-done") and number:
+            elif isinstance(instruction.op, (AsyncUpdate, AsyncDone)) and number:
                 yield Fault(
                     computation,
                     instruction,
@@ -163,9 +179,9 @@ def _users(program: Program) -> Iterator[Fault]:
 def _chains(program: Program) -> Iterator[Fault]:
     ended: dict[Instruction, Instruction] = {}
     updated: set[Instruction] = set()
-    for computation, done in program.instructions("async-done"):
+    for computation, done in program.instructions(AsyncDone):
         producer = _async_producer(program, done)
-        while producer is not None and producer.opcode == "async-update":
+        while producer is not None and isinstance(producer.op, AsyncUpdate):
             if producer in updated:
                 yield Fault(
                     computation,
@@ -190,7 +206,7 @@ def _chains(program: Program) -> Iterator[Fault]:
             )
         ended[producer] = done
         yield from _bound(program, done, producer)
-    for computation, instruction in program.instructions("async-start", "async-update"):
+    for computation, instruction in program.instructions(*_ASYNC):
         finished = instruction in ended or instruction in updated
         if not finished and not _enters_loop(program, instruction):
             yield Fault(computation, instruction, "has no async-done", "end it with one async-done")
@@ -256,7 +272,7 @@ def _alike(a: Computation, b: Computation) -> bool:
 
 
 def _wrapped(program: Program) -> Iterator[Fault]:
-    for computation, start in program.instructions("async-start"):
+    for computation, start in program.instructions(AsyncStart):
         (called,) = start.op.called_computations
         op: Any = start.op
         if op.async_execution_thread != called.execution_thread:
@@ -269,8 +285,8 @@ def _wrapped(program: Program) -> Iterator[Fault]:
             )
         if called.execution_thread != "main" or _GROUP_MARKER in dict(start.annotations.frontend_attributes):
             continue
-        inner = {i.opcode for i in called.instructions if i is not called.root}
-        if not (inner <= {"parameter"} or inner <= {"parameter", "get-tuple-element"}):
+        inner = [i for i in called.instructions if i is not called.root]
+        if not all(isinstance(i.op, (Parameter, GetTupleElement)) for i in inner):
             yield Fault(
                 computation,
                 start,
@@ -280,26 +296,26 @@ def _wrapped(program: Program) -> Iterator[Fault]:
 
 
 def _is_wrapped(program: Program, computation: Computation) -> bool:
-    return any(c.opcode == "async-start" for c in program.callers.get(computation, []))
+    return any(isinstance(c.op, AsyncStart) for c in program.callers.get(computation, []))
 
 
 # -- following a value -----------------------------------------------------------------------------
 
 
 def _calls_target(instruction: Instruction, targets: set[str] | frozenset[str]) -> bool:
-    return instruction.opcode == "custom-call" and getattr(instruction.op, "custom_call_target", "") in targets
+    return isinstance(instruction.op, CustomCall) and getattr(instruction.op, "custom_call_target", "") in targets
 
 
 def _passes(instruction: Instruction) -> bool:
-    return instruction.opcode in _PASSING or _calls_target(instruction, _PASSING_TARGETS)
+    return isinstance(instruction.op, _PASSING) or _calls_target(instruction, _PASSING_TARGETS)
 
 
 def _async_producer(program: Program, link: Instruction) -> Instruction | None:
-    return _producer(program, link.operands[0], {"async-start", "async-update"})
+    return _producer(program, link.operands[0], _ASYNC)
 
 
-def _producer(program: Program, instruction: Instruction, opcodes: set[str]) -> Instruction | None:
-    """The nearest instruction with one of these opcodes that a value comes from, through tuples and loops."""
+def _producer(program: Program, instruction: Instruction, kinds: tuple[type[Op], ...]) -> Instruction | None:
+    """The nearest instruction of one of these operations that a value comes from, through tuples and loops."""
     seen: set[tuple[Instruction, tuple[int, ...]]] = set()
     stack: list[tuple[Instruction, tuple[int, ...]]] = [(instruction, ())]
     while stack:
@@ -307,7 +323,7 @@ def _producer(program: Program, instruction: Instruction, opcodes: set[str]) -> 
         if (node, index) in seen:
             continue
         seen.add((node, index))
-        if node.opcode in opcodes:
+        if isinstance(node.op, kinds):
             return node
         stack.extend(reversed(_sources(program, node, index)))
     return None
@@ -316,17 +332,17 @@ def _producer(program: Program, instruction: Instruction, opcodes: set[str]) -> 
 def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
     """Where the element ``index`` (innermost first) of a value may come from, the likeliest first."""
     op: Any = node.op
-    if node.opcode == "get-tuple-element":
+    if isinstance(node.op, GetTupleElement):
         return [(node.operands[0], (*index, op.index))]
-    if node.opcode == "tuple":
+    if isinstance(node.op, Tuple):
         if not index:
             return [(operand, ()) for operand in node.operands]
         return [(node.operands[index[-1]], index[:-1])] if index[-1] < len(node.operands) else []
-    if node.opcode == "while":
+    if isinstance(node.op, While):
         return [(op.body.root, index), (node.operands[0], index)]
-    if node.opcode == "parameter":
+    if isinstance(node.op, Parameter):
         body = program.home[node]
-        loops = [c for c in program.callers.get(body, []) if c.opcode == "while"]
+        loops = [c for c in program.callers.get(body, []) if isinstance(c.op, While)]
         if len(loops) == 1 and getattr(loops[0].op, "body", None) is body:
             return [(loops[0].operands[0], index), (body.root, index)]
         return []
@@ -335,7 +351,7 @@ def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> lis
 
 def _enters_loop(program: Program, instruction: Instruction) -> bool:
     """Whether a value goes into a while, or out of the body of one, so that its end may be in another iteration."""
-    passing = {"async-update", "tuple", "get-tuple-element", "opt-barrier", "domain", "call", "conditional"}
+    passing = (AsyncUpdate, Tuple, GetTupleElement, OptimizationBarrier, Domain, Call, Conditional)
     seen: set[Instruction] = set()
     stack = [instruction]
     while stack:
@@ -346,13 +362,13 @@ def _enters_loop(program: Program, instruction: Instruction) -> bool:
         home = program.home[node]
         if node is home.root:
             for caller in program.callers.get(home, []):
-                if caller.opcode == "while" and getattr(caller.op, "body", None) is home:
+                if isinstance(caller.op, While) and getattr(caller.op, "body", None) is home:
                     return True
-                if caller.opcode in ("call", "conditional"):
+                if isinstance(caller.op, (Call, Conditional)):
                     stack.append(caller)
         for user in program.users.get(node, []):
-            if user.opcode == "while":
+            if isinstance(user.op, While):
                 return True
-            if user.opcode in passing:
+            if isinstance(user.op, passing):
                 stack.append(user)
     return False
