@@ -167,7 +167,7 @@ def measure(kinds: Iterable[PrimitiveType], compile: Compile, *, again: bool = F
     compile: compiles a module's text, and is called with other options in force. With options other than the default
     nothing is measured, nor where the environment names a description.
     """
-    if os.environ.get(VARIABLE) or options.current() != options.DEFAULT:
+    if os.environ.get(VARIABLE) or options.current().text != options.DEFAULT.text:
         return current()
     found = current()
     products = {} if again else dict(found.products)

@@ -100,7 +100,7 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
     elif is_traced(instruction.opcode) or instruction.opcode == "dynamic-update-slice":
         computation = alone(instruction)
     else:
-        return f"the kernel of {instruction.opcode} is no loop nest, and has no contract"
+        return f"the kernel of {instruction.opcode} is no loop nest, and nothing is stated of it"
     try:
         return with_splits(lambda space: _traced(computation, space))
     except (DeclinedError, UnsupportedError) as error:

@@ -9,7 +9,7 @@ not matter how the program writes it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -42,6 +42,9 @@ class Part(enum.Enum):
     WHOLE = "whole"
     REAL = "real"
     IMAG = "imag"
+
+
+_PARTS: Final[Mapping[type[Op], Part]] = {Real: Part.REAL, Imag: Part.IMAG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,7 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     """The function of one parameter that an instruction computes, if it keeps the order or turns it around."""
     nodes = list(post_order([root]))
     parameters = [n for n in nodes if isinstance(n.op, Parameter)]
-    parts = {type(n.op) for n in nodes} & {Real, Imag}
+    parts = {_PARTS[type(n.op)] for n in nodes if type(n.op) in _PARTS}
     if len(parameters) != 1 or len(parts) > 1:
         return None
     element = parameters[0].shape.element_type
@@ -239,7 +242,7 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
         if signs == [False, True] or (negated and kind is PrimitiveType.F8E8M0FNU):
             return None
         nan, zeros_equal = place, signs[0] is signs[1]
-    part = Part(parts.pop()) if parts else Part.WHOLE
+    part = parts.pop() if parts else Part.WHOLE
     number = parameters[0].op_as(Parameter).number
     return _ParameterFunction(number, _Form(kind, part, negated, nan, zeros_equal))
 
