@@ -10,6 +10,8 @@ def start():
 
 
 def start_as_cpu():
+    # Another test of the process that starts this one may have chosen a platform.
+    os.environ.pop("JAX_PLATFORMS", None)
     os.environ["XLAKIT_AS"] = "cpu"
     os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     _initialize()

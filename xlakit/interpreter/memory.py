@@ -9,10 +9,13 @@ from xlakit.execution.analysis import Holder, MemoryAnalysis
 from xlakit.execution.device import Program
 from xlakit.interpreter.evaluate import plan_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Forwarding
 from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.data import Copy
+from xlakit.ops.movement import Reshape
 
-# Their results are made of the operands' own memory.
-_NO_MEMORY = frozenset({"tuple", "get-tuple-element", "copy", "opt-barrier", "add-dependency", "reshape"})
+# Their results are made of the operands' own memory, where NumPy copies nothing.
+_NO_MEMORY = (Forwarding, Copy, Reshape)
 
 
 def analyze_memory(module: HloModule, program: Program) -> MemoryAnalysis:
@@ -33,7 +36,8 @@ def _held(program: Program, computation: Computation) -> list[Instruction]:
     Arguments belong to the caller, as does the root, which is its result.
     """
     plan = plan_of(program, computation)
-    made = {s.slot: s.instruction for s in plan.steps if s.slot != plan.root and s.instruction.opcode not in _NO_MEMORY}
+    inner = (s for s in plan.steps if s.slot != plan.root)
+    made = {s.slot: s.instruction for s in inner if not isinstance(s.instruction.op, _NO_MEMORY)}
     own = {slot: _bytes(instruction.shape) for slot, instruction in made.items()}
     # What is held inside of a step that runs other computations, one after the other.
     inside = {
