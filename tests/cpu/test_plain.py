@@ -15,7 +15,7 @@ from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.llvm import engine
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing
-from xlakit.options import PLAIN, compiling, current
+from xlakit.options import DEFAULT, PLAIN, compiling, current
 
 CHAIN = """
 HloModule chain
@@ -103,12 +103,11 @@ def test_plain_memory_is_used_once():
 
 def test_options_are_part_of_the_key():
     module = module_of(CHAIN)
-    keys = [program_key(module, 1, 1)]
-    for what in PLAIN:
-        with compiling(plain=what):
+    keys: list[str | None] = []
+    for asked in ({}, *({"plain": what} for what in PLAIN), {"vector_bytes": 16}):
+        # The environment may ask for options, too.
+        with compiling(DEFAULT, **asked):
             keys.append(program_key(module, 1, 1))
-    with compiling(vector_bytes=16):
-        keys.append(program_key(module, 1, 1))
     if keys[0] is not None:  # sources that were edited while the tests run have no key
         assert len(set(keys)) == len(keys)
 
