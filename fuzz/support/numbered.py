@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -61,7 +62,11 @@ def run(proof: str, entries: Iterable[Entry], seconds: float | None = None) -> i
         done += 1
         if begun:
             Path(begun).write_text(f"python -m {proof} {entry.options}")
-        fault = entry.judge()
+        try:
+            fault = entry.judge()
+        except Exception as error:  # any exception is a finding; the programs behind it are judged all the same
+            traceback.print_exc()
+            fault = f"{type(error).__name__}: {error}"
         if fault:
             failures += 1
             print(f"FAILED python -m {proof} {entry.options}: {fault}", flush=True)

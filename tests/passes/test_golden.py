@@ -12,7 +12,12 @@ from evaluating import same
 
 import xlakit as xla
 from fuzz.programs.values import EDGES, SMALL, make_values
+from xlakit.data.shape import make_tuple_shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import Start
+from xlakit.ops.registry import OPERATIONS
 from xlakit.passes import PassContext
+from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,6 +71,44 @@ def test_a_golden_program_keeps_its_results(path, style):
     for _ in range(5):
         values = [arguments(s, rng, style) for s in module.entry.program_shape.parameters]
         same(run(after, values), run(module, values))
+
+
+def with_dead_readers(module):
+    """The module with, behind each instruction, another that reads it and that nothing needs."""
+    made = {}
+    # The computation of an async-start has one instruction besides its parameters.
+    wrapped = {
+        c
+        for m in module.computations
+        for i in m.instructions
+        if i.opcode == "async-start"
+        for c in i.op.called_computations
+    }
+    for old in module.computations:
+        if old in wrapped:
+            made[old] = with_callees(old, made)
+            continue
+        lines = []
+        for line in with_callees(old, made).instructions:
+            lines.append(line)
+            # What starts an operation has one user, which ends it.
+            if not isinstance(line.op, Start):
+                shape = make_tuple_shape([line.shape])
+                lines.append(Instruction(OPERATIONS["tuple"](), [line], shape, f"dead.{line.name}"))
+        root = next(line for line in lines if line.name == old.root.name)
+        made[old] = Computation(old.name, tuple(lines), root, old.execution_thread)
+    return with_computations(module, list(made.values()))
+
+
+@pytest.mark.parametrize("path", CASES, ids=name_of)
+def test_a_pass_takes_programs_with_instructions_that_nothing_needs(path):
+    module = with_dead_readers(before(path))
+    after = run_pipeline(module, [path.parent.name], context=PassContext(check=True))
+    if path not in ON_THE_SAME:
+        return
+    rng = np.random.default_rng(9)
+    values = [arguments(s, rng, EDGES) for s in module.entry.program_shape.parameters]
+    same(run(after, values), run(before(path), values))
 
 
 FLOAT_TYPES = (

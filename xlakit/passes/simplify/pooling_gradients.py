@@ -116,7 +116,7 @@ def _fused(computation: Computation, context: PassContext) -> Computation:
             remaking.stands_for(
                 old, remaking.append(Instruction(op, operands, old.shape, name, annotations=annotations))
             )
-        elif old not in left_out:
+        elif old in live and old not in left_out:
             remaking.keep(old)
     return remaking.finished()
 

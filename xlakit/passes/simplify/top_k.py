@@ -236,10 +236,12 @@ class _Cutting(Remaking):
         """The new computation."""
         left_out = {part for w in self._wanted.values() for parts in w.slices.values() for part in parts}
         left_out |= {part.operands[0] for part in left_out}
+        # Instructions that nothing needs may read what is left out.
+        live = live_instructions(self._old)
         for old in self._old.instructions:
             if old in self._wanted:
                 self._cut(self._wanted[old])
-            elif old not in left_out:
+            elif old in live and old not in left_out:
                 self.keep(old)
         return self.finished()
 
