@@ -84,7 +84,8 @@ def _agree(number: int) -> int:
 def _program(cluster: distributed.Cluster, size: int) -> Callable[[], object]:
     builder = xla.XlaBuilder("all_reduce")
     xla.all_reduce(xla.parameter(builder, 0, xla.make_shape(xla.F32, (size // 4,))), xla.add)
-    executable = xla.compile(builder.build(), num_replicas=cluster.device_count, world=cluster.make_world())
+    context = cluster.new_execution_context()
+    executable = xla.compile(builder.build(), num_replicas=cluster.device_count, execution_context=context)
     values = [[np.ones(size // 4, np.float32)]] * len(cluster.local_devices)
     return lambda: executable.execute_replicated(values)
 

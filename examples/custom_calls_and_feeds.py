@@ -76,18 +76,18 @@ computation = builder.build()
 
 with tempfile.TemporaryDirectory() as folder:
     scale = compiled_scale(Path(folder)) if shutil.which("cc") else scale_of_ctypes
-    world = xla.World(timeout=10, queue_items=2)
-    run = xla.compile(computation, world=world, custom_calls={"scale": scale, "smooth": smooth})
+    execution_context = xla.ExecutionContext(timeout=10, queue_items=2)
+    run = xla.compile(computation, execution_context=execution_context, custom_calls={"scale": scale, "smooth": smooth})
 
 
 def feed():
     for number in range(ROUNDS):
-        world.infeed(0, np.arange(SIZE, dtype=np.float32) + number)
+        execution_context.infeed(0, np.arange(SIZE, dtype=np.float32) + number)
 
 
 def read():
     for number in range(ROUNDS):
-        print(f"round {number}: {world.outfeed(0)}")
+        print(f"round {number}: {execution_context.outfeed(0)}")
 
 
 threads = [threading.Thread(target=feed), threading.Thread(target=read)]

@@ -1,7 +1,7 @@
 """``python -m fuzz.faults``: faults injected into running programs, how each ended, and after how long.
 
 Each ends with the error that it should, which says who waits where for whom, within its time; leaves no thread; and the
-world works afterwards. The exit status is 1 where one does not.
+execution context works afterwards. The exit status is 1 where one does not.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_abbrev=False, prog="python -m fuzz.faults", description=(__doc__ or "").split("\n\n", 1)[0]
     )
     parser.add_argument("--backend", choices=_BACKENDS, action="append", help="where to inject them (both)")
-    parser.add_argument("--timeout", type=float, default=1.0, help="after how many seconds worlds give up (1)")
+    parser.add_argument("--timeout", type=float, default=1.0, help="after how many seconds contexts give up (1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="the faults whose names have this text")
     parser.add_argument("--width", type=int, default=120, help="of the last column (120)")
     options = parser.parse_args(arguments)

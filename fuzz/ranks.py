@@ -23,7 +23,7 @@ def judge(program: Spread, module: HloModule, cluster: distributed.Cluster, back
     expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
     here = cluster.local_devices
     try:
-        executable = compile_program(module, backend=backend, world=cluster.make_world())
+        executable = compile_program(module, backend=backend, execution_context=cluster.new_execution_context())
         actual = executable.execute_replicated([program.arguments[i] for i in here])
     except Exception as error:  # any exception is a finding
         return f"{type(error).__name__}: {error}"

@@ -96,7 +96,7 @@ class Runner:
 
     def run(self, seed: int) -> list[str]:
         """Run it on rows made from a seed; what was wrong."""
-        program, world = self.program, self.executable.world
+        program, execution_context = self.program, self.executable.execution_context
         numbers = np.random.default_rng(seed)
         rows: Rows = numbers.integers(-(2**31), 2**31, (program.replicas, program.size)).astype(np.int32)
         feeds: Rows = numbers.integers(-100, 100, (program.rounds, program.replicas)).astype(np.int32)
@@ -105,11 +105,11 @@ class Runner:
 
         def feed() -> None:
             for number, device in np.ndindex(*feeds.shape):
-                world.infeed(device, feeds[number, device])
+                execution_context.infeed(device, feeds[number, device])
 
         def read() -> None:
             for number, device in np.ndindex(*fed.shape):
-                fed[number, device] = world.outfeed(device)
+                fed[number, device] = execution_context.outfeed(device)
 
         threads = [threading.Thread(target=target) for target in (feed, read)] if program.is_fed else []
         for thread in threads:
@@ -138,7 +138,7 @@ class Stress:
     def _runner(self, seed: int, size: int, *, is_fed: bool) -> Runner:
         options = self._options
         program = make_program(options.seed + seed, options.replicas, _ROUNDS, size, is_fed=is_fed)
-        return Runner(program, program.compile(options.backend, xla.World(queue_items=_QUEUE_ITEMS)))
+        return Runner(program, program.compile(options.backend, xla.ExecutionContext(queue_items=_QUEUE_ITEMS)))
 
     def run(self) -> Report:
         """Run every program once, then what was asked for, then count what is left over."""

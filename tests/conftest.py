@@ -12,7 +12,7 @@ import pytest
 
 # Where tests say what operations mean, whatever runs them.
 _MEANINGS = ("tests/ops/", "tests/documents/")
-# What the world sees of a program is the same on all backends.
+# What the execution context sees of a program is the same on all backends.
 _ON_BOTH = ("tests/interpreter/", *(f"tests/ops/test_{name}.py" for name in ("collectives", "custom_call", "transfer")))
 # Without --backend, so many of those tests run on the compiled backend, too: one in this number.
 _SHARE = 6

@@ -189,11 +189,11 @@ def test_devices_go_along():
 
 
 def test_copies_share_the_feeds_that_they_were_given():
-    world = xla.World()
-    shared, own = xla.compile(parse(DOUBLED), world=world), xla.compile(parse(DOUBLED))
-    assert copy.copy(shared).world is world
-    assert again(shared).world is not world
-    assert copy.copy(own).world is not own.world
+    execution_context = xla.ExecutionContext()
+    shared, own = xla.compile(parse(DOUBLED), execution_context=execution_context), xla.compile(parse(DOUBLED))
+    assert copy.copy(shared).execution_context is execution_context
+    assert again(shared).execution_context is not execution_context
+    assert copy.copy(own).execution_context is not own.execution_context
 
 
 def test_what_cannot_travel_is_refused():

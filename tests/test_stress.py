@@ -79,20 +79,23 @@ def test_a_thousand_replicas_leave_nothing_behind(tested):
         return xla.all_reduce(xla.collective_permute(given, ring) + xla.infeed(x.builder, s32()), xla.add)
 
     executable = evaluating.compiled(
-        evaluating.build(run, s32()), num_replicas=8, custom_calls={"fails": fails}, world=xla.World(timeout=20)
+        evaluating.build(run, s32()),
+        num_replicas=8,
+        custom_calls={"fails": fails},
+        execution_context=xla.ExecutionContext(timeout=20),
     )
 
     def once(number):
-        world = executable.world
+        execution_context = executable.execution_context
         for device in range(8):
-            world.infeed(device, number)
+            execution_context.infeed(device, number)
         if number % 5 == 4:
             with pytest.raises(xla.ExecutionError, match="negative"):
                 executable.execute_replicated([[np.int32(i - 3)] for i in range(8)])
-            world.clear()
+            execution_context.clear()
             return
         assert [int(r) for r in executable(number)] == [16 * number] * 8
-        assert [int(world.outfeed(device)) for device in range(8)] == [number] * 8
+        assert [int(execution_context.outfeed(device)) for device in range(8)] == [number] * 8
 
     for number in range(5):
         once(number)

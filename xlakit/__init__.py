@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# Old names of what the package offers, which work for one more version.
+_RENAMED = {"World": "ExecutionContext"}
+
 if TYPE_CHECKING:
     from xlakit.face import *  # noqa: F403
 else:
@@ -22,6 +25,11 @@ else:
         from importlib import import_module
 
         face = import_module("xlakit.face")
+        if name in _RENAMED:
+            from xlakit.deprecation import warn_renamed
+
+            warn_renamed(f"xlakit.{name}", f"xlakit.{_RENAMED[name]}")
+            return getattr(face, _RENAMED[name])
         try:
             value = getattr(face, name)
         except AttributeError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xlakit.arguments import converting
+from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
 from xlakit.execution.executable import Executable
 from xlakit.ir.instruction import HloModule
@@ -13,7 +15,7 @@ from xlakit.ir.instruction import HloModule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlakit.execution.world import World
+    from xlakit.execution.context import ExecutionContext
     from xlakit.interpreter.executable import InterpreterExecutable
 
 
@@ -36,8 +38,8 @@ def register_backend(name: str, compile_module: Callable[..., Executable]) -> No
     """Let ``compile(program, backend=name)`` call a function of one's own.
 
     compile_module: takes the module, with ``num_replicas``, ``num_partitions``, ``seed``, ``custom_calls`` and
-        ``world`` as :func:`compile` was given them, and gives an :class:`Executable`. It raises UnsupportedError for
-        what it does not do.
+        ``execution_context`` as :func:`compile` was given them, and returns an :class:`Executable`. It raises
+        UnsupportedError for what it does not support.
 
     Raises ArgumentError for the name of a backend that xlakit has.
     """
@@ -54,8 +56,9 @@ def compile(
     num_partitions: int | None = None,
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
-    world: World | None = None,
+    execution_context: ExecutionContext | None = None,
     cache: bool = True,
+    world: ExecutionContext | None = None,
 ) -> Executable:
     """An executable of a module or an XlaComputation.
 
@@ -68,12 +71,16 @@ def compile(
         and gives parts.
     seed: of the random numbers of rng instructions.
     custom_calls: functions for custom calls, by name: Python's, or C's (ctypes functions, addresses, PyCapsules).
-    world: the feeds and channels that several executables share; by default each has its own.
+    execution_context: the feeds and channels that several executables share; by default each has its own.
     cache: whether machine code is taken from the compile cache on disk, and kept there; see ``xlakit cache --help``.
+    world: the old name of execution_context.
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks.
     """
+    if world is not None:
+        warn_renamed("the parameter 'world' of compile", "'execution_context'")
+        execution_context = world
     module = program if isinstance(program, HloModule) else None
     if module is None:
         make = getattr(program, "to_module", None)
@@ -91,10 +98,10 @@ def compile(
         "num_partitions": num_partitions,
         "seed": seed,
         "custom_calls": custom_calls,
-        "world": world,
+        "execution_context": execution_context,
     }
     if chosen in _REGISTERED:
-        return _REGISTERED[chosen](module, **options)
+        return _call_registered(_REGISTERED[chosen], module, options)
     if chosen == "cpu":
         from xlakit.cpu.executable import compile_module
 
@@ -109,13 +116,24 @@ def compile(
     return interpret(module, **options)
 
 
+def _call_registered(
+    compile_module: Callable[..., Executable], module: HloModule, options: dict[str, Any]
+) -> Executable:
+    parameters = signature(compile_module).parameters
+    if "world" in parameters and "execution_context" not in parameters:
+        warn_renamed("the parameter 'world' of a backend", "'execution_context'", stacklevel=4)
+        options = {**options, "world": options["execution_context"]}
+        del options["execution_context"]
+    return compile_module(module, **options)
+
+
 def _instead_of_machine_code(
-    module: HloModule, *, why: str, world: World | None = None, **options: Any
+    module: HloModule, *, why: str, execution_context: ExecutionContext | None = None, **options: Any
 ) -> InterpreterExecutable:
     """An executable of the interpreter that tells, as its copies do, why there is no machine code."""
     from xlakit.interpreter.executable import compile_module as interpret
 
-    made = interpret(module, world=world, **options).instead_of_machine_code(why)
+    made = interpret(module, execution_context=execution_context, **options).instead_of_machine_code(why)
     return made.made_by(_instead_of_machine_code, module, why=why, **options)
 
 

@@ -44,7 +44,7 @@ from xlakit.execution.custom_calls import (
 )
 from xlakit.execution.executable import Executable as Executable
 from xlakit.interpreter.executable import run_together as run_together
-from xlakit.execution.world import World as World
+from xlakit.execution.context import ExecutionContext as ExecutionContext
 from xlakit.ir.attributes import (
     AxisRef as AxisRef,
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,

@@ -21,19 +21,19 @@ Injection = tuple[Callable[[], object], Callable[[], bool]]
 
 @dataclass
 class Bench:
-    """Where faults are injected: a backend, and worlds that give up after ``timeout`` seconds."""
+    """Where faults are injected: a backend, and contexts that give up after ``timeout`` seconds."""
 
     backend: str
     timeout: float
 
-    def world(self, **options: Any) -> xla.World:
-        return xla.World(timeout=self.timeout, **options)
+    def execution_context(self, **options: Any) -> xla.ExecutionContext:
+        return xla.ExecutionContext(timeout=self.timeout, **options)
 
     def compile(self, function: Callable[..., Any], *shapes: xla.Shape, name: str = "program", **options: Any) -> Any:
         """An executable of a function of a builder and parameters."""
         builder = xla.XlaBuilder(name)
         result = function(builder, *(xla.parameter(builder, i, shape) for i, shape in enumerate(shapes)))
-        options.setdefault("world", self.world())
+        options.setdefault("execution_context", self.execution_context())
         return xla.compile(builder.build(result), backend=self.backend, **options)
 
 

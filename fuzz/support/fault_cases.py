@@ -1,4 +1,4 @@
-"""Faults to inject: programs that go wrong while they run, and what still works in the same world afterwards.
+"""Faults to inject: programs that fail while they run, and what still works in the same execution context afterwards.
 
 A case is a function of a :class:`fuzz.support.fault_bench.Bench`; it gives what goes wrong, and a test of what works
 when it has.
@@ -138,9 +138,9 @@ def _receives(channel: int) -> Callable[..., Any]:
     "replica 0 of program waits in send-done 'send-done.1' at .*:[0-9]+ for a recv on channel 3",
 )
 def _send_alone(bench: Bench) -> Injection:
-    world = bench.world()
-    sender = bench.compile(_sends(3), S32, world=world)
-    receiver = bench.compile(_receives(3), world=world)
+    execution_context = bench.execution_context()
+    sender = bench.compile(_sends(3), S32, execution_context=execution_context)
+    receiver = bench.compile(_receives(3), execution_context=execution_context)
     # Nothing of the program that failed is received.
     return lambda: sender(1), lambda: _all_equal(xla.run_together((receiver, []), (sender, [2])), 2)
 
@@ -175,9 +175,9 @@ def _not_received(bench: Bench) -> Injection:
 
 @_case("a recv without a send", xla.DeadlockError, "waits in recv-done 'recv-done.1' .* for a send on channel 3")
 def _recv_alone(bench: Bench) -> Injection:
-    world = bench.world()
-    sender = bench.compile(_sends(3), S32, world=world)
-    receiver = bench.compile(_receives(3), world=world)
+    execution_context = bench.execution_context()
+    sender = bench.compile(_sends(3), S32, execution_context=execution_context)
+    receiver = bench.compile(_receives(3), execution_context=execution_context)
     return receiver, lambda: _all_equal(xla.run_together((receiver, []), (sender, [2])), 2)
 
 
@@ -188,7 +188,7 @@ def _recv_alone(bench: Bench) -> Injection:
     "replica 0 of second waits in recv-done .* for a send on channel 1",
 )
 def _cycle(bench: Bench) -> Injection:
-    world = bench.world()
+    execution_context = bench.execution_context()
 
     def program(name: str, mine: int, other: int, *, late: bool) -> Any:
         def run(b: Any, x: Any) -> Any:
@@ -199,7 +199,7 @@ def _cycle(bench: Bench) -> Injection:
             xla.send(x, mine)
             return xla.recv(b, S32, other)
 
-        return bench.compile(run, S32, name=name, world=world)
+        return bench.compile(run, S32, name=name, execution_context=execution_context)
 
     first, second = program("first", 1, 2, late=True), program("second", 2, 1, late=True)
     starter = program("starter", 2, 1, late=False)
@@ -216,14 +216,14 @@ def _sender_raises(bench: Bench) -> Injection:
             raise OSError("no more")
         return x
 
-    world = bench.world()
+    execution_context = bench.execution_context()
     sender = bench.compile(
         lambda b, x: (xla.send(xla.custom_call(b, "fails", [x], S32), 3), x)[1],
         S32,
-        world=world,
+        execution_context=execution_context,
         custom_calls={"fails": fails},
     )
-    receiver = bench.compile(_receives(3), world=world)
+    receiver = bench.compile(_receives(3), execution_context=execution_context)
 
     def run(value: int) -> list[Any]:
         return xla.run_together((receiver, []), (sender, [value]))
@@ -235,8 +235,8 @@ def _sender_raises(bench: Bench) -> Injection:
 
 
 def _fed(executable: Any, value: int) -> bool:
-    executable.world.clear()
-    executable.world.infeed(0, value)
+    executable.execution_context.clear()
+    executable.execution_context.infeed(0, value)
     return int(executable()) == value
 
 
@@ -265,7 +265,7 @@ def _infeed_beside_collective(bench: Bench) -> Injection:
     )
 
     def again() -> bool:
-        executable.world.infeed(0, 5)
+        executable.execution_context.infeed(0, 5)
         return _all_equal(executable(1), 7)
 
     return with_somebody_idle(lambda: executable(1)), again
@@ -276,7 +276,7 @@ def _wrong_infeed(bench: Bench) -> Injection:
     executable = bench.compile(lambda b: xla.infeed(b, S32))
 
     def run() -> object:
-        executable.world.infeed(0, np.zeros(3, np.float32))
+        executable.execution_context.infeed(0, np.zeros(3, np.float32))
         return executable()
 
     return run, lambda: _fed(executable, 4)
@@ -286,15 +286,15 @@ def _outfeeding(bench: Bench) -> Any:
     return bench.compile(
         lambda b, x: xla.while_(lambda v: v > 0, lambda v: (xla.outfeed(v), v - 1)[1], x),
         S32,
-        world=bench.world(queue_items=2),
+        execution_context=bench.execution_context(queue_items=2),
     )
 
 
 def _outfeeds_again(executable: Any) -> Callable[[], bool]:
     def again() -> bool:
-        executable.world.clear()
+        executable.execution_context.clear()
         executable(2)
-        return [int(executable.world.outfeed()) for _ in range(2)] == [2, 1]
+        return [int(executable.execution_context.outfeed()) for _ in range(2)] == [2, 1]
 
     return again
 
@@ -315,11 +315,11 @@ def _late_outfeed(bench: Bench) -> Injection:
 
 @_case("a full infeed that nothing empties", xla.DeadlockError, "no room in the infeed of device 0.* holds 1 value")
 def _full_infeed(bench: Bench) -> Injection:
-    executable = bench.compile(lambda b: xla.infeed(b, S32), world=bench.world(queue_items=1))
+    executable = bench.compile(lambda b: xla.infeed(b, S32), execution_context=bench.execution_context(queue_items=1))
 
     def run() -> None:
         for number in range(2):
-            executable.world.infeed(0, number)
+            executable.execution_context.infeed(0, number)
 
     return run, lambda: _fed(executable, 4)
 
@@ -328,7 +328,7 @@ def _full_infeed(bench: Bench) -> Injection:
 @_case("an outfeed that nothing fills", xla.DeadlockError, "the outfeed of device 0 (is empty|for [0-9.]+ seconds)")
 def _no_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(bench)
-    return executable.world.outfeed, _outfeeds_again(executable)
+    return executable.execution_context.outfeed, _outfeeds_again(executable)
 
 
 # -- custom calls ------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def _interrupt(name: str) -> Callable[[Callable[[Bench], Injection]], Callable[[
 
 @_interrupt("in an infeed")
 def _stop_infeed(bench: Bench) -> Injection:
-    executable = bench.compile(lambda b: xla.infeed(b, S32), world=xla.World(timeout=60))
+    executable = bench.compile(lambda b: xla.infeed(b, S32), execution_context=xla.ExecutionContext(timeout=60))
     return interrupted_soon(executable), lambda: _fed(executable, 4)
 
 
@@ -403,11 +403,11 @@ def _stop_collective(bench: Bench) -> Injection:
         lambda b, x: _total(_on_replica(1, x, lambda v: v + xla.infeed(v.builder, S32), _same)),
         S32,
         num_replicas=2,
-        world=xla.World(timeout=60),
+        execution_context=xla.ExecutionContext(timeout=60),
     )
 
     def again() -> bool:
-        executable.world.infeed(1, 5)
+        executable.execution_context.infeed(1, 5)
         return _all_equal(executable(1), 7)
 
     return interrupted_soon(lambda: executable(1)), again
@@ -424,24 +424,24 @@ def _stop_send(bench: Bench) -> Injection:
 
 
 def _stopped_channel(bench: Bench, *, first: str) -> Injection:
-    world = xla.World(timeout=60)
-    sender = bench.compile(_sends(3), S32, world=world)
-    receiver = bench.compile(_receives(3), world=world)
+    execution_context = xla.ExecutionContext(timeout=60)
+    sender = bench.compile(_sends(3), S32, execution_context=execution_context)
+    receiver = bench.compile(_receives(3), execution_context=execution_context)
     run: Callable[[], object] = receiver if first == "recv" else (lambda: sender(1))
     return interrupted_soon(run), lambda: _all_equal(xla.run_together((receiver, []), (sender, [2])), 2)
 
 
 @_interrupt("in programs that run together")
 def _stop_together(bench: Bench) -> Injection:
-    world = xla.World(timeout=60)
-    sender = bench.compile(lambda b: (x := xla.infeed(b, S32), xla.send(x, 3))[0], world=world)
-    receiver = bench.compile(_receives(3), world=world)
+    execution_context = xla.ExecutionContext(timeout=60)
+    sender = bench.compile(lambda b: (x := xla.infeed(b, S32), xla.send(x, 3))[0], execution_context=execution_context)
+    receiver = bench.compile(_receives(3), execution_context=execution_context)
 
     def run() -> list[Any]:
         return xla.run_together((receiver, []), (sender, []))
 
     def again() -> bool:
-        world.infeed(0, 6)
+        execution_context.infeed(0, 6)
         return _all_equal(run(), 6)
 
     return interrupted_soon(run), again
@@ -470,11 +470,13 @@ def _stop_call(bench: Bench) -> Injection:
 @_interrupt("while the host waits for an outfeed")
 def _stop_host_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(Bench(bench.backend, 60))
-    return interrupted_soon(executable.world.outfeed), _outfeeds_again(executable)
+    return interrupted_soon(executable.execution_context.outfeed), _outfeeds_again(executable)
 
 
 @_interrupt("while the host waits to feed")
 def _stop_host_infeed(bench: Bench) -> Injection:
-    executable = bench.compile(lambda b: xla.infeed(b, S32), world=xla.World(timeout=60, queue_items=1))
-    executable.world.infeed(0, 1)
-    return interrupted_soon(lambda: executable.world.infeed(0, 2)), lambda: _fed(executable, 4)
+    executable = bench.compile(
+        lambda b: xla.infeed(b, S32), execution_context=xla.ExecutionContext(timeout=60, queue_items=1)
+    )
+    executable.execution_context.infeed(0, 1)
+    return interrupted_soon(lambda: executable.execution_context.infeed(0, 2)), lambda: _fed(executable, 4)

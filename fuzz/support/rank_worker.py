@@ -57,7 +57,7 @@ def main(fault: str, backend: str, timeout: float, go: str) -> None:
             builder.build(result),
             backend=backend,
             num_replicas=count,
-            world=cluster.make_world(),
+            execution_context=cluster.new_execution_context(),
             custom_calls={"host": host},
         )
         try:

@@ -146,7 +146,7 @@ class Program:
         """How many collectives one run holds; the groups of one are not counted apart."""
         return self.rounds * len(self.steps)
 
-    def compile(self, backend: str, world: xla.World | None = None) -> xla.Executable:
+    def compile(self, backend: str, execution_context: xla.ExecutionContext | None = None) -> xla.Executable:
         """The program for a backend."""
 
         def body(state: Any) -> Any:
@@ -164,7 +164,9 @@ class Program:
         start = (xla.constant(builder, 0), x)
         state = xla.while_(lambda s: xla.get_tuple_element(s, 0) < self.rounds, body, start)
         computation = builder.build(xla.get_tuple_element(state, 1))
-        return xla.compile(computation, backend=backend, num_replicas=self.replicas, world=world)
+        return xla.compile(
+            computation, backend=backend, num_replicas=self.replicas, execution_context=execution_context
+        )
 
     def model(self, rows: Rows, feeds: Rows) -> tuple[Rows, Rows]:
         """The rows that it gives, and what it feeds, by round and replica; ``feeds`` is what it is fed, likewise."""

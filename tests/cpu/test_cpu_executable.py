@@ -180,11 +180,14 @@ def test_random_numbers_are_those_of_the_interpreter():
 
 
 def test_executables_of_both_backends_meet_in_a_world():
-    world = xla.World(timeout=20)
+    execution_context = xla.ExecutionContext(timeout=20)
     send = build(lambda x: (xla.send(x * 2.0, 1), x)[1], f32(2))
     recv = build(lambda x: xla.recv(x.builder, f32(2), 1) + x, f32(2))
     for backends in (("cpu", "interpreter"), ("interpreter", "cpu"), ("cpu", "cpu")):
-        first, second = (xla.compile(p, backend=b, world=world) for p, b in zip((send, recv), backends, strict=True))
+        first, second = (
+            xla.compile(p, backend=b, execution_context=execution_context)
+            for p, b in zip((send, recv), backends, strict=True)
+        )
         _, result = xla.run_together((first, [floats([1, 2])]), (second, [floats([10, 20])]))
         assert result.tolist() == [12, 24]
     with pytest.raises(xla.ArgumentError, match="an executable"):
@@ -198,7 +201,7 @@ def test_what_an_executable_is(backend):
     assert isinstance(executable, xla.Executable)
     assert (executable.num_replicas, executable.num_partitions, executable.num_devices) == (2, 3, 6)
     assert executable.module is module
-    assert isinstance(executable.world, xla.World)
+    assert isinstance(executable.execution_context, xla.ExecutionContext)
     assert "f32[2]" in repr(executable)
 
 

@@ -282,15 +282,15 @@ def test_an_error_of_python_names_the_operation_itself():
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_feeds_and_channels_have_the_sizes_that_are_there(backend):
     some = f32(8, dynamic=[True])
-    world = xla.World(timeout=10)
+    execution_context = xla.ExecutionContext(timeout=10)
 
     def program(function, *shapes):
-        return xla.compile(build(function, *shapes), backend=backend, world=world, cache=False)
+        return xla.compile(build(function, *shapes), backend=backend, execution_context=execution_context, cache=False)
 
     fed = program(lambda x: (xla.outfeed(y := xla.add(x, xla.infeed(x.builder, some))), y)[1], some)
-    world.infeed(0, floats([1, 2, 3]))
+    execution_context.infeed(0, floats([1, 2, 3]))
     same(fed(floats([5, 6, 7])), floats([6, 8, 10]))
-    same(world.outfeed(0), floats([6, 8, 10]))
+    same(execution_context.outfeed(0), floats([6, 8, 10]))
     sends = program(lambda x: (xla.send(xla.neg(x), 1), x)[1], some)
     receives = program(lambda x: xla.add(x, xla.recv(x.builder, some, 1)), some)
     _, got = xla.run_together((sends, [floats([1, 2])]), (receives, [floats([5, 5])]))

@@ -65,7 +65,9 @@ if rank == 1:
     result = alone.execute([client.local_devices()[0].put(np.ones(3, np.float32))])
     np.testing.assert_array_equal(np.asarray(result), np.full(3, 2, np.float32))
 
-other = xla.compile(computation, num_replicas=3, world=cluster.make_world(), backend="interpreter")
+other = xla.compile(
+    computation, num_replicas=3, execution_context=cluster.new_execution_context(), backend="interpreter"
+)
 refused(xla.ArgumentError, "the program is for 3 devices", other, np.zeros(3, np.float32))
 # What has been asked for is done when a process ends, whether it waits for it or not.
 last = program.execute_sharded(state)

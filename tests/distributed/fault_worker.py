@@ -23,7 +23,11 @@ def compiled(function, name="total", **options):
     builder = xla.XlaBuilder(name)
     function(xla.parameter(builder, 0, VECTOR, "x"))
     return xla.compile(
-        builder.build(), backend="interpreter", num_replicas=count, world=cluster.make_world(), **options
+        builder.build(),
+        backend="interpreter",
+        num_replicas=count,
+        execution_context=cluster.new_execution_context(),
+        **options,
     )
 
 

@@ -165,10 +165,10 @@ def names(backend):
     return COMPILED if backend == "cpu" else tuple(PROGRAMS)
 
 
-def run(name, backend, world=None, devices=range(DEVICES)):
+def run(name, backend, execution_context=None, devices=range(DEVICES)):
     """The leaves of what some devices get."""
     make, arguments, replicas = PROGRAMS[name]
-    options = {"num_replicas": replicas, "num_partitions": DEVICES // replicas, "world": world}
+    options = {"num_replicas": replicas, "num_partitions": DEVICES // replicas, "execution_context": execution_context}
     executable = xla.compile(make(), backend=backend, **options)
     results = executable.execute_replicated([[a[i] for a in arguments] for i in devices])
     return [list(_leaves(result)) for result in results]

@@ -15,7 +15,7 @@ for backend in backends:
     for name in spmd_programs.names(backend):
         for device, leaves in zip(
             cluster.local_devices,
-            spmd_programs.run(name, backend, cluster.make_world(), cluster.local_devices),
+            spmd_programs.run(name, backend, cluster.new_execution_context(), cluster.local_devices),
             strict=True,
         ):
             found[backend, name, device] = [(leaf.dtype.str, leaf.shape, leaf.tobytes()) for leaf in leaves]

@@ -19,8 +19,8 @@ def compiled(function, *shapes, **options):
 
 def test_infeed_reads_the_next_value():
     executable = compiled(lambda b: (xla.infeed(b, f32(2)), xla.infeed(b, s32())))
-    executable.world.infeed(0, floats([1, 2]))
-    executable.world.infeed(0, ints(3))
+    executable.execution_context.infeed(0, floats([1, 2]))
+    executable.execution_context.infeed(0, ints(3))
     same(executable(), (floats([1, 2]), ints(3)))
 
 
@@ -32,22 +32,22 @@ def test_infeeds_of_two_loops_are_in_the_order_of_the_loops():
 
     executable = compiled(program, s32())
     for value in [4, 2, 0, 7, 5, -1, 99]:
-        executable.world.infeed(0, ints(value))
+        executable.execution_context.infeed(0, ints(value))
     same(executable(ints(1)), (ints(0), ints(-1)))
     # The 99 is still there for the next run.
-    executable.world.infeed(0, ints(-3))
+    executable.execution_context.infeed(0, ints(-3))
     same(executable(ints(0)), (ints(0), ints(-3)))
 
 
 def test_infeed_of_a_tuple():
     executable = compiled(lambda b: xla.infeed(b, xla.make_tuple_shape([f32(2), s32()])))
-    executable.world.infeed(0, (floats([1, 2]), ints(3)))
+    executable.execution_context.infeed(0, (floats([1, 2]), ints(3)))
     same(executable(), (floats([1, 2]), ints(3)))
 
 
 def test_infeed_of_an_empty_tuple_reads_nothing():
     executable = compiled(lambda b: (xla.infeed(b, xla.make_tuple_shape([])), xla.infeed(b, s32())))
-    executable.world.infeed(0, ints(3))
+    executable.execution_context.infeed(0, ints(3))
     same(executable(), ((), ints(3)))
 
 
@@ -65,20 +65,20 @@ def test_a_loop_that_waits_for_data_that_never_comes_is_told():
 
 
 def test_send_and_recv_between_two_computations():
-    world = xla.World()
+    execution_context = xla.ExecutionContext()
 
     def sender(x):
         xla.send(x * 2, 1)
         return x
 
-    first = compiled(sender, f32(2), world=world)
-    second = compiled(lambda y: xla.recv(y.builder, f32(2), 1) + y, f32(2), world=world)
+    first = compiled(sender, f32(2), execution_context=execution_context)
+    second = compiled(lambda y: xla.recv(y.builder, f32(2), 1) + y, f32(2), execution_context=execution_context)
     results = xla.run_together((first, [floats([1, 2])]), (second, [floats([10, 20])]))
     same(tuple(results), (floats([1, 2]), floats([12, 24])))
 
 
 def test_two_computations_that_answer_each_other():
-    world = xla.World()
+    execution_context = xla.ExecutionContext()
 
     def asks(x):
         xla.send(x, 1)
@@ -89,12 +89,15 @@ def test_two_computations_that_answer_each_other():
         xla.send(question * 10, 2)
         return question
 
-    first, second = compiled(asks, s32(), world=world), compiled(answers, world=world)
+    first, second = (
+        compiled(asks, s32(), execution_context=execution_context),
+        compiled(answers, execution_context=execution_context),
+    )
     same(tuple(xla.run_together((first, [ints(4)]), (second, []))), (ints(40), ints(4)))
 
 
 def test_channels_in_a_circle_deadlock():
-    world = xla.World(timeout=0.2)
+    execution_context = xla.ExecutionContext(timeout=0.2)
 
     def program(mine, other):
         def body(builder):
@@ -104,7 +107,10 @@ def test_channels_in_a_circle_deadlock():
 
         return body
 
-    first, second = compiled(program(1, 2), world=world), compiled(program(2, 1), world=world)
+    first, second = (
+        compiled(program(1, 2), execution_context=execution_context),
+        compiled(program(2, 1), execution_context=execution_context),
+    )
     with pytest.raises(xla.DeadlockError):
         xla.run_together((first, []), (second, []))
 

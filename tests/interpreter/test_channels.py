@@ -13,12 +13,12 @@ S32 = shape(xla.S32)
 
 @pytest.fixture(params=["interpreter", "cpu"])
 def pair(request):
-    """A program that sends its argument on channel 1 of a world, and one that receives there."""
-    world = xla.World(timeout=10)
+    """A program that sends its argument on channel 1 of an execution context, and one that receives there."""
+    execution_context = xla.ExecutionContext(timeout=10)
     builder = xla.XlaBuilder("receives")
     receives = builder.build(xla.recv(builder, S32, 1))
     return tuple(
-        xla.compile(program, backend=request.param, world=world)
+        xla.compile(program, backend=request.param, execution_context=execution_context)
         for program in (build(lambda x: (xla.send(x, 1), x)[1], S32), receives)
     )
 
@@ -47,7 +47,7 @@ def test_two_programs_at_one_end_are_an_error(pair):
     got = []
     waiting = threading.Thread(target=lambda: got.append(int(receives())))
     waiting.start()
-    while not receives.world._waits:
+    while not receives.execution_context._waits:
         time.sleep(0.001)
     with pytest.raises(xla.ExecutionError, match="both receive on channel 1"):
         receives()

@@ -48,34 +48,34 @@ def summing(count, **options):
 def test_arrays_are_logical_whatever_the_layout():
     executable = program(lambda b: (x := xla.infeed(b, COLUMNS), xla.outfeed(x, COLUMNS))[0])
     for value in (ROWS, xla.Literal(COLUMNS, ROWS), ROWS.tolist()):
-        executable.world.infeed(0, value)
+        executable.execution_context.infeed(0, value)
         same(executable(), ROWS)
-        same(executable.world.outfeed(), ROWS)
+        same(executable.execution_context.outfeed(), ROWS)
 
 
 def test_bytes_are_memory_in_the_layout_of_the_shape():
     executable = program(lambda b: (x := xla.infeed(b, COLUMNS), xla.outfeed(x), xla.outfeed(x, COLUMNS))[0])
     for memory in (ROWS.T.tobytes(), bytearray(ROWS.T.tobytes()), memoryview(ROWS.T.tobytes())):
-        executable.world.infeed(0, memory)
+        executable.execution_context.infeed(0, memory)
         same(executable(), ROWS)
-        assert executable.world.outfeed(raw=True) == ROWS.tobytes()
-        assert executable.world.outfeed(raw=True) == ROWS.T.tobytes()
+        assert executable.execution_context.outfeed(raw=True) == ROWS.tobytes()
+        assert executable.execution_context.outfeed(raw=True) == ROWS.T.tobytes()
 
 
 def test_memory_of_tuples():
     pair = xla.make_tuple_shape([COLUMNS, s32()])
     executable = program(lambda b: (x := xla.infeed(b, pair), xla.outfeed(x, pair))[0])
-    executable.world.infeed(0, (ROWS.T.tobytes(), 7))
+    executable.execution_context.infeed(0, (ROWS.T.tobytes(), 7))
     first, second = executable()
     same(first, ROWS)
     same(second, ints(7))
-    assert executable.world.outfeed(raw=True) == (ROWS.T.tobytes(), ints(7).tobytes())
+    assert executable.execution_context.outfeed(raw=True) == (ROWS.T.tobytes(), ints(7).tobytes())
 
 
 def test_memory_of_another_size_is_an_error():
     executable = program(lambda b: xla.infeed(b, COLUMNS))
     for memory, match in ((bytes(20), "the buffer has 5"), (b"abc", "got 3 bytes")):
-        executable.world.infeed(0, memory)
+        executable.execution_context.infeed(0, memory)
         with pytest.raises(xla.ArgumentError, match=match) as caught:
             executable()
         assert "f32[2,3]{0,1}" in str(caught.value)
@@ -86,62 +86,62 @@ def test_memory_of_another_size_is_an_error():
 
 
 def test_a_full_infeed_is_an_error_where_nothing_takes_from_it():
-    world = xla.World(timeout=0.2, queue_items=2)
-    world.infeed(0, 1)
-    world.infeed(0, 2)
-    world.infeed(1, 3)
+    execution_context = xla.ExecutionContext(timeout=0.2, queue_items=2)
+    execution_context.infeed(0, 1)
+    execution_context.infeed(0, 2)
+    execution_context.infeed(1, 3)
     with pytest.raises(xla.DeadlockError, match=r"no room in the infeed of device 0.*holds 2 values of 16 bytes") as e:
-        world.infeed(0, 4)
+        execution_context.infeed(0, 4)
     assert "queue_items" in e.value.hint
-    executable = summing(2, world=world)
+    executable = summing(2, execution_context=execution_context)
     same(executable(), ints(3))
-    world.infeed(0, 4)
+    execution_context.infeed(0, 4)
 
 
 def test_bytes_count_and_one_value_may_be_larger():
-    world = xla.World(timeout=0.2, queue_bytes=100)
-    world.infeed(0, np.zeros(1000))
+    execution_context = xla.ExecutionContext(timeout=0.2, queue_bytes=100)
+    execution_context.infeed(0, np.zeros(1000))
     with pytest.raises(xla.DeadlockError, match="its bounds being 100 bytes"):
-        world.infeed(0, np.zeros(1, np.int8))
-    world.clear()
-    world.infeed(0, np.zeros(50, np.int8))
-    world.infeed(0, (np.zeros(49, np.int8), b"1"))
+        execution_context.infeed(0, np.zeros(1, np.int8))
+    execution_context.clear()
+    execution_context.infeed(0, np.zeros(50, np.int8))
+    execution_context.infeed(0, (np.zeros(49, np.int8), b"1"))
     with pytest.raises(xla.DeadlockError, match="2 values of 100 bytes"):
-        world.infeed(0, True)
+        execution_context.infeed(0, True)
 
 
 def test_feeding_waits_while_a_program_takes():
-    executable = summing(50, world=xla.World(timeout=5, queue_items=1))
+    executable = summing(50, execution_context=xla.ExecutionContext(timeout=5, queue_items=1))
     results = []
     thread = threading.Thread(target=lambda: results.append(executable()))
     thread.start()
     for number in range(50):
-        executable.world.infeed(0, number)
+        executable.execution_context.infeed(0, number)
     thread.join()
     same(results[0], ints(sum(range(50))))
 
 
 def test_an_outfeed_makes_the_device_wait():
-    executable = counting(50, world=xla.World(timeout=5, queue_items=1))
+    executable = counting(50, execution_context=xla.ExecutionContext(timeout=5, queue_items=1))
     thread = threading.Thread(target=executable)
     thread.start()
-    assert [int(executable.world.outfeed()) for _ in range(50)] == list(range(50))
+    assert [int(executable.execution_context.outfeed()) for _ in range(50)] == list(range(50))
     thread.join()
 
 
 def test_a_full_outfeed_that_nobody_empties_is_a_deadlock():
-    executable = counting(9, world=xla.World(timeout=5, queue_items=3))
+    executable = counting(9, execution_context=xla.ExecutionContext(timeout=5, queue_items=3))
     start = time.monotonic()
     with pytest.raises(xla.DeadlockError) as caught:
         executable()
     assert time.monotonic() - start < 2
     assert "waits in outfeed 'outfeed.1'" in str(caught.value)
     assert "for room in its outfeed, which holds 3 values of 12 bytes, its bounds being 3 values" in str(caught.value)
-    assert "world.outfeed(device)" in caught.value.hint
+    assert "execution_context.outfeed(device)" in caught.value.hint
     # What it fed before it failed is there.
-    assert [int(executable.world.outfeed()) for _ in range(3)] == [0, 1, 2]
+    assert [int(executable.execution_context.outfeed()) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(xla.DeadlockError, match="is empty"):
-        executable.world.outfeed()
+        executable.execution_context.outfeed()
 
 
 def test_host_transfers_are_bounded_too():
@@ -150,26 +150,26 @@ def test_host_transfers_are_bounded_too():
         xla.send_to_host(x + 1, token, 1)
         return x
 
-    executable = program(sends, s32(), world=xla.World(timeout=0.2, queue_items=1))
+    executable = program(sends, s32(), execution_context=xla.ExecutionContext(timeout=0.2, queue_items=1))
     with pytest.raises(xla.DeadlockError, match="for room in channel 1 to the host"):
         executable(4)
-    same(executable.world.recv_from_device(0, 1), ints(4))
-    executable.world.send_to_device(0, 2, 1)
+    same(executable.execution_context.recv_from_device(0, 1), ints(4))
+    executable.execution_context.send_to_device(0, 2, 1)
     with pytest.raises(xla.DeadlockError, match="no room in channel 2 to device 0"):
-        executable.world.send_to_device(0, 2, 2)
+        executable.execution_context.send_to_device(0, 2, 2)
 
 
 def test_a_wait_of_the_host_ends_when_it_says():
-    world = xla.World(timeout=60, queue_items=1)
+    execution_context = xla.ExecutionContext(timeout=60, queue_items=1)
     idle = threading.Event()
     thread = threading.Thread(target=idle.wait)
     thread.start()
     try:
         with pytest.raises(xla.DeadlockError, match=r"nothing came from the outfeed of device 0 for 0.1 seconds"):
-            world.outfeed(timeout=0.1)
-        world.infeed(0, 1)
+            execution_context.outfeed(timeout=0.1)
+        execution_context.infeed(0, 1)
         with pytest.raises(xla.DeadlockError, match=r"was no room in the infeed of device 0 for 0.1 seconds"):
-            world.infeed(0, 2, timeout=0.1)
+            execution_context.infeed(0, 2, timeout=0.1)
     finally:
         idle.set()
         thread.join()
@@ -177,13 +177,13 @@ def test_a_wait_of_the_host_ends_when_it_says():
 
 def test_wrong_bounds_and_devices_are_refused():
     with pytest.raises(xla.ArgumentError, match="queue_items is 0"):
-        xla.World(queue_items=0)
+        xla.ExecutionContext(queue_items=0)
     with pytest.raises(xla.ArgumentError, match="queue_bytes is 0"):
-        xla.World(queue_bytes=0)
+        xla.ExecutionContext(queue_bytes=0)
     with pytest.raises(xla.ArgumentError, match="no device -1"):
-        xla.World().infeed(-1, 0)
+        xla.ExecutionContext().infeed(-1, 0)
     with pytest.raises(xla.ArgumentError, match="device must be an integer"):
-        xla.World().outfeed("first")
+        xla.ExecutionContext().outfeed("first")
 
 
 # -- order, and nothing --------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_the_empty_tuple_is_nothing_to_feed():
     nothing = xla.make_tuple_shape([])
     executable = program(lambda b: (xla.outfeed(xla.infeed(b, nothing)), xla.outfeed(xla.constant(b, 5)))[1])
     executable()
-    same(executable.world.outfeed(), ints(5))
+    same(executable.execution_context.outfeed(), ints(5))
 
 
 def test_tokens_order_feeds():
@@ -207,18 +207,18 @@ def test_tokens_order_feeds():
 
     executable = program(ordered)
     for number in (1, 2):
-        executable.world.infeed(0, number)
+        executable.execution_context.infeed(0, number)
     same(executable(), ints(1))
-    same(executable.world.outfeed(), ints(2))
+    same(executable.execution_context.outfeed(), ints(2))
 
 
 def test_a_failed_program_leaves_feeds_that_can_be_thrown_away():
     executable = program(lambda b: xla.infeed(b, f32(2)) + xla.infeed(b, f32(2)))
     for value in (floats([1, 2, 3]), floats([4, 5])):
-        executable.world.infeed(0, value)
+        executable.execution_context.infeed(0, value)
     with pytest.raises(xla.ArgumentError, match=r"got f32\[3\]"):
         executable()
-    executable.world.clear()
+    executable.execution_context.clear()
     for value in (floats([1, 2]), floats([4, 5])):
-        executable.world.infeed(0, value)
+        executable.execution_context.infeed(0, value)
     same(executable(), floats([5, 7]))

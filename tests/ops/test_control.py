@@ -91,7 +91,7 @@ def test_a_loop_has_the_effects_of_its_body():
     looped = build(lambda x: (xla.while_(lambda v: v < 3, lambda v: (xla.outfeed(v), v + 1)[1], x), x)[1], s32())
     executable = evaluating.compiled(looped)
     executable(ints(1))
-    assert [int(executable.world.outfeed(0)) for _ in range(2)] == [1, 2]
+    assert [int(executable.execution_context.outfeed(0)) for _ in range(2)] == [1, 2]
 
 
 # -- conditional -----------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ def program(function, *shapes, **options):
 
 def test_infeeds_are_read_in_the_order_of_the_program():
     executable = program(lambda b: xla.tuple_(xla.infeed(b, f32(2)), xla.infeed(b, s32())))
-    executable.world.infeed(0, floats([1, 2]))
-    executable.world.infeed(0, 7)
+    executable.execution_context.infeed(0, floats([1, 2]))
+    executable.execution_context.infeed(0, 7)
     first, second = executable()
     same(first, floats([1, 2]))
     same(second, ints(7))
@@ -36,14 +36,14 @@ def test_an_infeed_in_a_loop_reads_each_time():
 
     executable = program(loop)
     for value in (3, 4, 5, 6):
-        executable.world.infeed(0, value)
+        executable.execution_context.infeed(0, value)
     same(executable(), ints(12))
 
 
 def test_an_infeed_of_a_tuple_and_of_the_empty_tuple():
     pair = xla.make_tuple_shape([f32(), s32(1)])
     executable = program(lambda b: xla.tuple_(xla.infeed(b, pair), xla.infeed(b, xla.make_tuple_shape([]))))
-    executable.world.infeed(0, (1.5, [3]))
+    executable.execution_context.infeed(0, (1.5, [3]))
     (first, second), nothing = executable()
     same(first, floats(1.5))
     same(second, ints([3]))
@@ -56,14 +56,14 @@ def test_feeds_refuse_nested_tuples_and_wrong_values():
         program(lambda b: xla.infeed(b, nested))
     refused("do not nest", lambda x: xla.outfeed(xla.tuple_(xla.tuple_(x))), f32())
     executable = program(lambda b: xla.infeed(b, f32(2)))
-    executable.world.infeed(0, floats([1, 2, 3]))
+    executable.execution_context.infeed(0, floats([1, 2, 3]))
     with pytest.raises(xla.ArgumentError, match=r"infeed takes f32\[2\], got f32\[3\]"):
         executable()
 
 
 def test_an_infeed_comes_from_another_thread_while_the_program_waits():
     executable = program(lambda b: xla.infeed(b, s32()))
-    feeder = threading.Timer(0.05, executable.world.infeed, (0, 5))
+    feeder = threading.Timer(0.05, executable.execution_context.infeed, (0, 5))
     feeder.start()
     same(executable(), ints(5))
     feeder.join()
@@ -72,18 +72,18 @@ def test_an_infeed_comes_from_another_thread_while_the_program_waits():
 def test_the_host_may_change_its_array_after_the_infeed():
     executable = program(lambda b: xla.infeed(b, f32(2)))
     array = floats([1, 2])
-    executable.world.infeed(0, array)
+    executable.execution_context.infeed(0, array)
     array[:] = 9
     same(executable(), floats([1, 2]))
 
 
 def test_each_device_has_its_own_feeds():
     executable = program(lambda b: (x := xla.infeed(b, s32()), xla.outfeed(x + 1))[0], num_replicas=2)
-    executable.world.infeed(0, 10)
-    executable.world.infeed(1, 20)
+    executable.execution_context.infeed(0, 10)
+    executable.execution_context.infeed(1, 20)
     assert [int(v) for v in executable()] == [10, 20]
-    assert int(executable.world.outfeed(1)) == 21
-    assert int(executable.world.outfeed(0)) == 11
+    assert int(executable.execution_context.outfeed(1)) == 21
+    assert int(executable.execution_context.outfeed(0)) == 11
 
 
 def test_outfeed_gives_arrays_and_tuples_in_order():
@@ -94,8 +94,8 @@ def test_outfeed_gives_arrays_and_tuples_in_order():
 
     executable = evaluating.compiled(build(feed, s32(2)))
     executable(ints([1, 2]))
-    same(executable.world.outfeed(0), ints([1, 2]))
-    first, second = executable.world.outfeed(0)
+    same(executable.execution_context.outfeed(0), ints([1, 2]))
+    first, second = executable.execution_context.outfeed(0)
     same(first, ints([1, 2]))
     same(second, ints([1, 2]))
 
@@ -108,7 +108,7 @@ def test_outfeed_shape_must_be_that_of_the_value():
 
 def test_infeed_with_token_gives_value_and_token():
     executable = program(lambda b: xla.infeed_with_token(xla.create_token(b), s32()))
-    executable.world.infeed(0, 3)
+    executable.execution_context.infeed(0, 3)
     value, token = executable()
     same(value, ints(3))
     assert token is None
@@ -118,17 +118,17 @@ def test_infeed_with_token_gives_value_and_token():
 
 
 def test_one_program_sends_to_another():
-    world = xla.World()
-    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(2), world=world)
-    receiver = program(lambda b, x: x + xla.recv(b, f32(2), 3), f32(2), world=world)
+    execution_context = xla.ExecutionContext()
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(2), execution_context=execution_context)
+    receiver = program(lambda b, x: x + xla.recv(b, f32(2), 3), f32(2), execution_context=execution_context)
     _, result = xla.run_together((sender, [floats([1, 2])]), (receiver, [floats([10, 10])]))
     same(result, floats([11, 12]))
 
 
 def test_a_send_is_over_when_its_recv_has_begun():
-    world = xla.World(timeout=5)
-    sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), world=world)
-    receiver = program(lambda b: xla.recv(b, s32(), 3), world=world)
+    execution_context = xla.ExecutionContext(timeout=5)
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), execution_context=execution_context)
+    receiver = program(lambda b: xla.recv(b, s32(), 3), execution_context=execution_context)
     with pytest.raises(xla.DeadlockError, match=r"waits in send-done 'send-done.1' .* for a recv on channel 3"):
         sender(1)
     # Nothing is left of the program that failed.
@@ -137,9 +137,13 @@ def test_a_send_is_over_when_its_recv_has_begun():
 
 
 def test_values_of_one_channel_come_in_their_order():
-    world = xla.World()
-    sender = program(lambda b, x: (xla.send(x, 3), xla.send(x + 1, 3), x)[2], s32(), world=world)
-    receiver = program(lambda b: xla.tuple_(xla.recv(b, s32(), 3), xla.recv(b, s32(), 3)), world=world)
+    execution_context = xla.ExecutionContext()
+    sender = program(
+        lambda b, x: (xla.send(x, 3), xla.send(x + 1, 3), x)[2], s32(), execution_context=execution_context
+    )
+    receiver = program(
+        lambda b: xla.tuple_(xla.recv(b, s32(), 3), xla.recv(b, s32(), 3)), execution_context=execution_context
+    )
     same(xla.run_together((receiver, []), (sender, [5]))[0], (ints(5), ints(6)))
 
 
@@ -158,13 +162,13 @@ def test_replicas_send_to_each_other_by_branches():
 
 
 def test_without_pairs_each_device_receives_from_the_device_of_its_number():
-    world = xla.World()
+    execution_context = xla.ExecutionContext()
 
     def numbered(b, x):
         return xla.send(x + xla.convert_element_type(xla.replica_id(b), xla.S32), 1)
 
-    sender = program(numbered, s32(), num_replicas=3, world=world)
-    receiver = program(lambda b: xla.recv(b, s32(), 1), num_replicas=3, world=world)
+    sender = program(numbered, s32(), num_replicas=3, execution_context=execution_context)
+    receiver = program(lambda b: xla.recv(b, s32(), 1), num_replicas=3, execution_context=execution_context)
     _, received = xla.run_together((sender, [1]), (receiver, []))
     assert [int(r) for r in received] == [1, 2, 3]
 
@@ -194,9 +198,9 @@ def test_recv_may_begin_before_the_send_of_the_same_device():
 
 
 def test_a_value_of_another_shape_is_an_error():
-    world = xla.World()
-    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(3), world=world)
-    receiver = program(lambda b: xla.recv(b, f32(2), 3), world=world)
+    execution_context = xla.ExecutionContext()
+    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(3), execution_context=execution_context)
+    receiver = program(lambda b: xla.recv(b, f32(2), 3), execution_context=execution_context)
     with pytest.raises(xla.ArgumentError, match=r"channel 3 takes f32\[2\], got f32\[3\]"):
         xla.run_together((sender, [floats([1, 2, 3])]), (receiver, []))
 
@@ -207,9 +211,9 @@ def test_host_transfers():
         return xla.get_tuple_element(xla.recv_from_host(token, s32(), 2), 0)
 
     executable = program(both, s32())
-    executable.world.send_to_device(0, 2, 40)
+    executable.execution_context.send_to_device(0, 2, 40)
     same(executable(4), ints(40))
-    same(executable.world.recv_from_device(0, 1), ints(8))
+    same(executable.execution_context.recv_from_device(0, 1), ints(8))
 
 
 def test_the_host_answers_a_running_program():
@@ -218,8 +222,10 @@ def test_the_host_answers_a_running_program():
         return xla.get_tuple_element(xla.recv_from_host(token, s32(), 2), 0)
 
     executable = program(both, s32())
-    world = executable.world
-    answer = threading.Thread(target=lambda: world.send_to_device(0, 2, world.recv_from_device(0, 1) + np.int32(1)))
+    execution_context = executable.execution_context
+    answer = threading.Thread(
+        target=lambda: execution_context.send_to_device(0, 2, execution_context.recv_from_device(0, 1) + np.int32(1))
+    )
     answer.start()
     same(executable(4), ints(9))
     answer.join()

@@ -122,8 +122,8 @@ class Effects:
 def trace(program, backend, argument):
     """The result of a program, and all its effects in the order in which they happened."""
     seen = []
-    world = xla.World(timeout=5)
-    append, read = world.append_outfeed, world.next_infeed
+    execution_context = xla.ExecutionContext(timeout=5)
+    append, read = execution_context.append_outfeed, execution_context.next_infeed
 
     def outfeed(device, instruction, value, shape):
         seen.append(("out", int(value)))
@@ -134,9 +134,11 @@ def trace(program, backend, argument):
         seen.append(("in", int(value)))
         return value
 
-    world.append_outfeed, world.next_infeed = outfeed, infeed
+    execution_context.append_outfeed, execution_context.next_infeed = outfeed, infeed
     functions = {"note": lambda x: (seen.append(("note", int(x))), x)[1], "next": lambda x: x + np.int32(1)}
-    executable = xla.compile(program, backend=backend, world=world, custom_calls=functions, cache=False)
+    executable = xla.compile(
+        program, backend=backend, execution_context=execution_context, custom_calls=functions, cache=False
+    )
     for number in range(2000):
-        world.infeed(0, np.int32(number % 7))
+        execution_context.infeed(0, np.int32(number % 7))
     return int(executable(argument)), seen

@@ -81,8 +81,8 @@ def test_host_transfers_are_those_of_the_device(client, backend):
 
     executable = client.compile(empty(program), backend=backend, device_assignment=2)
     result = executable.execute([])
-    client.world.send_to_device(2, 9, ints(5))
-    assert int(client.world.recv_from_device(2, 10)) == 15
+    client.execution_context.send_to_device(2, 9, ints(5))
+    assert int(client.execution_context.recv_from_device(2, 10)) == 15
     assert int(np.asarray(result)) == 5
 
 

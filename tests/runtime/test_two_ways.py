@@ -63,8 +63,8 @@ def test_both_ways_give_the_same(name, backend):
     program, replicas = PROGRAMS[name]
     options = {"backend": backend, "num_replicas": replicas, "custom_calls": {"host": host}}
     with xla.Client(devices=replicas, timeout=1) as client:
-        # Of a world that programs share, as a client's is, errors name the program.
-        called = xla.compile(program, world=xla.World(timeout=1), **options)
+        # Of an execution context that programs share, as a client's is, errors name the program.
+        called = xla.compile(program, execution_context=xla.ExecutionContext(timeout=1), **options)
         loaded = client.compile(program, **options)
         for arguments in ARGUMENTS[name]:
             given = [arguments] * replicas

@@ -25,15 +25,16 @@ from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, re
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.meeting import WAIT
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
+from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import c_functions_of
 from xlakit.execution.device import Device, Stopped
 from xlakit.execution.groups import Grid
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.values import to_device
-from xlakit.execution.world import World
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
@@ -54,7 +55,7 @@ def compile_module(
     num_partitions: int | None = None,
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
-    world: World | None = None,
+    execution_context: ExecutionContext | None = None,
     cache: bool = True,
 ) -> CpuExecutable:
     """An executable of a module in machine code; see :func:`xlakit.compile`."""
@@ -65,7 +66,7 @@ def compile_module(
         "custom_calls": custom_calls,
         "cache": cache,
     }
-    compiled = partial(_executable, module, **arguments, world=world)
+    compiled = partial(_executable, module, **arguments, execution_context=execution_context)
     if options.current().sanitize:
         from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
 
@@ -88,7 +89,7 @@ def _executable(
     num_partitions: int | None,
     seed: int,
     custom_calls: Mapping[str, object] | None,
-    world: World | None,
+    execution_context: ExecutionContext | None,
     cache: bool,
 ) -> CpuExecutable:
     c_functions = c_functions_of(module, custom_calls)
@@ -96,7 +97,7 @@ def _executable(
         module.replica_count if num_replicas is None else num_replicas,
         module.num_partitions if num_partitions is None else num_partitions,
     )
-    target = Target(grid, c_functions, meets=world is None or not world.spans_processes)
+    target = Target(grid, c_functions, meets=execution_context is None or not execution_context.spans_processes)
     key = _key(module, target) if cache else None
     program = None if key is None else _kept(key, module)
     reference = interpret(
@@ -105,7 +106,7 @@ def _executable(
         num_partitions=num_partitions,
         seed=seed,
         custom_calls=custom_calls,
-        world=world,
+        execution_context=execution_context,
         # Only what is well formed is ever kept.
         verified=program is not None,
     )
@@ -208,8 +209,8 @@ class CpuExecutable(Repeatable):
     def _random(self) -> Sequence[RandomState]:
         return self._reference.random
 
-    def _shared_world(self) -> World | None:
-        return self._reference.shared_world
+    def _shared_context(self) -> ExecutionContext | None:
+        return self._reference.shared_context
 
     def _new_context(self, ordinal: int = 0) -> Context:
         return self._linked.new_context(ordinal=ordinal, host=self._host_key, random=self._reference.random[ordinal])
@@ -237,9 +238,11 @@ class CpuExecutable(Repeatable):
         return self._reference.num_partitions
 
     @property
-    def world(self) -> World:
+    def execution_context(self) -> ExecutionContext:
         """The infeeds, outfeeds and channels of its devices."""
-        return self._reference.world
+        return self._reference.execution_context
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def host_instructions(self) -> tuple[Instruction, ...]:
@@ -383,12 +386,14 @@ class CpuExecutable(Repeatable):
         leaves = [leaf for value in arguments for leaf in _leaves(value)]
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
 
-    def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
-        """The devices of a new run, for a caller that runs them and accounts for them in a shared world.
+    def begin(
+        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+    ) -> list[Device]:
+        """The devices of a new run, for a caller that runs them and accounts for them in a shared execution context.
 
         places: the numbers of their feeds there.
         """
-        return self._reference.begin(world, places)
+        return self._reference.begin(execution_context, places)
 
     def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
         """Run the program on one device of a run: the arrays of all arguments in, those of the result out.

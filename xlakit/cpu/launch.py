@@ -16,9 +16,9 @@ from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
 from xlakit.cpu.runtime.meeting import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
+from xlakit.execution.context import Wait
 from xlakit.execution.device import Device, Run
 from xlakit.execution.run_group import has_group
-from xlakit.execution.world import Wait
 from xlakit.interpreter.executable import InterpreterExecutable
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
@@ -65,7 +65,7 @@ def words(address: int, size: int) -> Any:
 class Launch:
     """One run on several devices.
 
-    begin: makes the devices of the run for the interpreter, its world among them, when they are first needed.
+    begin: makes the devices of the run for the interpreter, and its execution context, when they are first needed.
     has_ended: whether a device has; only where nothing else counts the devices as running.
     """
 
@@ -100,12 +100,14 @@ class Launch:
         if not self._devices:
             devices = self._begin()
             run = devices[0].run
-            with run.world.condition:
+            with run.execution_context.condition:
                 if not self._devices:
                     self._devices = devices
                     run.when_failed(self.place.stop)
                     self.place.ask()
-                    run.world.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
+                    run.execution_context.enter(
+                        [d for d in devices if self._has_ended is None or not self._has_ended(d.index)]
+                    )
         return self._devices
 
     def wait(self, number: int, address: int) -> None:
@@ -121,8 +123,8 @@ class Launch:
 
         wait = Wait(device, self._instructions[number], rendezvous.absent, rendezvous.is_complete, sleep=sleep)
         try:
-            with run.world.bound(), run.world.condition:
-                run.world.wait(wait)
+            with run.execution_context.bound(), run.execution_context.condition:
+                run.execution_context.wait(wait)
         except BaseException as error:
             run.fail(error)
             raise
@@ -130,13 +132,13 @@ class Launch:
     def close(self) -> None:
         """Note that all devices have ended."""
         if self._devices:
-            self._devices[0].world.leave(self._devices)
+            self._devices[0].execution_context.leave(self._devices)
 
     def leave(self, address: int) -> None:
         """Note that a device has ended."""
         devices = self.know()
         device = devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]
-        device.world.leave([device])
+        device.execution_context.leave([device])
 
 
 class _Rendezvous:
@@ -185,7 +187,7 @@ class Replicas:
     @property
     def can_run_alone(self) -> bool:
         """Whether the devices need no Python, as long as all goes well; all of them are in this process."""
-        is_here = self._reference.num_devices > 1 and not self._reference.world.spans_processes
+        is_here = self._reference.num_devices > 1 and not self._reference.execution_context.spans_processes
         return is_here and not self._program.host_instructions
 
     def answer(self, notice: int, address: int) -> None:
@@ -243,11 +245,11 @@ class Replicas:
         return execute_member(self.context(device.index), arguments, results, launch.place.address)
 
     def _launch_of(self, run: Run) -> Launch:
-        with run.world.condition:
+        with run.execution_context.condition:
             if run.session is not None and self._program.slots:
                 raise UnsupportedError(
                     "this program was compiled for devices in one process",
-                    hint="compile it in the world that spans the processes",
+                    hint="compile it in the execution context that spans the processes",
                 )
             if run.native is None:
                 run.native = Launch.of(run, self._new_place(), self._program.collectives)

@@ -294,7 +294,7 @@ class MpiCluster:
     # -- failures --------------------------------------------------------------------------------
 
     def _note_failure(self, session: MpiSession) -> None:
-        """A run has failed here; the caller holds its world's lock."""
+        """A run has failed here; the caller holds its execution context's lock."""
         if session.is_reported:
             return
         session.is_reported = True

@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from xlakit.arguments import converting, name_type
+from xlakit.deprecation import warn_renamed
 from xlakit.distributed import mpi
 from xlakit.distributed.cluster import MpiCluster
 from xlakit.distributed.spread import Spread
 from xlakit.errors import ArgumentError
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 from xlakit.settings import default_timeout
 
 # How long a process that ends with an error lets the others say theirs, in seconds.
@@ -57,13 +58,18 @@ class Cluster:
         """The number of the process that has a device."""
         return self._spread.rank_of(device)
 
-    def make_world(self, *, timeout: float | None = None) -> World:
-        """A world whose programs run on the devices of all processes: give it to :func:`xlakit.compile`."""
+    def new_execution_context(self, *, timeout: float | None = None) -> ExecutionContext:
+        """A context for :func:`xlakit.compile` whose programs run on the devices of all processes."""
         if timeout is None and self._network is not None:
             timeout = self._network.timeout
-        world = World(timeout=timeout)
-        world.network = self._network
-        return world
+        execution_context = ExecutionContext(timeout=timeout)
+        execution_context.network = self._network
+        return execution_context
+
+    def make_world(self, *, timeout: float | None = None) -> ExecutionContext:
+        """The old name of :meth:`new_execution_context`."""
+        warn_renamed("Cluster.make_world", "new_execution_context")
+        return self.new_execution_context(timeout=timeout)
 
     def __repr__(self) -> str:
         return f"<Cluster: process {self.process_index} of {self.process_count}, {self.device_count} devices>"

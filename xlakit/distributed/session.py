@@ -253,7 +253,7 @@ class MpiSession:
 
     def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
         """Put a message from another process into a channel here."""
-        with self.run.world.changing():
+        with self.run.execution_context.changing():
             if self.run.failure is None:
                 channel = self.run.channels[None if channel_id < 0 else channel_id]
                 channel.send(Message(sender, receiver, value))
@@ -285,7 +285,7 @@ class MpiSession:
         with self._lock:
             waits = list(self._waits.values())
         text = "; ".join(words for _, words in waits)
-        idle = len(waits) + self.run.world.count_waiting(self.run) >= self._running
+        idle = len(waits) + self.run.execution_context.count_waiting(self.run) >= self._running
         return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
 
     @contextmanager

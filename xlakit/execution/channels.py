@@ -87,7 +87,7 @@ class Channel:
 
 
 class Channels:
-    """The channels of one run, or of programs that share a world or run together, by their number."""
+    """The channels of one run, or of programs that share an execution context or run together, by their number."""
 
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
@@ -100,7 +100,7 @@ class Channels:
     @contextmanager
     def using(self, device: Device, ends: Iterable[End]) -> Generator[None]:
         """Be at these ends meanwhile; raises ExecutionError where the same device of another program is."""
-        condition = device.world.condition
+        condition = device.execution_context.condition
         places = [(end, device.index) for end in ends]
         with condition:
             for place in places:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Channels, End
+from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.rendezvous import Box, Rendezvous
 from xlakit.execution.run_group import enter_group, shared_channels
 from xlakit.execution.transfers import Transfers
-from xlakit.execution.world import World
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.ops.transfer import Recv, Send
 
@@ -62,17 +62,17 @@ _run_numbers = itertools.count()
 class Run:
     """One execution of a program on all its devices.
 
-    number: a later run has a greater one. devices: all of them, as soon as they are there. channels: those of the
-    world, or of the programs that run together in it, where programs share it; else the run's own.
+    number: a later run has a greater one. devices: all of them, as soon as they are there. channels: the run's own,
+    unless programs share the execution context; then those of the context, or of the run group in it.
     """
 
-    def __init__(self, program: Program, world: World, *, shares_world: bool) -> None:
+    def __init__(self, program: Program, execution_context: ExecutionContext, *, shares_context: bool) -> None:
         self.program = program
-        self.world = world
-        self.shares_world = shares_world
+        self.execution_context = execution_context
+        self.shares_context = shares_context
         self.number = next(_run_numbers)
         self.devices: list[Device] = []
-        self.channels = shared_channels(world) if shares_world else Channels()
+        self.channels = shared_channels(execution_context) if shares_context else Channels()
         # The way to the devices in other processes, where there are any.
         self.session: Session | None = None
         self.failure: BaseException | None = None
@@ -84,7 +84,7 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """Stop all devices; the first error is the one that counts, before those that only say that others failed."""
-        with self.world.changing():
+        with self.execution_context.changing():
             if self.failure is None or (isinstance(self.failure, Stopped) and not isinstance(error, Stopped)):
                 self.failure = error
             # No later run is to receive what this one has sent, or to send into its rooms.
@@ -94,7 +94,7 @@ class Run:
 
     def when_failed(self, stop: Callable[[], None]) -> None:
         """Call ``stop`` as soon as a device has failed, on whichever thread that happens."""
-        with self.world.condition:
+        with self.execution_context.condition:
             self._stops.append(stop)
             if self.failure is not None:
                 stop()
@@ -107,9 +107,9 @@ class Run:
     def check_received(self) -> None:
         """Raise ExecutionError where a send of a run that is over was not received: it lacks its send-done.
 
-        In a shared world it may wait for a program to come.
+        In a shared execution context it may wait for a program to come.
         """
-        left = [] if self.shares_world else self.channels.forget(self)
+        left = [] if self.shares_context else self.channels.forget(self)
         if left:
             senders = ", ".join(dict.fromkeys(self.program.name_of(message.sender) for message in left))
             raise ExecutionError(
@@ -124,9 +124,9 @@ class Device:
     def __init__(self, run: Run, index: int, random: RandomState, *, place: int | None = None) -> None:
         self.run = run
         self.program = run.program
-        self.world = run.world
+        self.execution_context = run.execution_context
         self.index = index
-        # The number of its feeds in the world, where that is not its own.
+        # The number of its feeds in the execution context, where that is not its own.
         self.place = index if place is None else place
         self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
         self.random = random
@@ -139,7 +139,7 @@ class Device:
         """Run it meanwhile, as soon as those in other processes come; raises where it cannot."""
         run = self.run
         with nullcontext() if run.session is None else run.session.taking_part():
-            if not run.shares_world or not self.program.channel_ends:
+            if not run.shares_context or not self.program.channel_ends:
                 yield
                 return
             with run.channels.using(self, self.program.channel_ends):

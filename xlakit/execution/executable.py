@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from xlakit.arguments import name_type
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 from xlakit.ir.instruction import HloModule
 
 
@@ -21,7 +21,7 @@ class Executable(Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def execution_context(self) -> ExecutionContext:
         """The infeeds, outfeeds and channels of its devices."""
         ...
 

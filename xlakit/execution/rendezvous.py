@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.execution.context import Wait
 from xlakit.execution.groups import check_pairs
 from xlakit.execution.network import RendezvousKey, Session
-from xlakit.execution.world import Wait
 from xlakit.ops.shared.collective import reduce_members
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Rendezvous:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._run = device.run
-        self._world = device.world
+        self._context = device.execution_context
         self._grid = device.program.grid
         self._generations = Counter[Any]()
 
@@ -138,7 +138,7 @@ class Rendezvous:
         session = self._run.session
         here = [session is None or session.is_local(member) for member in members]
         near = [n for n, (source, target) in enumerate(pairs) if target == own and here[source]]
-        with self._world.changing():
+        with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             for number, (source, target) in enumerate(pairs):
                 if source == own and here[target]:
@@ -197,7 +197,7 @@ class Rendezvous:
         if len(members) == 1:
             return {members[0]: payload}
         here = members if session is None else [m for m in members if session.is_local(m)]
-        with self._world.changing():
+        with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             box.values[self._device.index] = payload
             is_last = len(box.values) == len(here)
@@ -205,7 +205,7 @@ class Rendezvous:
                 box.outcome = box.values
         if is_last and box.outcome is None and session is not None:
             outcome = carry(session, box.values)
-            with self._world.changing():
+            with self._context.changing():
                 box.outcome = outcome
 
         def absent() -> str:
@@ -219,8 +219,8 @@ class Rendezvous:
         self, rendezvous: RendezvousKey, box: Box, what: Callable[[], str], ready: Callable[[], bool], count: int
     ) -> None:
         """Wait until a rendezvous is ready; the last of ``count`` devices clears away."""
-        with self._world.condition:
-            self._world.wait(Wait(self._device, rendezvous.instruction, what, ready))
+        with self._context.condition:
+            self._context.wait(Wait(self._device, rendezvous.instruction, what, ready))
             box.left += 1
             if box.left == count:
                 del self._run.boxes[rendezvous.key]

@@ -16,7 +16,7 @@ from xlakit.execution.random_state import RandomState
 from xlakit.options import Options, compiling, current
 
 if TYPE_CHECKING:
-    from xlakit.execution.world import World
+    from xlakit.execution.context import ExecutionContext
     from xlakit.ir.instruction import HloModule
 
 # For each device the words of its RandomState.
@@ -32,10 +32,10 @@ class Recipe:
     arguments: Mapping[str, Any]
     options: Options
 
-    def make(self, states: States, world: World | None = None) -> Any:
-        """Another executable, with these random states, and feeds and channels of its own where no world is given."""
+    def make(self, states: States, execution_context: ExecutionContext | None = None) -> Any:
+        """Another executable with these random states; it has feeds and channels of its own if no context is given."""
         with compiling(self.options):
-            made: Repeatable = self.compile(self.module, **self.arguments, world=world)
+            made: Repeatable = self.compile(self.module, **self.arguments, execution_context=execution_context)
         made.random_states = states
         return made
 
@@ -58,8 +58,8 @@ class Repeatable:
         """How it is made again; raises UnsupportedError where that is not known, or not for this process to say."""
         if self._recipe is None:
             raise UnsupportedError("an executable that no compilation made cannot be copied", hint="compile it again")
-        world = self._shared_world()
-        if world is not None and world.spans_processes:
+        execution_context = self._shared_context()
+        if execution_context is not None and execution_context.spans_processes:
             raise UnsupportedError(
                 "an executable on the devices of several processes cannot be copied",
                 hint="let each of the processes compile the module",
@@ -69,7 +69,7 @@ class Repeatable:
     def _random(self) -> Sequence[RandomState]:
         raise NotImplementedError
 
-    def _shared_world(self) -> World | None:
+    def _shared_context(self) -> ExecutionContext | None:
         """The feeds and channels that it was given; None where it has its own."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class Repeatable:
 
     def __copy__(self) -> Self:
         """Another executable of the program; it shares feeds and channels where this one was given them."""
-        return self.recipe.make(self.random_states, self._shared_world())
+        return self.recipe.make(self.random_states, self._shared_context())
 
     def __deepcopy__(self, memo: object) -> Self:
         return self.__copy__()

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 from xlakit.execution.channels import Channels
 
 if TYPE_CHECKING:
+    from xlakit.execution.context import ExecutionContext
     from xlakit.execution.device import Run
-    from xlakit.execution.world import World
 
 
 class RunGroup:
-    """Runs that end together, and have channels of their own: what others send in the same world is not for them."""
+    """Runs that end together and have channels of their own, apart from all others in the same execution context."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: list[Run] = []
         self._error: BaseException | None = None
-        self._channels: dict[World, Channels] = {}
+        self._channels: dict[ExecutionContext, Channels] = {}
 
-    def channels(self, world: World) -> Channels:
-        """The channels of the group in a world."""
+    def channels(self, execution_context: ExecutionContext) -> Channels:
+        """The channels of the group in an execution context."""
         with self._lock:
-            return self._channels.setdefault(world, Channels())
+            return self._channels.setdefault(execution_context, Channels())
 
     def add(self, run: Run) -> None:
         """Count a run in; it fails at once where another one has failed already."""
@@ -59,10 +59,10 @@ def running_in(group: RunGroup) -> Generator[None]:
         _current.reset(token)
 
 
-def shared_channels(world: World) -> Channels:
-    """The channels of a world that a run of this thread uses: those of its group, if it has one."""
+def shared_channels(execution_context: ExecutionContext) -> Channels:
+    """The channels of an execution context that a run of this thread uses: those of its group, if it has one."""
     group = _current.get()
-    return world.channels if group is None else group.channels(world)
+    return execution_context.channels if group is None else group.channels(execution_context)
 
 
 def enter_group(run: Run) -> None:

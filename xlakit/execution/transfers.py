@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Message, Room
+from xlakit.execution.context import Wait
 from xlakit.execution.values import to_device
-from xlakit.execution.world import Wait
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Value
 from xlakit.ops.shared.calling import zero_value
@@ -46,7 +46,7 @@ class Transfers:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._run = device.run
-        self._world = device.world
+        self._context = device.execution_context
         self._sends: dict[int, _Send] = {}
         self._recvs: dict[int, _Recv] = {}
         # Requests travel through the program as u32.
@@ -56,11 +56,11 @@ class Transfers:
 
     def infeed(self, instruction: Instruction, shape: Shape) -> Value:
         """The next value of the infeed."""
-        return self._world.next_infeed(self._device, instruction, shape)
+        return self._context.next_infeed(self._device, instruction, shape)
 
     def outfeed(self, instruction: Instruction, value: Value, shape: Shape) -> None:
         """Append to the outfeed."""
-        self._world.append_outfeed(self._device, instruction, value, shape)
+        self._context.append_outfeed(self._device, instruction, value, shape)
 
     # -- sends -----------------------------------------------------------------------------------
 
@@ -73,11 +73,11 @@ class Transfers:
         """
         messages: list[Message] = []
         if is_host_transfer:
-            self._world.append_to_host(self._device, instruction, channel_id or 0, value)
+            self._context.append_to_host(self._device, instruction, channel_id or 0, value)
         else:
             messages = [Message(self._device.index, r, value, self._run) for r in self._receivers(instruction)]
         session = self._run.session
-        with self._world.changing():
+        with self._context.changing():
             self._run.check()
             for message in messages:
                 if session is not None and message.receiver is not None and not session.is_local(message.receiver):
@@ -120,7 +120,7 @@ class Transfers:
         recv = _Recv(channel_id, shape, is_host_transfer)
         if not is_host_transfer and self._is_sent_to(instruction):
             recv.room = Room(self._device.index, self._run)
-            with self._world.changing():
+            with self._context.changing():
                 self._run.check()
                 self._run.channels[channel_id].receive(recv.room)
         number = self._next_request()
@@ -139,7 +139,7 @@ class Transfers:
             raise _unknown("recv")
         channel_id, room = recv.channel_id, recv.room
         if recv.is_host_transfer:
-            return self._world.next_from_host(self._device, instruction, channel_id or 0, recv.shape)
+            return self._context.next_from_host(self._device, instruction, channel_id or 0, recv.shape)
         if room is None:
             return zero_value(recv.shape)
         if room.message is None:
@@ -151,12 +151,12 @@ class Transfers:
 
     def _wait(self, instruction: Instruction, channel_id: int | None, ready: Callable[[], bool], what: str) -> None:
         """Wait until something has come through a channel."""
-        session, shared = self._run.session, self._run.shares_world
+        session, shared = self._run.session, self._run.shares_context
         outside = shared or session is not None
         second_choice = self._run.channels[channel_id].join_others
         wait = Wait(self._device, instruction, lambda: what, ready, outside, second_choice, from_programs=shared)
-        with nullcontext() if session is None else session.expecting(), self._world.condition:
-            self._world.wait(wait)
+        with nullcontext() if session is None else session.expecting(), self._context.condition:
+            self._context.wait(wait)
 
     def _next_request(self) -> int:
         self._request_count = (self._request_count + 1) % 2**32

@@ -10,8 +10,10 @@ from typing import Any, Self, cast
 
 from xlakit.arguments import converting
 from xlakit.data.shape import Shape
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, DeadlockError, ResourceError, UnsupportedError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
+from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Program, Run, Stopped
 from xlakit.execution.executable import Executable
@@ -19,7 +21,6 @@ from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
-from xlakit.execution.world import PAUSE_SECONDS, World
 from xlakit.interpreter.evaluate import run
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
@@ -41,7 +42,7 @@ def compile_module(
     num_partitions: int | None = None,
     seed: int = 0,
     custom_calls: Mapping[str, object] | None = None,
-    world: World | None = None,
+    execution_context: ExecutionContext | None = None,
     verified: bool = False,
 ) -> InterpreterExecutable:
     """An executable of a module on the interpreter.
@@ -49,7 +50,7 @@ def compile_module(
     num_replicas, num_partitions: how many devices run the program; by default what the module says.
     seed: of the random numbers of rng instructions; a device's numbers go on from call to call.
     custom_calls: functions by name (Python's, or ctypes' C functions), before those that are registered for all.
-    world: feeds and channels that several executables share; by default the executable has its own.
+    execution_context: feeds and channels that several executables share; by default the executable has its own.
     verified: whether the module is known to be well formed.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
@@ -75,7 +76,7 @@ def compile_module(
         )
     calls = CustomCalls(custom_calls)
     _check_instructions(module, calls)
-    made = InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, world)
+    made = InterpreterExecutable(module, Program(module, replicas, partitions, calls), seed, execution_context)
     return made.made_by(
         compile_module,
         module,
@@ -122,19 +123,23 @@ def _bytes_of(shape: Shape) -> int:
 class InterpreterExecutable(Repeatable):
     """A program ready to run. Call it with one value for each parameter.
 
-    ``world`` has the infeeds, outfeeds and channels of its devices. Device numbers are
+    ``execution_context`` has the infeeds, outfeeds and channels of its devices. Device numbers are
     ``replica * num_partitions + partition``.
     """
 
-    def __init__(self, module: HloModule, program: Program, seed: int, world: World | None) -> None:
+    def __init__(
+        self, module: HloModule, program: Program, seed: int, execution_context: ExecutionContext | None
+    ) -> None:
         self.module = module
-        self.world = world if world is not None else World()
-        self._shares_world = world is not None
+        self.execution_context = execution_context if execution_context is not None else ExecutionContext()
+        self._shares_context = execution_context is not None
         self._program = program
         self._parameters = module.entry.parameters
         self._fallbacks: tuple[Fallback, ...] = ()
         # Where the random numbers of each device stand.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def num_replicas(self) -> int:
@@ -200,12 +205,12 @@ class InterpreterExecutable(Repeatable):
         return self.random
 
     @property
-    def shared_world(self) -> World | None:
+    def shared_context(self) -> ExecutionContext | None:
         """The feeds and channels that it was given; None where it has its own."""
-        return self.world if self._shares_world else None
+        return self.execution_context if self._shares_context else None
 
-    def _shared_world(self) -> World | None:
-        return self.shared_world
+    def _shared_context(self) -> ExecutionContext | None:
+        return self.shared_context
 
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
         """As :meth:`__call__`, each device's program being run by ``runner``."""
@@ -249,22 +254,28 @@ class InterpreterExecutable(Repeatable):
             for number, (parameter, argument) in enumerate(zip(self._parameters, arguments, strict=True))
         ]
 
-    def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[Device]:
-        """The devices of a new run, for a caller that runs them and accounts for them in a shared world.
+    def begin(
+        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+    ) -> list[Device]:
+        """The devices of a new run, for a caller that runs them and accounts for them in a shared execution context.
 
         places: the numbers of their feeds there.
         """
-        execution = Run(self._program, world or self.world, shares_world=self._shares_world or world is not None)
-        here = self.local_devices(execution.world)
+        execution = Run(
+            self._program,
+            execution_context or self.execution_context,
+            shares_context=self._shares_context or execution_context is not None,
+        )
+        here = self.local_devices(execution.execution_context)
         numbers = here if places is None else places
-        if execution.world.network is not None:
-            execution.session = execution.world.network.session(execution)
+        if execution.execution_context.network is not None:
+            execution.session = execution.execution_context.network.session(execution)
         pairs = zip(here, numbers, strict=True)
         return [Device(execution, index, self.random[index], place=place) for index, place in pairs]
 
-    def local_devices(self, world: World | None = None) -> range:
-        """The devices that run in this process: all of them, unless the world reaches beyond it."""
-        network = (world or self.world).network
+    def local_devices(self, execution_context: ExecutionContext | None = None) -> range:
+        """The devices that run in this process: all of them, unless the execution context reaches beyond it."""
+        network = (execution_context or self.execution_context).network
         return range(self.num_devices) if network is None else network.local_devices(self.num_devices)
 
     def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
@@ -284,27 +295,27 @@ class InterpreterExecutable(Repeatable):
         def work(number: int) -> None:
             device = devices[number]
             try:
-                with self.world.bound(), device.taking_part():
+                with self.execution_context.bound(), device.taking_part():
                     results[number] = runner(device, arguments[number])
             except BaseException as error:
                 if len(devices) > 1 and not isinstance(error, Stopped):
                     error.add_note(f"raised on device {device.index} ({device})")
                 execution.fail(error)
             finally:
-                self.world.leave([device])
+                self.execution_context.leave([device])
 
-        self.world.enter(devices)
+        self.execution_context.enter(devices)
         threads = [
             threading.Thread(target=work, args=(number,), name=f"xlakit-device-{number}", daemon=True)
             for number in range(1, len(devices))
         ]
         try:
-            with self.world.bound():
+            with self.execution_context.bound():
                 _start(threads, execution)
                 work(0)
                 _join(threads, execution)
         finally:
-            self.world.leave(devices)
+            self.execution_context.leave(devices)
         if execution.failure is not None:
             raise execution.failure
         execution.check_received()
@@ -385,7 +396,7 @@ def wait_for(threads: Sequence[threading.Thread]) -> None:
 
 @converting
 def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
-    """Run several executables at once, each on its own thread: those that talk over channels of a shared world.
+    """Run several executables at once, each on its own thread, so that they can talk over channels that they share.
 
     calls: pairs of an executable and its arguments.
 
@@ -411,8 +422,8 @@ def run_together(*calls: tuple[Executable, Sequence[object]]) -> list[Any]:
             thread.start()
         with ExitStack() as stack:
             # Only now: as long as threads are still to come, no wait is in vain.
-            for world in {executable.world for executable, _ in calls}:
-                stack.enter_context(world.bound())
+            for execution_context in {executable.execution_context for executable, _ in calls}:
+                stack.enter_context(execution_context.bound())
             wait_for(threads)
     except BaseException as error:
         group.fail(error)

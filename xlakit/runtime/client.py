@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from xlakit.arguments import converting, name_type
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 from xlakit.runtime.device import Device
 from xlakit.runtime.device_count import check_count, default_devices
 from xlakit.runtime.processes import Processes
@@ -59,7 +60,7 @@ class Client:
         self._timeout = timeout
         # By which pickles know it; see :meth:`__reduce__`.
         self._token: bytes | None = None
-        make = World if distributed is None else distributed.make_world
+        make = ExecutionContext if distributed is None else distributed.new_execution_context
         self._schedule = Schedule(count, lambda: make(timeout=timeout))
         self._devices = [Device(self, queue) for queue in self._schedule.queues]
         here = self._devices if distributed is None else [self._devices[i] for i in distributed.local_devices]
@@ -104,9 +105,11 @@ class Client:
         return "cpu"
 
     @property
-    def world(self) -> World:
+    def execution_context(self) -> ExecutionContext:
         """The infeeds, outfeeds and channels of its devices, by their numbers."""
-        return self._schedule.world
+        return self._schedule.execution_context
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def schedule(self) -> Schedule:
@@ -177,7 +180,7 @@ class Client:
         device_assignment: for each replica the devices (or their numbers) of its partitions; a plain list where there
             is one partition, or one device for a program of one. By default the first devices, in order.
         program, backend, seed, custom_calls, cache: as for :func:`xlakit.compile`. Feeds and channels are those of
-            :attr:`world`.
+            :attr:`execution_context`.
 
         Raises ArgumentError for devices that are not there, and what :func:`xlakit.compile` raises.
         """
@@ -192,7 +195,7 @@ class Client:
             num_partitions=num_partitions,
             seed=seed,
             custom_calls=custom_calls,
-            world=self.world,
+            execution_context=self.execution_context,
             cache=cache,
         )
         if device_assignment is None:

@@ -106,11 +106,11 @@ class Device:
 
     def transfer_to_infeed(self, value: object) -> None:
         """Append an array, or a tuple of arrays, to the infeed that programs on this device read."""
-        self._client.world.infeed(self.id, value)
+        self._client.execution_context.infeed(self.id, value)
 
     def transfer_from_outfeed(self) -> Any:
         """The next value of this device's outfeed: an array, or a tuple of them. Waits while a program may bring it."""
-        return self._client.world.outfeed(self.id)
+        return self._client.execution_context.outfeed(self.id)
 
     def synchronize_all_activity(self) -> None:
         """Wait for all that the device has been asked to do.

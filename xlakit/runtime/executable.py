@@ -12,9 +12,9 @@ import numpy as np
 from xlakit.arguments import converting, explaining, name_type
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
+from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device as RunningDevice
 from xlakit.execution.repeated import Recipe, Repeatable, States
-from xlakit.execution.world import World
 from xlakit.interpreter.executable import check_donated
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
@@ -47,7 +47,9 @@ class Compiled(Protocol):
         """How many partitions run it."""
         ...
 
-    def begin(self, world: World | None = None, places: Sequence[int] | None = None) -> list[RunningDevice]:
+    def begin(
+        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+    ) -> list[RunningDevice]:
         """The devices of a new run."""
         ...
 
@@ -256,7 +258,7 @@ class LoadedExecutable:
         place: Location | None = caller_location() if numbers else None
         with self._schedule.changing():
             taken = self._arguments.take(flat, numbers, place)
-        running = self._compiled.begin(self._client.world, [device.id for device in self._devices])
+        running = self._compiled.begin(self._client.execution_context, [device.id for device in self._devices])
         execution = Execution(self.name, running[0].run)
         limit = _thread_limit() if self._is_native else 0
         results: list[list[Buffer]] = []
@@ -296,7 +298,7 @@ def _is_light(module: HloModule) -> bool:
 
 def _loaded(client: Client, recipe: Recipe, states: States, assignment: Sequence[int]) -> Any:
     devices = client.devices()
-    compiled = recipe.make(states, client.world)
+    compiled = recipe.make(states, client.execution_context)
     return LoadedExecutable(client, compiled, [devices[number] for number in assignment])
 
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ExecutionError
+from xlakit.execution.context import PAUSE_SECONDS, Wait
 from xlakit.execution.device import Run, Stopped
-from xlakit.execution.world import PAUSE_SECONDS, Wait
 from xlakit.ir.operation import Array
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class Part:
     """What one device does of an execution.
 
     arguments: arrays, and buffers in place of those that are still to come; ``missing`` of them are.
-    participant: what stands for it in the world while it runs: the program's device, where it runs a program.
+    participant: its entry in the execution context while it runs: the program's device, where it runs a program.
     """
 
     __slots__ = (
-        "also_after", "arguments", "arrays", "execution", "has_started", "is_in_world", "missing", "participant",
+        "also_after", "arguments", "arrays", "execution", "has_started", "is_in_context", "missing", "participant",
         "queue", "results", "work",
     )  # fmt: skip
 
@@ -66,8 +66,8 @@ class Part:
         self.participant: Any = self if participant is None else participant
         self.missing = 0
         self.has_started = False
-        # Whether the world counts it as running, or as waiting for its turn.
-        self.is_in_world = False
+        # Whether the execution context counts it as running, or as waiting for its turn.
+        self.is_in_context = False
         self.arrays: Sequence[Array] = ()
         execution.parts.append(self)
 
@@ -86,7 +86,7 @@ class Part:
             execution.fail(error)
 
     def turn(self) -> Wait:
-        """That it waits for its turn, as the world is told where other parts of the execution run already."""
+        """The wait for its place in the queue, which counts while other parts of the execution run already."""
         device = self.participant
         what = f"its turn on device {self.queue.number}"
         instruction = device.program.module.entry.root
@@ -168,7 +168,7 @@ class Execution:
     def wait(self, bound: Callable[[], AbstractContextManager[None]]) -> None:
         """Wait until it is done. Ctrl-C ends the waiting; the execution goes on.
 
-        bound: says that this thread brings nothing to the world meanwhile.
+        bound: says that this thread brings nothing to the execution context meanwhile.
         """
         if self.is_done:
             return

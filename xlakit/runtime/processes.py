@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from xlakit.arguments import name_type
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 
 
 @runtime_checkable
@@ -36,8 +36,8 @@ class Processes(Protocol):
         """The number of the process that has a device."""
         ...
 
-    def make_world(self, *, timeout: float | None = None) -> World:
-        """A world whose programs run on the devices of all processes."""
+    def new_execution_context(self, *, timeout: float | None = None) -> ExecutionContext:
+        """An execution context whose programs run on the devices of all processes."""
         ...
 
 

@@ -4,8 +4,9 @@ Each device has a queue. Parts of one execution enter the queues of its devices 
 come in the same order everywhere and cannot wait for each other. The first of a queue begins when all of its arguments
 are there, on the device's thread; when it ends, whatever has waited for it or behind it may begin.
 
-The world sees what runs, and of an execution that has begun also the parts that wait for their turn. So that no moment
-looks like a deadlock, those that begin enter the world before the one that ends leaves it.
+The execution context counts the parts that run and, once an execution has begun, also its parts that still wait in
+their queues. A part that begins enters the context before the part that ended leaves it, so that the deadlock detection
+never sees a moment in which nothing runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from xlakit.errors import ExecutionError, ResourceError
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 from xlakit.runtime.buffer import Buffer
 from xlakit.runtime.execution import Execution, Part, Queue
 from xlakit.runtime.worker import Worker
@@ -29,14 +30,14 @@ _POLL_SECONDS = 0.001
 class Schedule:
     """Queues of devices, and the threads that work them off. All methods may be called from any thread."""
 
-    def __init__(self, devices: int, make_world: Callable[[], World]) -> None:
-        self._make_world = make_world
-        self.world = make_world()
+    def __init__(self, devices: int, new_execution_context: Callable[[], ExecutionContext]) -> None:
+        self._new_context = new_execution_context
+        self.execution_context = new_execution_context()
         self.queues = [Queue(number) for number in range(devices)]
         self.is_closed = False
         # Whether Python has begun to end: nothing may run on behind a call any more.
         self._is_exiting = False
-        # Held while queues and executions change. Where the world's lock is taken too, this one is first.
+        # Held while queues and executions change. Where the execution context's lock is taken too, this one is first.
         self._lock = threading.Lock()
         self._open: set[Execution] = set()
         # Failed, and without a result from which anybody could learn it.
@@ -87,7 +88,7 @@ class Schedule:
         execution.wait(self._bound)
 
     def _bound(self) -> AbstractContextManager[None]:
-        return self.world.bound()
+        return self.execution_context.bound()
 
     def wait_for_all(self, queue: Queue | None = None) -> None:
         """Wait for what has been asked of a device, or of all; raise the first error that has no result to tell it."""
@@ -126,32 +127,32 @@ class Schedule:
             elif not part.missing:
                 part.has_started = True
                 beginning.append(part)
-        self._tell_world(beginning, over)
+        self._update_context(beginning, over)
         for part in beginning:
             self._worker_of(part.queue).put(part, self._finish)
 
-    def _tell_world(self, beginning: list[Part], over: list[Part]) -> None:
-        over = [part for part in over if part.is_in_world]
+    def _update_context(self, beginning: list[Part], over: list[Part]) -> None:
+        over = [part for part in over if part.is_in_context]
         if not beginning and not over:
             return
-        with self.world.condition:
-            self.world.enter([part.participant for part in beginning])
+        with self.execution_context.condition:
+            self.execution_context.enter([part.participant for part in beginning])
             # The others of the same execution are awaited from now on, and it is to be seen what they wait for.
-            waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_world]
+            waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_context]
             for part in dict.fromkeys(waiting):
-                self.world.announce(part.turn())
+                self.execution_context.announce(part.turn())
             for part in (*beginning, *waiting):
-                part.is_in_world = True
+                part.is_in_context = True
             if over:
                 # Parts that never began must not count as waiting for their queue.
-                self.world.enter([part.participant for part in over if not part.has_started])
-                self.world.leave([part.participant for part in over])
+                self.execution_context.enter([part.participant for part in over if not part.has_started])
+                self.execution_context.leave([part.participant for part in over])
 
     def _worker_of(self, queue: Queue) -> Worker:
         """The worker of a queue, made when it is first wanted; raises ResourceError where there is no thread for it."""
         if queue.worker is None:
             try:
-                queue.worker = Worker(queue.number, self.world)
+                queue.worker = Worker(queue.number, self.execution_context)
             except RuntimeError as error:
                 raise ResourceError(
                     f"there is no thread for device {queue.number}: {error}",
@@ -212,7 +213,7 @@ class Schedule:
         """In a child process: there are no threads here, and what they were at does not go on."""
         self._lock = threading.Lock()
         # The lock of the old one may be held, by a thread that waits for threads that do not exist here.
-        self.world = self._make_world()
+        self.execution_context = self._new_context()
         self._is_exiting = False
         for queue in self.queues:
             queue.parts.clear()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from xlakit.execution.world import World
+from xlakit.execution.context import ExecutionContext
 
 if TYPE_CHECKING:
     from xlakit.runtime.execution import Part
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class Worker:
     """A thread that does the parts it is given, in order. It holds on to nothing else while it waits."""
 
-    def __init__(self, number: int, world: World) -> None:
+    def __init__(self, number: int, execution_context: ExecutionContext) -> None:
         self._inbox: SimpleQueue[tuple[Part, Callable[[Part], None]] | None] = SimpleQueue()
         self._thread = threading.Thread(
-            target=_serve, args=(self._inbox, world), name=f"xlakit-device-{number}", daemon=True
+            target=_serve, args=(self._inbox, execution_context), name=f"xlakit-device-{number}", daemon=True
         )
         self._thread.start()
 
@@ -42,9 +42,9 @@ class Worker:
             self._thread.join(seconds)
 
 
-def _serve(inbox: SimpleQueue[tuple[Part, Callable[[Part], None]] | None], world: World) -> None:
-    # Whatever it runs is a device of this world: nothing comes from outside.
-    with world.bound():
+def _serve(inbox: SimpleQueue[tuple[Part, Callable[[Part], None]] | None], execution_context: ExecutionContext) -> None:
+    # Whatever it runs is a device of this execution_context: nothing comes from outside.
+    with execution_context.bound():
         while _serve_one(inbox.get()):
             pass
 

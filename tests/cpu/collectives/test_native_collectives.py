@@ -175,11 +175,11 @@ def test_faulty_values_are_told_as_the_interpreter_tells_them():
 
 
 def test_the_path_through_python_can_be_asked_for():
-    class Spanning(xla.World):
+    class Spanning(xla.ExecutionContext):
         spans_processes = True
 
     body = "x = f32[4] parameter(0)\nROOT r = f32[4] all-reduce(x), replica_groups={}, to_apply=add"
-    through_python = xla.compile(module(body), backend="cpu", world=Spanning())
+    through_python = xla.compile(module(body), backend="cpu", execution_context=Spanning())
     native = xla.compile(module(body), backend="cpu")
     assert [i.opcode for i in through_python.host_instructions] == ["all-reduce"]
     assert not native.host_instructions

@@ -7,10 +7,10 @@ import numpy as np
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import XlakitError
+from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Program, Run
 from xlakit.execution.random_state import RandomState
-from xlakit.execution.world import World
 from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
@@ -98,7 +98,7 @@ def _elements(shape: Shape) -> int:
 
 def _evaluate(x: Instruction) -> Value:
     program = Program(_NO_MODULE, 1, 1, CustomCalls(None))
-    device = Device(Run(program, World(), shares_world=False), 0, _NO_RANDOM)
+    device = Device(Run(program, ExecutionContext(), shares_context=False), 0, _NO_RANDOM)
     context = Context(device, x)
 
     def value_of(known: Instruction) -> Value:

@@ -43,7 +43,7 @@ def test_a_collective_that_others_never_reach_is_a_deadlock_at_once():
     message = str(caught.value)
     assert "replica 0 waits in all-reduce 'all-reduce" in message
     assert "for replica 1; replica 2" in message
-    assert "test_world.py:" in message
+    assert "test_execution_context.py:" in message
 
 
 def test_a_loop_that_one_replica_runs_longer_is_a_deadlock():
@@ -75,7 +75,7 @@ def test_two_collectives_in_different_orders_are_a_deadlock():
 
 
 def test_an_infeed_that_never_comes_is_a_deadlock():
-    executable = compiled(lambda b: xla.infeed(b, S32), world=xla.World(timeout=0.2))
+    executable = compiled(lambda b: xla.infeed(b, S32), execution_context=xla.ExecutionContext(timeout=0.2))
     with pytest.raises(xla.DeadlockError, match=r"waits in infeed 'infeed.1' .* for an infeed of s32\[\]"):
         executable()
 
@@ -87,9 +87,19 @@ def test_a_recv_without_a_send_is_a_deadlock():
 
 
 def test_programs_that_wait_for_each_other_are_a_deadlock():
-    world = xla.World(timeout=5)
-    first = compiled(lambda b, x: (r := xla.recv(b, S32, 1), xla.send(r, 2))[0], S32, world=world, name="first")
-    second = compiled(lambda b, x: (r := xla.recv(b, S32, 2), xla.send(r, 1))[0], S32, world=world, name="second")
+    execution_context = xla.ExecutionContext(timeout=5)
+    first = compiled(
+        lambda b, x: (r := xla.recv(b, S32, 1), xla.send(r, 2))[0],
+        S32,
+        execution_context=execution_context,
+        name="first",
+    )
+    second = compiled(
+        lambda b, x: (r := xla.recv(b, S32, 2), xla.send(r, 1))[0],
+        S32,
+        execution_context=execution_context,
+        name="second",
+    )
     with pytest.raises(xla.DeadlockError) as caught:
         xla.run_together((first, [1]), (second, [1]))
     assert "of first waits in recv" in str(caught.value)
@@ -97,7 +107,7 @@ def test_programs_that_wait_for_each_other_are_a_deadlock():
 
 
 def test_waiting_for_another_thread_ends_at_the_timeout():
-    executable = compiled(lambda b: xla.infeed(b, S32), world=xla.World(timeout=0.2))
+    executable = compiled(lambda b: xla.infeed(b, S32), execution_context=xla.ExecutionContext(timeout=0.2))
     idle = threading.Event()
     thread = threading.Thread(target=idle.wait)
     thread.start()
@@ -114,23 +124,23 @@ def test_waiting_for_another_thread_ends_at_the_timeout():
 
 def test_the_timeout_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("XLAKIT_TIMEOUT", "1.5")
-    assert xla.World().timeout == 1.5
+    assert xla.ExecutionContext().timeout == 1.5
     monkeypatch.setenv("XLAKIT_TIMEOUT", "soon")
     with pytest.raises(xla.ArgumentError, match="XLAKIT_TIMEOUT"):
-        xla.World()
+        xla.ExecutionContext()
 
 
 def test_an_outfeed_that_nobody_fills_is_an_error():
     with pytest.raises(xla.DeadlockError, match="outfeed of device 3"):
-        xla.World(timeout=0.2).outfeed(3)
+        xla.ExecutionContext(timeout=0.2).outfeed(3)
 
 
 def test_the_host_waits_for_an_outfeed_of_a_running_program():
     executable = compiled(lambda b, x: (xla.outfeed(xla.infeed(b, S32) + x), x)[1], S32)
     thread = threading.Thread(target=executable, args=(1,))
     thread.start()
-    executable.world.infeed(0, 10)
-    assert int(executable.world.outfeed(0)) == 11
+    executable.execution_context.infeed(0, 10)
+    assert int(executable.execution_context.outfeed(0)) == 11
     thread.join()
 
 
@@ -177,7 +187,10 @@ def test_a_replica_that_fails_stops_one_that_loops_for_ever():
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
 def test_ctrl_c_gets_through_while_a_program_waits():
     executable = compiled(
-        lambda b, x: xla.all_reduce(x + xla.infeed(b, S32), xla.add), S32, num_replicas=2, world=xla.World(timeout=60)
+        lambda b, x: xla.all_reduce(x + xla.infeed(b, S32), xla.add),
+        S32,
+        num_replicas=2,
+        execution_context=xla.ExecutionContext(timeout=60),
     )
     timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
     idle = threading.Event()

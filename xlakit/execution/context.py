@@ -1,9 +1,9 @@
-"""World: what devices and hosts share while programs run: feeds, channels, and waiting for each other.
+"""ExecutionContext: what devices and hosts share while programs run: feeds, channels, waits, and deadlock detection.
 
 Everything happens under one lock. A device that must wait says what for and when that has come. As soon as all devices
 of a run wait and nothing outside of the run can bring what they wait for, nothing can change any more, and the run
 fails with a DeadlockError that lists the devices, where each waits, and for what. Where a thread of the host (a feed, a
-host transfer) or another program of a shared world (a channel) may still bring it they wait on: for the host for
+host transfer) or another program of the same context (a channel) may still bring it they wait on: for the host for
 ``timeout`` seconds, for another program as long as that one goes on.
 """
 
@@ -49,9 +49,9 @@ class Wait:
     from_outside: bool = False
     # Does what is second best, where there is something, when nothing better can come any more.
     second_choice: Callable[[], bool] | None = None
-    # Whether another program that runs in this world could bring it.
+    # Whether another program that runs in this execution context could bring it.
     from_programs: bool = False
-    # Waits for at most so many seconds without the lock, where something else than the world's changes ends the wait.
+    # Sleeps for at most so many seconds without the lock, where native code ends the wait rather than a change here.
     sleep: Callable[[float], None] | None = None
     # Whether it waits for the queue of a device: that goes on when the execution before has ended, well or not.
     for_queue: bool = False
@@ -61,7 +61,7 @@ class Wait:
         instruction = self.instruction
         location = self.device.program.module.location_of(instruction)
         where = f" at {location}" if location else ""
-        program = f" of {self.device.program.module.name}" if self.device.run.shares_world else ""
+        program = f" of {self.device.program.module.name}" if self.device.run.shares_context else ""
         return f"{self.device}{program} waits in {instruction.opcode} '{instruction.name}'{where} for {self.what()}"
 
 
@@ -80,7 +80,7 @@ class _Queues:
             yield from queues.values()
 
 
-class World:
+class ExecutionContext:
     """Feeds, channels and waiting, for the programs that share it; all methods may be called from any thread.
 
     timeout: how many seconds to wait for a host that may still come; the environment variable ``XLAKIT_TIMEOUT`` by
@@ -402,8 +402,10 @@ class World:
         return failed
 
 
-_TIMEOUT_HINT = "World(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
-_FULL_HINT = "run the program that takes from it, in another thread, or make World(queue_items=, queue_bytes=) larger"
+_TIMEOUT_HINT = "ExecutionContext(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
+_FULL_HINT = (
+    "run the program that takes from it, in another thread, or make ExecutionContext(queue_items=, queue_bytes=) larger"
+)
 
 
 def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
@@ -411,7 +413,7 @@ def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
     ended = [str(device) for device in run.devices if device not in active]
     lines = list(map(str, waits))
     if ended:
-        program = f" of {run.program.module.name}" if run.shares_world else ""
+        program = f" of {run.program.module.name}" if run.shares_context else ""
         lines.append(f"{', '.join(ended)}{program} {'has' if len(ended) == 1 else 'have'} ended")
     return lines
 
@@ -419,9 +421,12 @@ def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
 def _hint(waits: list[Wait]) -> str:
     opcodes = {wait.instruction.opcode for wait in waits}
     if "infeed" in opcodes:
-        return "call world.infeed(device, value) before the program runs, or from another thread"
+        return "call execution_context.infeed(device, value) before the program runs, or from another thread"
     if "outfeed" in opcodes:
-        return "call world.outfeed(device) from another thread, or make World(queue_items=, queue_bytes=) larger"
+        return (
+            "call execution_context.outfeed(device) from another thread, "
+            "or allow more with ExecutionContext(queue_items=, queue_bytes=)"
+        )
     if "send-done" in opcodes:
         return "a send is over when its recv has begun: run the program that receives at the same time (run_together)"
     return "every device of a group must reach the collective, and every recv needs a send"
