@@ -70,3 +70,8 @@ def test_a_star_import_gives_the_names():
 def test_importing_the_package_loads_none_of_it():
     code = "import sys, xlakit; assert not [m for m in sys.modules if m.startswith(('xlakit.', 'numpy'))]"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(_ROOT)})
+
+
+def test_a_module_of_the_package_comes_without_all_that_the_package_offers():
+    code = "import sys; from xlakit import options; assert 'xlakit.face' not in sys.modules, sorted(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(_ROOT)})

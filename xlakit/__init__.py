@@ -24,6 +24,9 @@ else:
             raise AttributeError(f"module 'xlakit' has no attribute '{name}'")
         from importlib import import_module
 
+        if _is_module(name):
+            # `from xlakit import options` asks here before it imports: that is no reason to load all that is offered.
+            return import_module(f"xlakit.{name}")
         face = import_module("xlakit.face")
         if name in _RENAMED:
             from xlakit.deprecation import warn_renamed
@@ -36,6 +39,13 @@ else:
             raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}") from None
         globals()[name] = value
         return value
+
+
+def _is_module(name: str) -> bool:
+    """Whether the package has a module or a folder of that name."""
+    from importlib.util import find_spec
+
+    return find_spec(f"xlakit.{name}") is not None
 
 
 def _meant(name: str) -> str:
