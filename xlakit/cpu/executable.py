@@ -12,6 +12,7 @@ import numpy as np
 
 from xlakit import options
 from xlakit.arguments import converting
+from xlakit.collector import collecting_less
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu import machine
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 
 @converting
+@collecting_less()
 def compile_module(
     module: HloModule,
     *,

@@ -23,6 +23,7 @@ plugin.py      the table, and its registration
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -39,7 +40,18 @@ def initialize() -> None:
     listed = (config.jax_platforms or "").split(",")
     if identity.OWN not in listed and not identity.is_asked_for():
         return
+    from xlakit.collector import collecting_less
+
+    with collecting_less():
+        _register(listed)
+
+
+def _register(listed: Sequence[str]) -> None:
+    """Register the platform that is asked for, or what says why it is not there."""
+    import jax
+
     from xlakit.errors import XlakitError
+    from xlakit.jax import identity
     from xlakit.jax.plugin import refuse, register
 
     try:
@@ -51,6 +63,7 @@ def initialize() -> None:
     register(platform, is_default=listed[0] == platform)
     if platform == identity.OWN and identity.CPU not in listed:
         # JAX's callbacks put their arguments on a device of this platform.
+        config: Any = jax.config
         config.update("jax_platforms", ",".join([*listed, identity.CPU]))
 
 

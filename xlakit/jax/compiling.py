@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlakit.collector import collecting_less
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache as kept
 from xlakit.jax.executable_metadata import ExecutableMetadata
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from xlakit.runtime.executable import LoadedExecutable
 
 
+@collecting_less()
 def compile_program(devices: Devices, code: bytes, format: str, serialized_options: bytes) -> Program:
     """A program in the interface's format as one that runs. Raises what :meth:`Client.compile` does."""
     from jaxlib import xla_client

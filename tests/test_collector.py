@@ -1,0 +1,54 @@
+import gc
+
+import pytest
+
+import xlakit as xla
+from xlakit.collector import collecting_less
+from xlakit.cpu import executable
+
+_MODULE = "HloModule m\nENTRY e { p = f32[4] parameter(0)\n ROOT r = f32[4] add(p, p) }"
+
+
+@pytest.fixture
+def thresholds():
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_the_collector_is_as_before_behind_the_last():
+    with collecting_less():
+        assert gc.get_threshold()[0] > 700
+        with collecting_less():
+            pass
+        assert gc.get_threshold()[0] > 700
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_what_is_set_meanwhile_stays():
+    with pytest.raises(ZeroDivisionError), collecting_less():
+        gc.set_threshold(5, 6, 7)
+        raise ZeroDivisionError
+    assert gc.get_threshold() == (5, 6, 7)
+
+
+@pytest.mark.usefixtures("thresholds")
+@pytest.mark.parametrize("seldom", [(0, 0, 0), (10**7, 5, 5)])
+def test_a_collector_that_is_off_stays_off(seldom):
+    gc.set_threshold(*seldom)
+    with collecting_less():
+        assert gc.get_threshold() == seldom
+    assert gc.get_threshold() == seldom
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_compiling_leaves_the_collector_as_it_was(monkeypatch):
+    seen = []
+    generate = executable._generated
+    monkeypatch.setattr(executable, "_generated", lambda *given: seen.append(gc.get_threshold()) or generate(*given))
+    xla.compile(xla.HloModule.from_text(_MODULE), cache=False)
+    assert seen[0][0] > 700
+    assert gc.get_threshold() == (700, 10, 10)
