@@ -2,9 +2,9 @@
 
 Blocks, strips, tasks, costs and bounds that decide how arrays of some size are computed are knobs
 (:class:`xlakit.options.Knob`). Set at random, small arrays take the ways of large ones: rests of blocks, several tasks,
-packed operands, sorts that are shared out, loops copied or not. Each program runs at each width of vectors that the
-machine has, next to plain code with no knob set, as in :mod:`fuzz.plain`; kernels of one operation are compared with
-the interpreter, as in :mod:`fuzz.compiled`.
+packed operands, sorts that are shared out, loops copied or not. Each program runs at a width of vectors or a level of
+the instruction set that the machine has, next to plain code with no knob set, as in :mod:`fuzz.plain`; kernels of one
+operation are compared with the interpreter, as in :mod:`fuzz.compiled`.
 
     python -m fuzz.forced --seed 7 --seconds 60
     python -m fuzz.forced --seed 7 --number 12        one program, with its text and its knobs
@@ -27,7 +27,8 @@ from fuzz.programs.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.modules import module as generated
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import target
+from xlakit.cpu.llvm.target import levels
 from xlakit.options import KNOBS, Options, compiling
 from xlakit.passes import pipeline
 
@@ -37,12 +38,12 @@ LOADED = (xlakit.cpu.compile, pipeline)
 
 def widths() -> list[int]:
     """The widths of vectors that this machine runs."""
-    with compiling(vector_bytes=0):
-        return [width for width in (16, 32, 64) if width <= engine.vector_bytes()]
+    with compiling(vector_bytes=0, cpu="native"):
+        return [width for width in (16, 32, 64) if width <= target.vector_bytes()]
 
 
 def draw(seed: int, number: int) -> Options:
-    """A width, some of the knobs set to one of their other numbers, and perhaps some passes left out.
+    """A level or a width, some of the knobs set to one of their other numbers, and perhaps some passes left out.
 
     What rewrites make simpler hides faults of what comes after them: a loop that carries a value twice, for one.
     """
@@ -51,9 +52,10 @@ def draw(seed: int, number: int) -> Options:
     # Those of one module say together which way its code goes: now and then all of them are drawn, or none.
     share_of = {module: rng.choice([share, share, float(rng.random() < share)]) for module in sorted(_modules())}
     chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share_of[_module(name)]}
-    width = rng.choice(widths())
+    # A level brings the width of its vectors; the drawn one is this machine's with all of its features.
+    width, level = rng.choice([*((w, "") for w in widths()), *((0, name) for name in levels())])
     left_out = rng.choice([(), (), (), ("rewrites",), ("rewrites",), ("rewrites", "fusion"), ("fusion",), ("inline",)])
-    return Options(frozenset(left_out), width, knobs=chosen)
+    return Options(frozenset(left_out), width, knobs=chosen, cpu=level)
 
 
 def _module(knob: str) -> str:
@@ -95,7 +97,8 @@ def judge(program: Program, judged: Callable[[Program], str], options: Options) 
         if _under(program, judged, replace(options, knobs=fewer)):
             knobs = fewer
     without = f", without {', '.join(sorted(options.plain))}" if options.plain else ""
-    return f"{fault} (vectors of {options.vector_bytes} bytes, knobs {knobs}{without})"
+    made_for = options.cpu or f"vectors of {options.vector_bytes} bytes"
+    return f"{fault} ({made_for}, knobs {knobs}{without})"
 
 
 def _under(program: Program, judged: Callable[[Program], str], options: Options) -> str:

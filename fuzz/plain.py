@@ -59,7 +59,8 @@ def fault_of(module: HloModule, arguments: Sequence[Any], what: str = "all") -> 
     left_out = set(PLAIN) if what == "all" else set(what.split(","))
     try:
         actual = _results(module, arguments)
-        with compiling(DEFAULT, plain=left_out):
+        # Without FMA elementary functions have other last bits.
+        with compiling(DEFAULT, plain=left_out, cpu=current().cpu):
             expected = _results(module, arguments)
         inexact = [False] * len(expected) if left_out <= _EXACT else inexact_results(module)
         fault, suspects = _compared(module, actual, expected, inexact)
@@ -74,7 +75,7 @@ def fault_of(module: HloModule, arguments: Sequence[Any], what: str = "all") -> 
         return f"{type(error).__name__}: {error}"
     if fault or not suspects:
         return fault
-    with compiling(DEFAULT, plain=left_out):
+    with compiling(DEFAULT, plain=left_out, cpu=current().cpu):
         spreads = spread(module, arguments, backend="cpu")
     faults = ((name, _beyond(actual[name], expected[name], spreads[name])) for name in suspects)
     return next((f"result {name}: {fault}, more than roundings make of it" for name, fault in faults if fault), "")

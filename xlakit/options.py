@@ -5,6 +5,8 @@ is part of the keys of the compile cache, and two settings are the same program 
 compare.
 
     XLAKIT_PLAIN=memory,fusion,rewrites,inline,llvm     (or ``all``) what is left out; :data:`PLAIN` says what each is
+    XLAKIT_CPU=native|x86-64|x86-64-v2|..               the instruction set that code is made for, by its level
+                                                        (:mod:`xlakit.cpu.llvm.target`); native is this machine's own
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
@@ -43,7 +45,7 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
-_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY")
+_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU")
 
 
 _Number = TypeVar("_Number", int, float)
@@ -92,7 +94,8 @@ class Options:
     plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
     leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
     sanitize: whether programs are run step by step, under a watch over their memory. check_memory: whether memory plans
-    are proved; that is part of no key, since it changes no code.
+    are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
+    of the machine's own.
     """
 
     plain: frozenset[str] = frozenset()
@@ -101,17 +104,21 @@ class Options:
     knobs: Mapping[str, float] = field(default_factory=dict[str, float])
     sanitize: bool = False
     check_memory: bool = False
+    cpu: str = ""
 
     @property
     def text(self) -> str:
         """All of them, as keys of the compile cache have them."""
         text = f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
-        return text + " sanitize" * self.sanitize
+        return text + f" {self.cpu}" + " sanitize" * self.sanitize
 
     @property
     def tag(self) -> str:
         """What tells code of functions that programs share from that of the default options; empty for those."""
-        return (f"w{self.vector_bytes}" if self.vector_bytes else "") + "o" * ("llvm" in self.plain)
+        width = f"w{self.vector_bytes}" if self.vector_bytes else ""
+        # Names of common functions are cut at points.
+        level = f"c{self.cpu.replace('.', '_')}" if self.cpu else ""
+        return level + width + "o" * ("llvm" in self.plain)
 
 
 DEFAULT = Options()
@@ -141,11 +148,13 @@ def compiling(
     knobs: Mapping[str, float] | None = None,
     sanitize: bool | None = None,
     check_memory: bool | None = None,
+    cpu: str | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
     options: all of them. plain, verify: names of :data:`PLAIN` or ``"all"``, as a text with commas or one by one.
-    knobs: what some knobs are set to, by their names in :data:`KNOBS`.
+    knobs: what some knobs are set to, by their names in :data:`KNOBS`. cpu: a level, or ``"native"``; whether there is
+    such a level, and this machine runs its code, is told when something is compiled.
     Raises ArgumentError for names and widths that there are not.
     """
     made = current() if options is None else options
@@ -166,6 +175,8 @@ def compiling(
         made = replace(made, sanitize=sanitize)
     if check_memory is not None:
         made = replace(made, check_memory=check_memory)
+    if cpu is not None:
+        made = replace(made, cpu=_level(cpu))
     token = _chosen.set(made)
     try:
         yield made
@@ -174,11 +185,16 @@ def compiling(
 
 
 @lru_cache(maxsize=64)
-def _of_environment(plain: str, width: str, verify: str, sanitize: str, check_memory: str) -> Options:
+def _of_environment(plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str) -> Options:
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
     names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
     watched, checked = _switch(sanitize, "XLAKIT_SANITIZE"), _switch(check_memory, "XLAKIT_CHECK_MEMORY")
-    return Options(names, bytes, verified, sanitize=watched, check_memory=checked)
+    return Options(names, bytes, verified, sanitize=watched, check_memory=checked, cpu=_level(cpu))
+
+
+def _level(text: str) -> str:
+    """The level that a text names; the machine's own set is none."""
+    return "" if text == "native" else text
 
 
 def _switch(text: str, source: str) -> bool:

@@ -12,7 +12,7 @@ from fuzz.plain import fault_of, judge
 from fuzz.programs.modules import module as generated
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import target
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing
 from xlakit.options import DEFAULT, PLAIN, compiling, current
@@ -127,7 +127,7 @@ def test_the_environment_says_options(monkeypatch: pytest.MonkeyPatch):
 
 
 def widths() -> list[int]:
-    return [width for width in (16, 32, 64) if width <= engine.vector_bytes()]
+    return [width for width in (16, 32, 64) if width <= target.vector_bytes()]
 
 
 @pytest.mark.parametrize("width", widths())
@@ -140,9 +140,9 @@ def test_vectors_of_every_width(width: int):
 
 
 def test_wider_vectors_than_the_machine_has(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine, "_own_vector_bytes", lambda: 32)
+    monkeypatch.setattr(target, "host", lambda: target.Processor("any", ("+avx2",)))
     with pytest.raises(xlakit.ArgumentError, match="no vectors of 64 bytes"):
-        compiled(CHAIN, vector_bytes=64)
+        compiled(CHAIN, cpu="native", vector_bytes=64)
 
 
 def test_a_wrong_decision_about_memory_is_found(monkeypatch: pytest.MonkeyPatch):

@@ -1,9 +1,12 @@
 """JAX on xlakit with others: arrays through DLPack, programs in files, programs as text, errors with their places."""
 
+import os
 import pickle
 
 import numpy as np
 import pytest
+
+from xlakit.cpu.llvm.target import levels
 
 
 def check_arrays_for_other_libraries():
@@ -106,6 +109,28 @@ def written():
     except Exception as error:
         refusal = str(error)
     return pickle.dumps(serialize_executable.serialize(compiled)), refusal
+
+
+def written_for(level):
+    os.environ["XLAKIT_CPU"] = level
+    return written()[0]
+
+
+def read_where_it_cannot_run(data):
+    import jax
+    from jax.experimental import serialize_executable
+
+    from xlakit.cpu.llvm import target
+
+    jax.numpy.ones(3).block_until_ready()
+    target.host = lambda: target.Processor("older", ())
+    try:
+        serialize_executable.deserialize_and_load(
+            *pickle.loads(data), backend="xlakit", execution_devices=jax.devices()[:1]
+        )
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def read(data, damaged):
@@ -228,3 +253,10 @@ CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("c
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_exchange(check, on_xlakit):
     on_xlakit(check)
+
+
+def test_programs_in_files_keep_their_level(on_xlakit):
+    level = levels()[0]
+    data = on_xlakit(written_for, level)
+    assert on_xlakit(read, data, False)[0]
+    assert f"cannot run code for {level}" in on_xlakit(read_where_it_cannot_run, data)

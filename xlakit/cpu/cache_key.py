@@ -21,7 +21,7 @@ import llvmlite
 import numpy as np
 
 from xlakit import options
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import target
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -51,7 +51,7 @@ def program_key(
     compiler = _of_compiler()
     if compiler is None:
         return None
-    digest = hashlib.sha256(compiler)
+    digest = hashlib.sha256(_with_processor(compiler))
     asked = (
         num_replicas,
         num_partitions,
@@ -74,7 +74,9 @@ def program_key(
 def runtime_key(variant: str) -> str | None:
     """The key of a variant of the runtime's machine code; None where nothing can be kept."""
     compiler = _of_compiler()
-    return None if compiler is None else "runtime-" + hashlib.sha256(compiler + variant.encode()).hexdigest()[:40]
+    if compiler is None:
+        return None
+    return "runtime-" + hashlib.sha256(_with_processor(compiler) + variant.encode()).hexdigest()[:40]
 
 
 def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:
@@ -85,11 +87,17 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
     compiler = _of_compiler()
     if compiler is None:
         return None
-    digest = hashlib.sha256(compiler)
+    digest = hashlib.sha256(_with_processor(compiler))
     digest.update(repr((form, *versions, *_environment(), *map(len, parts))).encode())
     for part in parts:
         digest.update(part)
     return "source-" + digest.hexdigest()[:40]
+
+
+def _with_processor(compiler: bytes) -> bytes:
+    """What tells of the compiler, with the processor that code is made for: its name and features."""
+    made_for = target.processor()
+    return compiler + f"{made_for.name} {made_for.text}\n".encode()
 
 
 def _environment() -> list[str]:
@@ -115,7 +123,7 @@ def _start() -> float:
 
 @cache
 def _of_compiler() -> bytes | None:
-    """The compiler and the machine: versions, the sources of this package, the processor's name and features."""
+    """The compiler and the system: versions, and the sources of this package."""
     if compiler_has_changed():
         return None
     parts = [
@@ -127,7 +135,6 @@ def _of_compiler() -> bytes | None:
         sys.implementation.cache_tag or "",
         sys.platform,
         platform.machine(),
-        *engine.host_features(),
         *map(str, _sources()),
     ]
     return hashlib.sha256("\n".join(parts).encode()).digest()

@@ -20,6 +20,7 @@ from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
+from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
@@ -94,6 +95,8 @@ def _executable(
     execution_context: ExecutionContext | None,
     cache: bool,
 ) -> CpuExecutable:
+    # What this machine cannot run is told before anything is compiled for it.
+    processor()
     c_functions = c_functions_of(module, custom_calls)
     grid = Grid(
         module.replica_count if num_replicas is None else num_replicas,

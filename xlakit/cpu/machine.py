@@ -22,7 +22,7 @@ from typing import Any
 
 from xlakit import options
 from xlakit.cpu import cache
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import target
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.ir.instruction import HloModule, Instruction
@@ -140,10 +140,11 @@ _measured: dict[str, Machine] = {}
 
 
 def _known() -> Machine:
-    width = engine.vector_bytes()
+    made_for = target.processor()
+    width = made_for.vector_bytes
     found = _measured.get(_key())
     if found is None:
-        found = _measured[_key()] = _kept() or Machine(engine.host_features()[0], width, _threads())
+        found = _measured[_key()] = _kept() or Machine(made_for.name, width, _threads())
     return found if found.vector_bytes == width else Machine(found.processor, width, found.threads)
 
 
@@ -153,7 +154,8 @@ def _kept() -> Machine | None:
 
 
 def _key() -> str:
-    parts = (*engine.host_features(), str(_threads()), _FORMAT)
+    own = target.host()
+    parts = (own.name, own.text, options.current().cpu, str(_threads()), _FORMAT)
     return "machine-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 

@@ -1,7 +1,11 @@
 """Programs as bytes that JAX keeps in files: the program and its options, with a checksum.
 
 There is no machine code in them. It is in the compile cache, where a program that was compiled on this machine finds it
-again, and it would not fit other processors.
+again, and it would not fit other processors. The level of the instruction set is there (``XLAKIT_CPU``), for which the
+program is compiled wherever it is loaded; without one it is for all that the processor there has.
+
+    the magic line, SHA-256 of all that follows, then two texts, each behind its length in 8 bytes: the level, and
+    JAX's options; then the program as an HLO proto
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.jax.lowerings.callbacks import TARGET, TARGET_ON_PARTS
 from xlakit.jax.sources import described_module
+from xlakit.options import current
 
 if TYPE_CHECKING:
     from xlakit.jax.program import Program
 
 _CALLBACKS: Final = (TARGET, TARGET_ON_PARTS)
-_MAGIC: Final = b"xlakit program 1\n"
+_MAGIC: Final = b"xlakit program 2\n"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _LENGTH_BYTES: Final = 8
 
@@ -35,18 +40,28 @@ def serialize(program: Program) -> bytes:
                     location=module.location_of(instruction),
                     hint="the function is one of this process; serialize programs that have no callbacks",
                 )
-    options = program.options
-    body = len(options).to_bytes(_LENGTH_BYTES, "little") + options + described_module(program.description)
+    body = _counted(current().cpu.encode()) + _counted(program.options) + described_module(program.description)
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def deserialize(data: bytes) -> tuple[bytes, bytes]:
-    """The HLO proto and the options in what :func:`serialize` gave. Raises FormatError where it did not."""
+def _counted(text: bytes) -> bytes:
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
+
+
+def deserialize(data: bytes) -> tuple[bytes, bytes, str]:
+    """The HLO proto, the options and the level in what :func:`serialize` gave. Raises FormatError where it did not."""
     begin = len(_MAGIC) + _DIGEST_BYTES
     if not data.startswith(_MAGIC):
         raise FormatError("this is no program that xlakit has serialized", hint="other platforms read their own alone")
     body = data[begin:]
     if hashlib.sha256(body).digest() != data[len(_MAGIC) : begin]:
         raise FormatError("a serialized program is damaged: its checksum is wrong")
+    level, body = _cut(body)
+    options, proto = _cut(body)
+    return proto, options, level.decode()
+
+
+def _cut(body: bytes) -> tuple[bytes, bytes]:
+    """The first text of a body, and what follows it."""
     end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
-    return body[end:], body[_LENGTH_BYTES:end]
+    return body[_LENGTH_BYTES:end], body[end:]

@@ -21,7 +21,7 @@ from xlakit.jax.program import Program, take_error
 from xlakit.jax.records import keep_for_ever
 from xlakit.jax.serialized import deserialize, serialize
 from xlakit.jax.sources import DESCRIBED
-from xlakit.options import current
+from xlakit.options import compiling, current
 from xlakit.settings import check_settings
 
 if TYPE_CHECKING:
@@ -160,10 +160,11 @@ def _serialize(state: State, given: Given) -> None:
 
 
 def _deserialize(state: State, given: Given) -> None:
-    proto, options = deserialize(given.data("bytes", "bytes_size"))
+    proto, options, level = deserialize(given.data("bytes", "bytes_size"))
     if given["options"]:
         options = given.data("options", "options_size")
-    given["executable"] = _added(state, proto, "hlo", options)
+    with compiling(cpu=level or None):
+        given["executable"] = _added(state, proto, "hlo", options)
 
 
 def _cost_analysis(state: State, given: Given) -> None:

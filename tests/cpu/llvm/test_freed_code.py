@@ -9,7 +9,7 @@ import pytest
 from growth import left_behind, needs_proc
 
 import xlakit as xla
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import engine, target
 
 ARGUMENT = np.arange(4, dtype=np.float32)
 OBJECT = "define i64 @f(i64 %x) {{\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"
@@ -76,7 +76,7 @@ def test_what_stays_runs_on_when_others_have_gone(jits):
 
 def test_code_that_is_given_up_while_the_lock_is_held_is_freed_afterwards(jits):
     held = [library(number) for number in range(engine._LIBRARIES_OF_A_JIT)]
-    with engine._lock:
+    with target.lock:
         held.clear()
         gc.collect()
         assert len(there(jits)) == 1

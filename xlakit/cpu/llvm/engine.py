@@ -17,90 +17,26 @@ import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from xlakit import options
+from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.function import Effort
-from xlakit.errors import ArgumentError, InternalError
+from xlakit.cpu.llvm.target import Processor
+from xlakit.errors import InternalError
 
-# What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
-_lock = threading.Lock()
 _STACK_BYTES = 8 << 20
 
 
-@cache
-def _targets() -> None:
-    with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-
-
-@cache
-def host_features() -> tuple[str, str]:
-    """The name of this machine's processor and its features, as LLVM writes them."""
-    _targets()
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-def vector_bytes() -> int:
-    """How many bytes a vector register holds of the machine that code is made for.
-
-    That is this one, or as much of it as the options want; raises ArgumentError where they want more.
-    """
-    own = _own_vector_bytes()
-    wanted = options.current().vector_bytes
-    if wanted > own:
-        raise ArgumentError(
-            f"this machine has no vectors of {wanted} bytes", hint=f"XLAKIT_VECTOR_BYTES may be {own} at most"
-        )
-    return wanted or own
-
-
-@cache
-def _own_vector_bytes() -> int:
-    features = host_features()[1].split(",")
-    if "+avx512f" in features:
-        return 64
-    return 32 if "+avx2" in features else 16
-
-
-def has_feature(name: str) -> bool:
-    """Whether the machine that code is made for has a feature, by LLVM's name of it."""
-    return f"+{name}" in _features(vector_bytes()).split(",")
-
-
-@cache
-def _features(width: int) -> str:
-    """The features of this machine without those that need wider vectors."""
-    features = host_features()[1]
-    if width == _own_vector_bytes():
-        return features
-    kept = [f for f in features.split(",") if not _is_wider(f[1:], width)]
-    # What implies a feature that is taken away goes with it.
-    return ",".join([*kept, "-avx512f" if width == 32 else "-avx2"])
-
-
-def _is_wider(feature: str, width: int) -> bool:
-    if width == 32:
-        return feature.startswith(("avx512", "avx10", "evex512", "amx"))
-    return (feature.startswith(("avx", "evex512", "amx")) and feature != "avx") or feature in _WITH_AVX2
-
-
-# Features of x86 beside AVX2's own that only machines with it have.
-_WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
-
-
-def _target_machine(level: int, width: int) -> Any:
-    """The machine that code is made for: this one, with vectors of a width."""
-    cpu, features = host_features()[0], _features(width)
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=False
+def _target_machine(level: int, processor: Processor) -> Any:
+    """LLVM's machine for a processor."""
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=processor.name, features=processor.text, opt=level, reloc="pic", codemodel="small", jit=False
     )
 
 
 class _Machine:
     """A target machine, and what makes LLVM's passes for it."""
 
-    def __init__(self, level: int, width: int) -> None:
-        self.target = _target_machine(level, width)
+    def __init__(self, level: int, processor: Processor) -> None:
+        self.target = _target_machine(level, processor)
         self.data_layout = str(self.target.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         tuning.loop_vectorization = True
@@ -122,12 +58,12 @@ class _Machine:
 
 
 # Machines change while they are used, so each is lent to one compilation at a time.
-_machines: dict[tuple[int, int], list[_Machine]] = {}
+_machines: dict[tuple[int, Processor], list[_Machine]] = {}
 
 
 @contextmanager
 def _machine(level: int) -> Generator[_Machine]:
-    key = level, vector_bytes()
+    key = level, target.processor()
     free = _machines.setdefault(key, [])
     try:
         machine = free.pop()
@@ -315,7 +251,7 @@ class Library:
 
         stays: whether it is needed as long as the process runs, whatever programs come and go.
         """
-        _targets()
+        target.set_up()
         builder = llvm.JITLibraryBuilder()
         for data in (objects,) if isinstance(objects, bytes) else objects:
             builder.add_object_img(data)
@@ -324,9 +260,12 @@ class Library:
             builder.import_symbol(symbol, address)
         for function in functions:
             builder.export_symbol(function)
-        with _lock:
+        with target.lock:
             jit = _lasting_jit() if stays else _next_jit()
-            tracker = builder.link(jit.engine, name)
+            try:
+                tracker = builder.link(jit.engine, name)
+            except RuntimeError as error:
+                raise InternalError(f"machine code of {name} cannot be linked: {error}") from None
             jit.alive += 1
         self._addresses = {function: int(tracker[function]) for function in functions}
         # When the process ends, code may still run, and what would free it is half taken down.
@@ -355,7 +294,7 @@ class _Jit:
     """An LLJIT, how many libraries it has linked, and how many of them are there."""
 
     def __init__(self) -> None:
-        machine = _target_machine(3, _own_vector_bytes())
+        machine = _target_machine(3, target.host())
         self.engine: Any = llvm.create_lljit_compiler(machine, use_jit_link=True)
         self.linked = 0
         self.alive = 0
@@ -382,7 +321,7 @@ def _release(jit: _Jit, tracker: Any) -> None:
 
 def _free_released() -> None:
     """Free what has been given up; where another library is being linked, that is done after it."""
-    while _released and _lock.acquire(blocking=False):
+    while _released and target.lock.acquire(blocking=False):
         try:
             while _released:
                 jit, tracker = _released.popleft()
@@ -391,4 +330,4 @@ def _free_released() -> None:
                 if not jit.alive and jit.linked == _LIBRARIES_OF_A_JIT:
                     jit.engine.close()
         finally:
-            _lock.release()
+            target.lock.release()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlakit.cpu.llvm.target import fuses
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.errors import InternalError
@@ -64,8 +65,14 @@ def constant(x: Value, number: float) -> Value:
 
 
 def fma(a: Value, b: Operand, c: Operand) -> Value:
-    """``a * b + c``, rounded once."""
+    """``a * b + c``, rounded once; without an instruction for it, that of F32 is rounded to F64 before.
+
+    So what :func:`exact_product` wants of it is exact either way: the product of two F32 has 48 bits.
+    """
     other, third = (v if isinstance(v, Value) else constant(a, v) for v in (b, c))
+    if a.type.element is F32 and not fuses():
+        # LLVM would call a function of a C library for every lane.
+        return narrowed(widened(a) * widened(other) + widened(third))
     return a.function.intrinsic("llvm.fma", a.type, a, other, third)
 
 

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.target import converts_halves
 from xlakit.cpu.llvm.types import F16, F32, F64, I8, I16, I32, Type
 from xlakit.cpu.llvm.values import Value
 from xlakit.cpu.math.arithmetic import absolute, at_most, bits_of, float_of, narrowed, where, widened
@@ -20,6 +21,7 @@ from xlakit.errors import InternalError
 
 _WIDE_SIGN, _WIDE_FRACTION, _WIDE_BIAS = -(1 << 31), 23, 127
 _WIDE_INFINITY, _WIDE_NAN = 0x7F800000, 0x7FC00000
+_HALF_INFINITY, _HALF_NAN = 0x7C00, 0x7E00
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,21 @@ def minifloat(kind: PrimitiveType) -> Minifloat:
     )
 
 
+# F16, for processors without instructions that convert it; LLVM would call functions of a C library there.
+_HALF = Minifloat(
+    sign_bit=0x8000,
+    fraction=10,
+    bias=15,
+    greatest=65504.0,
+    greatest_code=_HALF_INFINITY - 1,
+    overflow=_HALF_INFINITY,
+    nan=_HALF_NAN,
+    signed_nan=True,
+    has_nan=True,
+    negative_zero=True,
+)
+
+
 def storage(kind: PrimitiveType) -> Type:
     """The LLVM type that a value of a floating point type is stored as."""
     wide = {PrimitiveType.F64: F64, PrimitiveType.F32: F32, PrimitiveType.F16: F16, PrimitiveType.BF16: I16}
@@ -87,7 +104,7 @@ def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
     if primitive_type is PrimitiveType.F32:
         return stored
     if primitive_type is PrimitiveType.F16:
-        return stored.cast("fpext", stored.type.with_element(F32))
+        return stored.cast("fpext", stored.type.with_element(F32)) if converts_halves() else _from_half(stored)
     bits = stored.cast("zext", stored.type.with_element(I32))
     if primitive_type is PrimitiveType.BF16:
         return float_of(bits << 16)
@@ -114,6 +131,22 @@ def _from_minifloat(form: Minifloat, bits: Value) -> Value:
     return float_of(result | sign)
 
 
+def _from_half(stored: Value) -> Value:
+    """The F32 of an F16; a NaN keeps its bits and becomes a quiet one, as instructions do it."""
+    bits = stored.bits_as(stored.type.with_element(I16)).cast("zext", stored.type.with_element(I32))
+    wide = bits_of(_from_minifloat(_HALF, bits))
+    return float_of(where((bits & 0x7FFF) > _HALF_INFINITY, wide | _WIDE_NAN, wide))
+
+
+def _to_half(value: Value) -> Value:
+    """The F16 of an F32, rounded half to even; a NaN keeps its first bits and becomes a quiet one."""
+    bits = bits_of(value)
+    sign = (bits >> 16) & _HALF.sign_bit
+    payload = (bits >> (_WIDE_FRACTION - _HALF.fraction)) & ((1 << _HALF.fraction) - 1)
+    found = where(value.is_nan(), sign | _HALF_NAN | payload, _to_minifloat(_HALF, value))
+    return found.cast("trunc", value.type.with_element(I16)).bits_as(value.type.with_element(F16))
+
+
 # -- from F32 and F64 ------------------------------------------------------------------------------
 
 
@@ -129,7 +162,7 @@ def from_f32(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
     if primitive_type is PrimitiveType.F32:
         return value
     if primitive_type is PrimitiveType.F16:
-        return value.cast("fptrunc", value.type.with_element(F16))
+        return value.cast("fptrunc", value.type.with_element(F16)) if converts_halves() else _to_half(value)
     bits = bits_of(value)
     if primitive_type is PrimitiveType.BF16:
         quiet = ((bits >> 16) & 0x8000) | 0x7FC0

@@ -179,9 +179,16 @@ def runtime_symbols() -> dict[str, int]:
     return dict(runtime().symbols)
 
 
-@options.compiling(options.DEFAULT)
 def _machine_code() -> bytes:
-    """The runtime's object file, from the compile cache where it is there; whatever the options of programs are."""
+    """The runtime's object file, from the compile cache where it is there.
+
+    Of the options it heeds the level of the instruction set alone: there is one runtime in a process.
+    """
+    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
+        return _kept_or_made()
+
+
+def _kept_or_made() -> bytes:
     variant = "" if api_symbols() is None else "python"
     key = runtime_key(variant) if cache.is_enabled() else None
     if key is None:

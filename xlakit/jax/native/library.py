@@ -87,8 +87,13 @@ class Native:
         return made
 
 
-@options.compiling(options.DEFAULT)
 def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
+    # As the runtime, which is one for all programs of the process.
+    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
+        return _kept_or_made(of_python)
+
+
+def _kept_or_made(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
     key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
     entry = None if key is None else compile_cache.load(key)
     if entry is None:

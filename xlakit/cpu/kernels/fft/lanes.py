@@ -16,10 +16,10 @@ import numpy as np
 from xlakit.cpu.kernels.fft.butterfly import Point, butterfly, multiply
 from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, roots, symbol
-from xlakit.cpu.kernels.gemm.engine import vector_bytes
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import APART, CONTRACTS
+from xlakit.cpu.llvm.target import vector_bytes
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 

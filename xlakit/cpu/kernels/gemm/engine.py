@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
-from xlakit.cpu.llvm.engine import has_feature, vector_bytes
+from xlakit.cpu.llvm.target import Processor, processor, vector_bytes
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
@@ -50,18 +50,18 @@ class Engine:
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
     """The engine for operands and a result of these types."""
-    return _engine((lhs, rhs), result, vector_bytes())
+    return _engine((lhs, rhs), result, processor())
 
 
 @cache
-def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, width: int) -> Engine:
-    many = width == 64
+def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, made_for: Processor) -> Engine:
+    many = made_for.vector_bytes == 64
     if result.is_complex:
         wide = PrimitiveType.C128 in (*kinds, result) or any(_needs_double(k) for k in kinds)
         part = F64 if wide else F32
         return Engine("c128" if wide else "c64", part, part, 1, 2, 12 if many else 5, 1)
     if result.is_integral and not any(k.real_part.is_floating for k in kinds):
-        return _integer_engine(kinds, result, many=many)
+        return _integer_engine(kinds, result, made_for, many=many)
     wide = result is not PrimitiveType.PRED and any(_needs_double(k) for k in (*kinds, result))
     part = F64 if wide else F32
     return Engine(part.name, part, part, 1, 1, 12 if many else 6, 2)
@@ -71,12 +71,14 @@ def _needs_double(kind: PrimitiveType) -> bool:
     return kind.real_part is PrimitiveType.F64 or (kind.is_integral and kind.bit_width >= 32)
 
 
-def _integer_engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, *, many: bool) -> Engine:
+def _integer_engine(
+    kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, made_for: Processor, *, many: bool
+) -> Engine:
     if result.bit_width > 32:
         return Engine("i64", I64, I64, 1, 1, 8 if many else 4, 1)
     # Modulo the width of the result, operands may be cut to it first; what fits 16 bits with a sign goes in pairs.
     fits = all(result.bit_width <= 16 or _fits_i16(kind) for kind in kinds)
-    if fits and has_feature("avx2"):
+    if fits and made_for.has("avx2"):
         return Engine("i16", I16, I32, 2, 1, 12 if many else 6, 2)
     return Engine("i32", I32, I32, 1, 1, 12 if many else 4, 2)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, vectors_of
 from xlakit.cpu.llvm import I16, I32, Function, Type, Value, vector
-from xlakit.cpu.llvm.engine import has_feature
+from xlakit.cpu.llvm.target import has_feature
 
 # Sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]

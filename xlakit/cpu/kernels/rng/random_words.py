@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.cpu.kernels.gemm.engine import vector_bytes
 from xlakit.cpu.llvm import I32, I64, Function, Value, vector
+from xlakit.cpu.llvm.target import vector_bytes
 
 # Nanoseconds for a block of two (four) words.
 THREEFRY_COST, PHILOX_COST = 1.5, 3.0

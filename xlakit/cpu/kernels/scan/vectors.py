@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm.engine import vector_bytes
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.scatter.plan import neutral
 from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.cpu.scalars.real import BINARY

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import Function, Value, vector
-from xlakit.cpu.llvm.engine import vector_bytes
+from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.index import Affine, Opaque
 from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position

@@ -1,0 +1,166 @@
+"""The processor that code is made for: this machine's own, or as much of it as the options let code use.
+
+``XLAKIT_CPU`` names a level of an instruction set; ``XLAKIT_VECTOR_BYTES`` takes away what needs wider vectors. A level
+is a set of features, by LLVM's names, which all processors of that level have: code for one is the same wherever it is
+made, and runs on each of them. Further features may follow a level: ``x86-64-v3+avxvnni``.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from xlakit import options
+from xlakit.errors import ArgumentError
+
+# What sets up LLVM's global state (targets, the JIT) is done by one thread at a time.
+lock = threading.Lock()
+
+_V1 = ("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
+_V2 = (*_V1, "crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+# By level: LLVM's name of the processor, and the features. Those of x86 are the levels of its psABI.
+_LEVELS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "x86-64": ("x86-64", _V1),
+    "x86-64-v2": ("x86-64-v2", _V2),
+    "x86-64-v3": ("x86-64-v3", _V3),
+    "x86-64-v4": ("x86-64-v4", _V4),
+    "armv8-a": ("generic", ("fp-armv8", "neon")),
+    "armv8.2-a": ("generic", ("crc", "dotprod", "fp-armv8", "fullfp16", "lse", "neon", "rdm")),
+}
+# Features of x86 beside AVX2's own that only machines with it have.
+_WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A processor: LLVM's name of it, and the features that it has.
+
+    features: as LLVM takes them, with a sign before each.
+    """
+
+    name: str
+    features: tuple[str, ...]
+
+    def has(self, feature: str) -> bool:
+        """Whether it has a feature, by LLVM's name."""
+        return f"+{feature}" in self.features
+
+    @property
+    def vector_bytes(self) -> int:
+        """How many bytes a vector register holds."""
+        if self.has("avx512f"):
+            return 64
+        return 32 if self.has("avx2") else 16
+
+    @property
+    def text(self) -> str:
+        """All features, as LLVM takes them."""
+        return ",".join(self.features)
+
+    def narrowed(self, width: int) -> Processor:
+        """The same without what needs vectors that are wider than this."""
+        if width >= self.vector_bytes:
+            return self
+        kept = [f for f in self.features if not _is_wider(f[1:], width)]
+        # What implies a feature that is taken away goes with it.
+        return Processor(self.name, (*kept, "-avx512f" if width == 32 else "-avx2"))
+
+
+def _is_wider(feature: str, width: int) -> bool:
+    if width == 32:
+        return feature.startswith(("avx512", "avx10", "evex512", "amx"))
+    return (feature.startswith(("avx", "evex512", "amx")) and feature != "avx") or feature in _WITH_AVX2
+
+
+@cache
+def set_up() -> None:
+    """Have LLVM know this machine's instruction set."""
+    with lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+
+
+@cache
+def host() -> Processor:
+    """This machine's processor."""
+    set_up()
+    return Processor(llvm.get_host_cpu_name(), tuple(llvm.get_host_cpu_features().flatten().split(",")))
+
+
+def levels() -> list[str]:
+    """The levels whose code this machine can run, the lowest first."""
+    return _levels_of(host())
+
+
+def _levels_of(own: Processor) -> list[str]:
+    return [name for name, (_, features) in _LEVELS.items() if all(map(own.has, features))]
+
+
+def processor() -> Processor:
+    """The processor that code is made for, by the options.
+
+    Raises ArgumentError where they ask for what this machine cannot run.
+    """
+    chosen = options.current()
+    return _processor(host(), chosen.cpu, chosen.vector_bytes)
+
+
+@cache
+def _processor(own: Processor, cpu: str, width: int) -> Processor:
+    found = _of_level(own, cpu) if cpu else own
+    if width > found.vector_bytes:
+        whose = f"XLAKIT_CPU={cpu}" if cpu else "this machine"
+        raise ArgumentError(
+            f"{whose} has no vectors of {width} bytes", hint=f"XLAKIT_VECTOR_BYTES may be {found.vector_bytes} at most"
+        )
+    return found.narrowed(width) if width else found
+
+
+def _of_level(own: Processor, cpu: str) -> Processor:
+    level, *more = cpu.split("+")
+    runs = _levels_of(own)
+    can = f"code for {', '.join(runs)} and native runs here" if runs else "this machine runs native code alone"
+    if level not in _LEVELS:
+        raise ArgumentError(f"XLAKIT_CPU is {cpu!r}: there is no level {level!r}", hint=can)
+    name, features = _LEVELS[level]
+    wanted = dict.fromkeys((*features, *more))
+    missing = [feature for feature in wanted if not own.has(feature)]
+    if missing:
+        raise ArgumentError(
+            f"this processor ({own.name}, {platform.machine()}) cannot run code for {cpu}: "
+            f"it has no {', '.join(missing)}",
+            hint=can,
+        )
+    return Processor(name, tuple(f"+{feature}" for feature in wanted))
+
+
+def vector_bytes() -> int:
+    """How many bytes a vector register holds of the processor that code is made for."""
+    return processor().vector_bytes
+
+
+def has_feature(name: str) -> bool:
+    """Whether the processor that code is made for has a feature, by LLVM's name of it."""
+    return processor().has(name)
+
+
+def converts_halves() -> bool:
+    """Whether it has instructions from F16 to F32 and back."""
+    return not is_x86() or has_feature("f16c")
+
+
+def fuses() -> bool:
+    """Whether it has instructions for products and sums that are rounded once."""
+    return not is_x86() or has_feature("fma")
+
+
+@cache
+def is_x86() -> bool:
+    """Whether this machine's instruction set is x86's."""
+    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
