@@ -411,7 +411,7 @@ def constructing(kind: type[_T]) -> type[_T]:
     return kind
 
 
-def settle(value: object, **kinds: object) -> None:
+def convert_fields(value: object, **kinds: object) -> None:
     """Convert fields of a frozen value that is being made; ``kinds`` has the type of each. Raises ArgumentError."""
     for name, hint in kinds.items():
         object.__setattr__(value, name, _convert(name, _cached_type(hint), getattr(value, name)))

@@ -238,7 +238,7 @@ def test_command_line(capsys, monkeypatch):
 
 
 def test_jax_on_xlakit_agrees(tmp_path):
-    # Which platforms JAX has is settled when it starts.
+    # Which platforms JAX has is fixed when it starts.
     command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "softmax", "--peers", "xla,jax"]
     folder = Path(__file__).parents[2]
     done = subprocess.run([*command, "--output", tmp_path], capture_output=True, text=True, cwd=folder, check=False)

@@ -1,4 +1,4 @@
-"""JAX on xlakit runs in a process of its own: which platform it has is settled when it starts."""
+"""JAX on xlakit runs in a process of its own: which platform it has is fixed when it starts."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor

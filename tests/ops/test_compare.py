@@ -78,9 +78,9 @@ def test_shapes():
 )
 def test_the_type_that_the_elements_ask_for_is_not_said(kind, usual):
     given = Compare(direction=ComparisonDirection.EQ, type=ComparisonType[usual])
-    assert given.settled([xla.make_shape(kind, (2,))] * 2) == Compare(direction=ComparisonDirection.EQ)
+    assert given.canonical([xla.make_shape(kind, (2,))] * 2) == Compare(direction=ComparisonDirection.EQ)
     total = Compare(direction=ComparisonDirection.EQ, type=ComparisonType.TOTALORDER)
-    assert total.settled([f32(2), f32(2)]) == total
+    assert total.canonical([f32(2), f32(2)]) == total
 
 
 def test_other_types_stay_said_and_are_refused():

@@ -12,7 +12,7 @@ from xlakit.ir.operation import Op
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Tuple
 from xlakit.ops.movement import Transpose
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
 from xlakit.passes.core.matching import permutation_inverse
 
@@ -30,13 +30,13 @@ class PlainCalls(ComputationPass):
         chosen = {i for i in computation.instructions if self._is_meant(i) and not lies_major_to_minor(i)}
         if not chosen:
             return computation
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if old in chosen:
-                remaking.stands_for(old, _called(old, remaking))
+                cloner.substitute(old, _called(old, cloner))
             else:
-                remaking.keep(old)
-        return remaking.finished()
+                cloner.clone(old)
+        return cloner.build()
 
     def _is_meant(self, instruction: Instruction) -> bool:
         op = instruction.op
@@ -47,21 +47,21 @@ class PlainCalls(ComputationPass):
         return not op.output_to_operand_aliasing and all(is_plain(a.layout_or_default) for a in arrays)
 
 
-def _called(old: Instruction, remaking: Remaking) -> Instruction:
+def _called(old: Instruction, cloner: ComputationCloner) -> Instruction:
     """The call on arrays that lie as it wants them, and its result as it was."""
     shapes = operand_shapes(old)
     operands = [
-        _to_memory(remaking.made[operand], shape, old, remaking)
+        _to_memory(cloner.clones[operand], shape, old, cloner)
         for operand, shape in zip(old.operands, shapes, strict=True)
     ]
     op = dataclasses.replace(
         old.op_as(CustomCall), operand_layout_constraints=tuple(_in_memory(shape) for shape in shapes)
     )
-    predecessors = [remaking.made[p] for p in old.control_predecessors]
-    made = remaking.append(
+    predecessors = [cloner.clones[p] for p in old.control_predecessors]
+    made = cloner.append(
         old.replace(op=op, operands=operands, shape=_in_memory(old.shape), control_predecessors=predecessors)
     )
-    return _from_memory(made, old.shape, old, remaking)
+    return _from_memory(made, old.shape, old, cloner)
 
 
 def _order(shape: Shape) -> tuple[int, ...]:
@@ -78,32 +78,30 @@ def _in_memory(shape: Shape) -> Shape:
     return shape.without_layout().with_dimensions(sizes).with_default_layout()
 
 
-def _to_memory(value: Instruction, shape: Shape, like: Instruction, remaking: Remaking) -> Instruction:
+def _to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
     if shape.is_tuple:
-        parts = [
-            _to_memory(remaking.element(value, n, like), s, like, remaking) for n, s in enumerate(shape.tuple_shapes)
-        ]
-        return remaking.add(Tuple(), *parts, like=like)
+        parts = [_to_memory(cloner.element(value, n, like), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)]
+        return cloner.add(Tuple(), *parts, like=like)
     if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
         return value
-    return _step(Transpose(dimensions=_order(shape)), value, _in_memory(shape), like, remaking)
+    return _step(Transpose(dimensions=_order(shape)), value, _in_memory(shape), like, cloner)
 
 
-def _from_memory(value: Instruction, shape: Shape, like: Instruction, remaking: Remaking) -> Instruction:
+def _from_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
     if shape.is_tuple:
         parts = [
-            _from_memory(_step(GetTupleElement(index=n), value, _in_memory(s), like, remaking), s, like, remaking)
+            _from_memory(_step(GetTupleElement(index=n), value, _in_memory(s), like, cloner), s, like, cloner)
             for n, s in enumerate(shape.tuple_shapes)
         ]
-        return _step(Tuple(), parts, shape, like, remaking)
+        return _step(Tuple(), parts, shape, like, cloner)
     if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
         return value
-    return _step(Transpose(dimensions=permutation_inverse(_order(shape))), value, shape, like, remaking)
+    return _step(Transpose(dimensions=permutation_inverse(_order(shape))), value, shape, like, cloner)
 
 
 def _step(
-    op: Op, operands: Instruction | list[Instruction], shape: Shape, like: Instruction, remaking: Remaking
+    op: Op, operands: Instruction | list[Instruction], shape: Shape, like: Instruction, cloner: ComputationCloner
 ) -> Instruction:
     given = operands if isinstance(operands, list) else [operands]
     annotations = inherited(like.annotations, place_only=True)
-    return remaking.append(Instruction(op, given, shape, remaking.names.new(op.opcode), annotations=annotations))
+    return cloner.append(Instruction(op, given, shape, cloner.names.new(op.opcode), annotations=annotations))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlakit.arguments import all_of, constructing, converting, explaining, settle
+from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 
@@ -29,7 +29,7 @@ class Tile:
     dimensions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        settle(self, dimensions=tuple[int, ...])
+        convert_fields(self, dimensions=tuple[int, ...])
 
     def __str__(self) -> str:
         return "(" + ",".join("*" if d == COMBINED_DIMENSION else str(d) for d in self.dimensions) + ")"
@@ -44,7 +44,7 @@ class SplitConfig:
     split_indices: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        settle(self, dimension=int, split_indices=tuple[int, ...])
+        convert_fields(self, dimension=int, split_indices=tuple[int, ...])
 
     def __str__(self) -> str:
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
@@ -100,18 +100,18 @@ class Layout:
 
     def _settle(self) -> None:
         if not all_of(int, self.minor_to_major) or not all_of(int, self.padded_dimensions):
-            settle(self, minor_to_major=tuple[int, ...], padded_dimensions=tuple[int, ...])
+            convert_fields(self, minor_to_major=tuple[int, ...], padded_dimensions=tuple[int, ...])
         if self.padding_value is not None and type(self.padding_value) not in (int, float):
-            settle(self, padding_value=float)
+            convert_fields(self, padding_value=float)
         # Most layouts are an order and no more.
         if not all_of(Tile, self.tiles) or not all_of(SplitConfig, self.split_configs):
-            settle(self, tiles=tuple[Tile, ...], split_configs=tuple[SplitConfig, ...])
+            convert_fields(self, tiles=tuple[Tile, ...], split_configs=tuple[SplitConfig, ...])
         if self.index_primitive_type is not None or self.pointer_primitive_type is not None:
-            settle(self, index_primitive_type=PrimitiveType | None, pointer_primitive_type=PrimitiveType | None)
+            convert_fields(self, index_primitive_type=PrimitiveType | None, pointer_primitive_type=PrimitiveType | None)
         numbers = (self.element_size_in_bits, self.memory_space, self.tail_padding_alignment_in_elements)
         if not all_of(int, (*numbers, self.dynamic_shape_metadata_prefix_bytes)):
-            settle(self, element_size_in_bits=int, memory_space=int, tail_padding_alignment_in_elements=int)
-            settle(self, dynamic_shape_metadata_prefix_bytes=int)
+            convert_fields(self, element_size_in_bits=int, memory_space=int, tail_padding_alignment_in_elements=int)
+            convert_fields(self, dynamic_shape_metadata_prefix_bytes=int)
 
     @staticmethod
     @explaining

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xlakit.arguments import all_of, constructing, converting, explaining, settle
+from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
@@ -64,15 +64,15 @@ class Shape:
 
     def _settle(self) -> None:
         if type(self.element_type) is not PrimitiveType:
-            settle(self, element_type=PrimitiveType)
+            convert_fields(self, element_type=PrimitiveType)
         if not all_of(int, self.dimensions):
-            settle(self, dimensions=tuple[int, ...])
+            convert_fields(self, dimensions=tuple[int, ...])
         if not all_of(bool, self.dynamic_dimensions):
-            settle(self, dynamic_dimensions=tuple[bool, ...])
+            convert_fields(self, dynamic_dimensions=tuple[bool, ...])
         if not all_of(Shape, self.tuple_shapes):
-            settle(self, tuple_shapes=tuple[Shape, ...])
+            convert_fields(self, tuple_shapes=tuple[Shape, ...])
         if self.layout is not None and type(self.layout) is not Layout:
-            settle(self, layout=Layout)
+            convert_fields(self, layout=Layout)
 
     def _check_not_array(self) -> None:
         name = self.element_type.hlo_name
@@ -351,9 +351,9 @@ class ProgramShape:
 
     def __post_init__(self) -> None:
         if not all_of(Shape, self.parameters) or not all_of(str, self.parameter_names):
-            settle(self, parameters=tuple[Shape, ...], parameter_names=tuple[str, ...])
+            convert_fields(self, parameters=tuple[Shape, ...], parameter_names=tuple[str, ...])
         if type(self.result) is not Shape:
-            settle(self, result=Shape)
+            convert_fields(self, result=Shape)
         if self.parameter_names and len(self.parameter_names) != len(self.parameters):
             raise ShapeError(
                 f"{len(self.parameter_names)} parameter_names for {len(self.parameters)} parameters",

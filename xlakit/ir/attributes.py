@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlakit.arguments import all_of, converting, settle
+from xlakit.arguments import all_of, convert_fields, converting
 from xlakit.errors import ShapeError
 
 
@@ -135,7 +135,7 @@ class IotaTileAssignment:
     def __post_init__(self) -> None:
         for name in ("dimensions", "reshape_dims", "transpose_perm"):
             if not all_of(int, getattr(self, name)):
-                settle(self, **{name: tuple[int, ...]})
+                convert_fields(self, **{name: tuple[int, ...]})
         if sorted(self.transpose_perm) != list(range(len(self.reshape_dims))):
             raise ShapeError(
                 f"T({','.join(map(str, self.transpose_perm))}) does not permute {list(self.reshape_dims)}",
@@ -299,7 +299,7 @@ class ResultAccuracy:
     tolerance: tuple[float, float, int] | None = None  # atol, rtol, ulps
 
     def __post_init__(self) -> None:
-        settle(self, mode=str, tolerance=tuple[float, float, int] | None)
+        convert_fields(self, mode=str, tolerance=tuple[float, float, int] | None)
         if self.mode not in ("DEFAULT", "HIGHEST"):
             raise ShapeError(f"unknown result accuracy mode '{self.mode}'", hint='give "DEFAULT" or "HIGHEST"')
 

@@ -286,8 +286,8 @@ class Op:
         """
         raise InternalError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
-    def settled(self, operands: Sequence[Shape]) -> Op:
-        """The same operation as every format gives it: without attributes that say no more than the operands do."""
+    def canonical(self, operands: Sequence[Shape]) -> Op:
+        """The operation in the one form that all formats give it: attributes that the operands imply are None."""
         return self
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

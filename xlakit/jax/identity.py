@@ -1,6 +1,6 @@
 """Which of JAX's platforms xlakit is: ``xlakit``, one beside JAX's own, or ``cpu``, in the place of jaxlib's.
 
-It is settled once in each process, when the platform is registered, and handed on from there.
+It is chosen once in each process, when the platform is registered; all other modules ask here.
 """
 
 from __future__ import annotations

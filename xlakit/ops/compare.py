@@ -41,7 +41,7 @@ class Compare(Binary):
     )
     type: ComparisonType | None = attribute(Kind.ENUM, enum=ComparisonType, proto="comparison_type", default=None)
 
-    def settled(self, operands: Sequence[Shape]) -> Compare:
+    def canonical(self, operands: Sequence[Shape]) -> Compare:
         if self.type is None or not operands or self.type is not _default_type(operands[0].element_type):
             return self
         return Compare(direction=self.direction)
@@ -102,7 +102,7 @@ def compare(
     kind = None if compare_type is None else ComparisonType.of(compare_type)
     op = Compare(direction=ComparisonDirection.of(direction), type=kind)
     left, right = as_ops(lhs, rhs)
-    return emit_binary(op.settled([left.shape]), left, right, broadcast_dimensions)
+    return emit_binary(op.canonical([left.shape]), left, right, broadcast_dimensions)
 
 
 class Comparison(Protocol):

@@ -1,7 +1,7 @@
 """Shuffle: the elements of an array in another order.
 
 Source: the opcode ``shuffle`` of the newest HLO. Its mode that turns each slice by its own shift is not here, since
-neither its text nor its proto is settled.
+neither its text nor its proto is final.
 """
 
 from __future__ import annotations

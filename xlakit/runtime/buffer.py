@@ -262,11 +262,11 @@ class Buffer:
             raise self._gone.error(self)
 
     def receive(self, array: Array | None) -> None:
-        """Take the array, for the eyes of those that wait in the schedule."""
+        """Take the array of a producer that still runs; only waiting parts in the schedule read it before `resolve`."""
         self._coming = array
 
-    def settle(self) -> None:
-        """Become what the producer, which is done, has made of it."""
+    def resolve(self) -> None:
+        """Take the array that the producer, which is done, has computed; nothing where it failed."""
         execution = self._execution
         if execution is None or execution.error is not None:
             return

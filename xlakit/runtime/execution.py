@@ -139,7 +139,7 @@ class Execution:
         """One that is done, and has failed."""
         made = cls(name)
         made.fail(error)
-        made.settle()
+        made.take_run_error()
         made.open()
         return made
 
@@ -150,8 +150,8 @@ class Execution:
         if self.run is not None:
             self.run.fail(error)
 
-    def settle(self) -> None:
-        """Take the error of the run, which other programs or a deadlock may have failed, and keep no arrays."""
+    def take_run_error(self) -> None:
+        """Copy the error of the run, which another program or a deadlock may have failed; drop the arrays then."""
         if self.run is not None and self.run.failure is not None:
             self.error = self.run.failure
         if self.error is not None:

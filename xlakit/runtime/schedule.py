@@ -271,7 +271,7 @@ def _inherit(execution: Execution, producer: Execution) -> None:
 
 def _complete(execution: Execution) -> list[Part]:
     """Give results to buffers, and to those that wait for them: these parts perhaps can begin now."""
-    execution.settle()
+    execution.take_run_error()
     error = execution.error
     candidates: list[Part] = []
     for part in execution.parts:
@@ -289,7 +289,7 @@ def _complete(execution: Execution) -> list[Part]:
         candidates.append(part)
     for part in execution.parts:
         for buffer in part.results:
-            buffer.settle()
+            buffer.resolve()
     execution.open()
     execution.parts = []
     execution.dependents = []

@@ -102,7 +102,7 @@ def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], c
             values[slot.spec.name] = value
         elif slot.spec.required:
             raise FormatError(f"{slot.spec.proto} is missing")
-    return cls(**values).settled(operands)
+    return cls(**values).canonical(operands)
 
 
 def write_operation(op: Op, instruction: Any) -> None:

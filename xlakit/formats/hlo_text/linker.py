@@ -133,7 +133,7 @@ class Linker:
                     raise self.lexer.error(f"{record.cls.opcode} lacks one of its branches", record.offset)
                 values[spec.name] = tuple(made[c.name] for c in value)
         try:
-            return record.cls(**values).settled([operand.made.shape for operand in record.operands])  # pyright: ignore
+            return record.cls(**values).canonical([operand.made.shape for operand in record.operands])  # pyright: ignore
         except XlakitError as error:
             raise self._placed(error, record) from None
 

@@ -30,12 +30,12 @@ from xlakit.passes.canonicalize.expand_algebra import (
 )
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import long_dot
-from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
 # Makes what stands in the place of an instruction on the new operands, or None where it has to stay.
-_Expansion = Callable[[Instruction, Sequence[Instruction], Remaking, PassContext], Instruction | None]
+_Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
 
 # Custom calls that say something about their operand, and give it as it is.
 _HINTS = frozenset(
@@ -69,25 +69,25 @@ class Expand(ComputationPass):
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
         chains = _async_chains(computation, ordered, context)
         members = {member for chain in chains.values() for member in chain}
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         changed = bool(chains)
         for old in computation.instructions:
             if old in members:
                 continue
             if old in chains:
-                remaking.stands_for(old, _whole(old, chains[old][-1], remaking, context))
+                cloner.substitute(old, _whole(old, chains[old][-1], cloner, context))
                 continue
             expansion = _EXPANSIONS.get(old.op.opcode)
             made = None
             held = old.control_predecessors or old in ordered
             if expansion and not held and (isinstance(old.op, _STRUCTURAL) or not _is_dynamic(old)):
-                made = expansion(old, [remaking.made[o] for o in old.operands], remaking, context)
+                made = expansion(old, [cloner.clones[o] for o in old.operands], cloner, context)
             if made is None:
-                remaking.keep(old)
+                cloner.clone(old)
             else:
-                remaking.stands_for(old, made)
+                cloner.substitute(old, made)
                 changed = True
-        return remaking.finished() if changed else computation
+        return cloner.build() if changed else computation
 
 
 def _may_expand(instruction: Instruction) -> bool:
@@ -133,43 +133,43 @@ def _async_chains(
     return found
 
 
-def _whole(done: Instruction, start: Instruction, remaking: Remaking, context: PassContext) -> Instruction:
+def _whole(done: Instruction, start: Instruction, cloner: ComputationCloner, context: PassContext) -> Instruction:
     """async-done(async-start(x, f)) -> call(x, f), copy-done(copy-start(x)) -> copy(x)."""
-    operands = [remaking.made[o] for o in start.operands]
+    operands = [cloner.clones[o] for o in start.operands]
     if not isinstance(start.op, AsyncStart):
-        return remaking.add(Copy(), *operands, like=done)
+        return cloner.add(Copy(), *operands, like=done)
     callee = start.op.calls
     if callee.execution_thread != "main":
         name = context.computation_name(callee.name)
         callee = dataclasses.replace(callee, name=name, execution_thread="main")
-    return remaking.add(Call(to_apply=callee), *operands, like=done)
+    return cloner.add(Call(to_apply=callee), *operands, like=done)
 
 
 # -- hints and known functions ---------------------------------------------------------------------
 
 
 def _domain(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """domain(x) -> x: it says where one part of a program ends and another begins."""
     return operands[0] if context.spend("domain") else None
 
 
 def _custom_call(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     op = old.op_as(CustomCall)
     if op.custom_call_target == "xla.sdy.ShardingGroup" and old.shape.is_tuple and not old.shape.tuple_shapes:
-        return _group(old, operands, remaking, context)
+        return _group(old, operands, cloner, context)
     if len(operands) != 1 or op.has_side_effect or op.computations:
         return None
     if op.custom_call_target in _HINTS:
-        return _hint(old, operands, remaking, context)
-    return _top_k(old, operands, remaking, context) if op.custom_call_target == "TopK" else None
+        return _hint(old, operands, cloner, context)
+    return _top_k(old, operands, cloner, context) if op.custom_call_target == "TopK" else None
 
 
 def _hint(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """hint(x) -> x: a custom call that says where or how its operand is to be."""
     (operand,) = operands
@@ -178,14 +178,14 @@ def _hint(
 
 
 def _group(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """sharding-group(x) -> (): its effect is on how the program is split, which has been done."""
-    return remaking.add(Tuple(), like=old) if context.spend("group") else None
+    return cloner.add(Tuple(), like=old) if context.spend("group") else None
 
 
 def _top_k(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """TopK(x) -> topk(x): the custom call of that name."""
     (operand,) = operands
@@ -195,14 +195,14 @@ def _top_k(
     plain = old.shape.without_layout()
     if top_k.result_shape([operand.shape], None) != plain or not same_layouts(old.shape, plain):
         return None
-    return remaking.add(top_k, operand, like=old) if context.spend("top-k") else None
+    return cloner.add(top_k, operand, like=old) if context.spend("top-k") else None
 
 
 # -- scans -----------------------------------------------------------------------------------------
 
 
 def _scan(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """scan(x, c, f) -> while, which counts the steps, reads a slice of each input and writes one of each output.
 
@@ -217,96 +217,103 @@ def _scan(
     steps = (inputs[0].shape if inputs else outputs[0]).dimensions[op.dimension]
     if steps >= 1 << 31 or not context.spend("scan"):
         return None
-    zeros = [_zeros(shape, old, remaking) for shape in outputs]
+    zeros = [_zeros(shape, old, cloner) for shape in outputs]
     if not steps:
         results = [*zeros, *carries]
     else:
         end = None
         if inputs and inputs[0].shape.dynamic_dimensions[op.dimension]:
-            end = remaking.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
-        counts = [remaking.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
-        start = remaking.add(Tuple(), *counts, *inputs, *carries, *zeros, like=old)
+            end = cloner.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
+        counts = [cloner.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
+        start = cloner.add(Tuple(), *counts, *inputs, *carries, *zeros, like=old)
         steps_said = steps if end is None else None
         loop = While(
             condition=_condition(old.name, steps_said, start.shape, context),
             body=_body(op, old.name, steps_said, start.shape, len(inputs), context),
         )
-        made = remaking.add(loop, start, like=old)
+        made = cloner.add(loop, start, like=old)
         first = len(counts) + len(inputs)
         places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
-        results = [remaking.element(made, place, old) for place in places]
+        results = [cloner.element(made, place, old) for place in places]
         if end is not None:
             for number in range(len(outputs)):
                 set_size = SetDimensionSize(dimension=op.dimension)
-                results[number] = remaking.add(set_size, results[number], end, like=old)
-    return remaking.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
+                results[number] = cloner.add(set_size, results[number], end, like=old)
+    return cloner.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
 
 
-def _zeros(shape: Shape, like: Instruction, making: Making) -> Instruction:
-    zero = making.scalar(0, shape.element_type)
-    return making.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
+def _zeros(shape: Shape, like: Instruction, builder: ComputationBuilder) -> Instruction:
+    zero = builder.scalar(0, shape.element_type)
+    return builder.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
 
 
 def _condition(name: str, steps: int | None, state: Shape, context: PassContext) -> Computation:
-    making = Making(context)
-    parameter = making.parameter(0, state)
-    count = making.element(parameter, 0)
-    end = making.element(parameter, 1) if steps is None else making.scalar(steps, PrimitiveType.S32)
-    test = making.add(Compare(direction=ComparisonDirection.LT), count, end)
-    return making.computation(context.computation_name(f"{name}_condition"), test)
+    builder = ComputationBuilder(context)
+    parameter = builder.parameter(0, state)
+    count = builder.element(parameter, 0)
+    end = builder.element(parameter, 1) if steps is None else builder.scalar(steps, PrimitiveType.S32)
+    test = builder.add(Compare(direction=ComparisonDirection.LT), count, end)
+    return builder.computation(context.computation_name(f"{name}_condition"), test)
 
 
 def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
-    making = Making(context)
-    parameter = making.parameter(0, state)
-    elements = [making.element(parameter, i) for i in range(len(state.tuple_shapes))]
+    builder = ComputationBuilder(context)
+    parameter = builder.parameter(0, state)
+    elements = [builder.element(parameter, i) for i in range(len(state.tuple_shapes))]
     count = step = elements[0]
     # What stays as it is: the number of steps, where it is not known, and the inputs.
     first = 1 if steps is not None else 2
     carry = first + inputs
     if op.is_reverse:
         if steps is None:
-            last = making.add(OPERATIONS["subtract"](), elements[1], making.scalar(1, PrimitiveType.S32))
+            last = builder.add(OPERATIONS["subtract"](), elements[1], builder.scalar(1, PrimitiveType.S32))
         else:
-            last = making.scalar(steps - 1, PrimitiveType.S32)
-        step = making.add(OPERATIONS["subtract"](), last, count)
-    zero = making.scalar(0, PrimitiveType.S32)
-    slices = [_slice(array, op.dimension, step, zero, making) for array in elements[first:carry]]
+            last = builder.scalar(steps - 1, PrimitiveType.S32)
+        step = builder.add(OPERATIONS["subtract"](), last, count)
+    zero = builder.scalar(0, PrimitiveType.S32)
+    slices = [_slice(array, op.dimension, step, zero, builder) for array in elements[first:carry]]
     carried = elements[carry : carry + op.num_carries]
-    result = making.add(Call(to_apply=op.to_apply), *slices, *carried)
+    result = builder.add(Call(to_apply=op.to_apply), *slices, *carried)
     parts = [result]
     if result.shape.is_tuple:
-        parts = [making.element(result, i) for i in range(len(result.shape.tuple_shapes))]
+        parts = [builder.element(result, i) for i in range(len(result.shape.tuple_shapes))]
     rows = parts[: len(parts) - op.num_carries]
     arrays = [
-        _write(array, row, op.dimension, step, zero, making)
+        _write(array, row, op.dimension, step, zero, builder)
         for array, row in zip(elements[carry + op.num_carries :], rows, strict=True)
     ]
-    following = making.add(OPERATIONS["add"](), count, making.scalar(1, PrimitiveType.S32))
-    root = making.add(Tuple(), following, *elements[1:carry], *parts[len(rows) :], *arrays)
-    return making.computation(context.computation_name(f"{name}_body"), root)
+    following = builder.add(OPERATIONS["add"](), count, builder.scalar(1, PrimitiveType.S32))
+    root = builder.add(Tuple(), following, *elements[1:carry], *parts[len(rows) :], *arrays)
+    return builder.computation(context.computation_name(f"{name}_body"), root)
 
 
-def _slice(array: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making) -> Instruction:
+def _slice(
+    array: Instruction, dimension: int, step: Instruction, zero: Instruction, builder: ComputationBuilder
+) -> Instruction:
     """The elements at ``step`` along a dimension."""
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
-    part = making.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
+    part = builder.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
     kept = [d for d in range(len(sizes)) if d != dimension]
     shape = part.shape.with_dimensions([sizes[d] for d in kept], [part.shape.dynamic_dimensions[d] for d in kept])
-    return making.add(Reshape(), part, shape=shape)
+    return builder.add(Reshape(), part, shape=shape)
 
 
 def _write(
-    array: Instruction, row: Instruction, dimension: int, step: Instruction, zero: Instruction, making: Making
+    array: Instruction,
+    row: Instruction,
+    dimension: int,
+    step: Instruction,
+    zero: Instruction,
+    builder: ComputationBuilder,
 ) -> Instruction:
     """The array with a row in the place of the elements at ``step`` along a dimension."""
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
     marks = row.shape.dynamic_dimensions
     shape = row.shape.without_layout().with_dimensions(sizes, (*marks[:dimension], False, *marks[dimension:]))
-    part = making.add(Reshape(), row, shape=shape)
-    return making.add(DynamicUpdateSlice(), array, part, *starts)
+    part = builder.add(Reshape(), row, shape=shape)
+    return builder.add(DynamicUpdateSlice(), array, part, *starts)
 
 
 _EXPANSIONS: dict[str, _Expansion] = {

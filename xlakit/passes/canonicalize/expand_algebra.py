@@ -22,7 +22,7 @@ from xlakit.ops.dot_variants import ScaledDot
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import PassContext
 
 
@@ -33,45 +33,45 @@ def _wide(*kinds: PrimitiveType) -> PrimitiveType:
 class _Arithmetic:
     """Makes element-wise operations in the place of an instruction."""
 
-    def __init__(self, old: Instruction, remaking: Making) -> None:
+    def __init__(self, old: Instruction, cloner: ComputationBuilder) -> None:
         self._old = old
-        self._remaking = remaking
+        self._cloner = cloner
 
     def apply(self, opcode: str, *operands: Instruction) -> Instruction:
         """An operation without attributes."""
-        return self._remaking.add(OPERATIONS[opcode](), *operands, like=self._old)
+        return self._cloner.add(OPERATIONS[opcode](), *operands, like=self._old)
 
     def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
         """The operand in another type; itself where it has that."""
         if operand.shape.element_type is kind:
             return operand
         shape = operand.shape.without_layout().with_element_type(kind)
-        return self._remaking.add(Convert(), operand, like=self._old, shape=shape)
+        return self._cloner.add(Convert(), operand, like=self._old, shape=shape)
 
     def spread(self, operand: Instruction, dimensions: Sequence[int], sizes: Sequence[int]) -> Instruction:
         """The operand repeated into ``sizes``; itself where it has them."""
         if operand.shape.dimensions == tuple(sizes):
             return operand
         shape = Shape(operand.shape.element_type, tuple(sizes))
-        return self._remaking.add(Broadcast(dimensions=tuple(dimensions)), operand, like=self._old, shape=shape)
+        return self._cloner.add(Broadcast(dimensions=tuple(dimensions)), operand, like=self._old, shape=shape)
 
     def full(self, number: float, like: Instruction) -> Instruction:
         """An array of one number, of the shape of another one."""
         kind = like.shape.element_type
-        scalar = self._remaking.scalar(kind.dtype.type(number), kind)
+        scalar = self._cloner.scalar(kind.dtype.type(number), kind)
         return self.spread(scalar, (), like.shape.dimensions)
 
     def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
         """The operand under other dimensions."""
         shape = Shape(operand.shape.element_type, tuple(sizes))
-        return self._remaking.add(Reshape(), operand, like=self._old, shape=shape)
+        return self._cloner.add(Reshape(), operand, like=self._old, shape=shape)
 
 
 class Features(_Arithmetic):
     """Makes the parts of a batch norm: arrays of one number for each feature, and of all."""
 
-    def __init__(self, old: Instruction, x: Shape, remaking: Making, context: PassContext) -> None:
-        super().__init__(old, remaking)
+    def __init__(self, old: Instruction, x: Shape, cloner: ComputationBuilder, context: PassContext) -> None:
+        super().__init__(old, cloner)
         self._context = context
         self._sizes = x.dimensions
         op: Any = old.op
@@ -93,11 +93,11 @@ class Features(_Arithmetic):
         if not self._others:
             return x
         if self._sum is None:
-            making, scalar = Making(self._context), Shape(self.kind, ())
-            total = making.add(OPERATIONS["add"](), making.parameter(0, scalar), making.parameter(1, scalar))
-            self._sum = making.computation(self._context.computation_name("sum"), total)
-        zero = self._remaking.scalar(0, self.kind)
-        return self._remaking.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero, like=self._old)
+            builder, scalar = ComputationBuilder(self._context), Shape(self.kind, ())
+            total = builder.add(OPERATIONS["add"](), builder.parameter(0, scalar), builder.parameter(1, scalar))
+            self._sum = builder.computation(self._context.computation_name("sum"), total)
+        zero = self._cloner.scalar(0, self.kind)
+        return self._cloner.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero, like=self._old)
 
     def mean(self, x: Instruction) -> Instruction:
         """The sum over all but the features, divided by the count."""
@@ -110,7 +110,7 @@ class Features(_Arithmetic):
 
     def bundle(self, parts: Sequence[Instruction]) -> Instruction:
         """A tuple."""
-        return self._remaking.add(Tuple(), *parts, like=self._old)
+        return self._cloner.add(Tuple(), *parts, like=self._old)
 
     def padded(self, variance: Instruction, epsilon: float) -> Instruction:
         """The variance plus epsilon, of which HLO holds a single-precision number."""
@@ -170,12 +170,12 @@ _BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features],
 
 
 def batch_norm(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """batch-norm(x, ..) -> means, variances and all that is made of them, written out."""
     if not context.spend("batch-norm"):
         return None
-    return batch_norm_of(old, operands, Features(old, operands[0].shape, remaking, context))
+    return batch_norm_of(old, operands, Features(old, operands[0].shape, cloner, context))
 
 
 def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
@@ -184,7 +184,7 @@ def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Featu
 
 
 def scaled_dot(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """scaled-dot(x, y, s, t) -> dot(x * s, y * t), each scale repeated over its block."""
     op, kind = old.op_as(ScaledDot), old.shape.element_type
@@ -193,7 +193,7 @@ def scaled_dot(
     ranks = all(scale.shape.rank in (0, x.shape.rank) for x, scale in pairs)
     if not (kind.is_floating and all(k.is_floating for k in kinds) and ranks) or not context.spend("scaled-dot"):
         return None
-    make, wide = _Arithmetic(old, remaking), _wide(kind, *kinds)
+    make, wide = _Arithmetic(old, cloner), _wide(kind, *kinds)
     products: list[Instruction] = []
     for x, scale in pairs:
         sizes, blocks = x.shape.dimensions, scale.shape.dimensions
@@ -209,16 +209,16 @@ def scaled_dot(
         rhs_contracting_dims=op.rhs_contracting_dims,
     )
     shape = old.shape.without_layout().with_element_type(wide)
-    return make.convert(remaking.add(dot, *products, like=old, shape=shape), kind)
+    return make.convert(cloner.add(dot, *products, like=old, shape=shape), kind)
 
 
 def widened(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """f(x) -> convert(f(convert(x))), where x is narrower than F32."""
     kind = old.shape.element_type
     if not kind.is_floating or kind.bit_width >= 32 or not context.spend("widened"):
         return None
-    make = _Arithmetic(old, remaking)
+    make = _Arithmetic(old, cloner)
     wide = [make.convert(x, PrimitiveType.F32) for x in operands]
-    return make.convert(remaking.add(old.op, *wide, like=old), kind)
+    return make.convert(cloner.add(old.op, *wide, like=old), kind)

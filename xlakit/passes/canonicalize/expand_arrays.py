@@ -21,36 +21,38 @@ from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Reshape, Slice
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.shuffle import Shuffle, ShuffleMode
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext
 
 
 def shuffle(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """Slices put together in another order for each dimension that is turned; otherwise gather(x, indices)."""
     if not context.spend("shuffle"):
         return None
     op, (array,) = old.op_as(Shuffle), operands
     if op.mode is ShuffleMode.PERMUTE and op.indices is not None:
-        return _permuted(old, op, op.indices, array, remaking)
+        return _permuted(old, op, op.indices, array, cloner)
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
         size = array.shape.dimensions[dimension]
         if size and shift % size:
-            parts = [_part(old, array, dimension, a, b, remaking) for a, b in ((shift % size, size), (0, shift % size))]
-            array = remaking.add(Concatenate(dimension=dimension), *parts, like=old)
+            parts = [_part(old, array, dimension, a, b, cloner) for a, b in ((shift % size, size), (0, shift % size))]
+            array = cloner.add(Concatenate(dimension=dimension), *parts, like=old)
     return array
 
 
 def _part(
-    old: Instruction, array: Instruction, dimension: int, start: int, limit: int, remaking: Remaking
+    old: Instruction, array: Instruction, dimension: int, start: int, limit: int, cloner: ComputationCloner
 ) -> Instruction:
     ranges = [SliceDimension(0, size) for size in array.shape.dimensions]
     ranges[dimension] = SliceDimension(start, limit)
-    return remaking.add(Slice(slice=tuple(ranges)), array, like=old)
+    return cloner.add(Slice(slice=tuple(ranges)), array, like=old)
 
 
-def _permuted(old: Instruction, op: Shuffle, indices: Literal, array: Instruction, remaking: Remaking) -> Instruction:
+def _permuted(
+    old: Instruction, op: Shuffle, indices: Literal, array: Instruction, cloner: ComputationCloner
+) -> Instruction:
     """Dimensions along which the indices do not change are moved as whole slices."""
     sizes, numbers = array.shape.dimensions, np.asarray(indices.array)
     if numbers.ndim == len(sizes):
@@ -59,11 +61,11 @@ def _permuted(old: Instruction, op: Shuffle, indices: Literal, array: Instructio
     batching = tuple(d for d in told if d not in op.dimensions)
     own = [d for d in told if numbers.shape[d] == sizes[d]]
     numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
-    places = remaking.add(Constant(literal=Literal.from_value(numbers, PrimitiveType.S64)), like=old)
+    places = cloner.add(Constant(literal=Literal.from_value(numbers, PrimitiveType.S64)), like=old)
     wide = Shape(PrimitiveType.S64, (*(sizes[d] for d in told), len(op.dimensions)))
     if places.shape.dimensions != wide.dimensions:
         spread = Broadcast(dimensions=(*(told.index(d) for d in own), len(told)))
-        places = remaking.add(spread, places, like=old, shape=wide)
+        places = cloner.add(spread, places, like=old, shape=wide)
     gather = Gather(
         offset_dims=tuple(d for d in range(len(sizes)) if d not in told),
         collapsed_slice_dims=tuple(sorted(op.dimensions)),
@@ -73,11 +75,11 @@ def _permuted(old: Instruction, op: Shuffle, indices: Literal, array: Instructio
         index_vector_dim=len(told),
         slice_sizes=tuple(min(1, n) if d in told else n for d, n in enumerate(sizes)),
     )
-    return remaking.add(gather, array, places, like=old, shape=old.shape.without_layout())
+    return cloner.add(gather, array, places, like=old, shape=old.shape.without_layout())
 
 
 def sparse_convolution(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """A convolution with the zeros put into its sparse kernel."""
     op = old.op_as(Convolution)
@@ -93,11 +95,11 @@ def sparse_convolution(
             return None
         if not context.spend("sparse-convolution"):
             return None
-        kernel = _with_zeros(old, kernel, places, side, remaking)
+        kernel = _with_zeros(old, kernel, places, side, cloner)
     elif not context.spend("sparse-convolution"):
         return None
     dense = dataclasses.replace(op, sparsity_config=None)
-    return remaking.add(dense, operands[0], kernel, like=old, shape=old.shape.without_layout())
+    return cloner.add(dense, operands[0], kernel, like=old, shape=old.shape.without_layout())
 
 
 def _is_dense(side: SparsitySide) -> bool:
@@ -105,7 +107,7 @@ def _is_dense(side: SparsitySide) -> bool:
 
 
 def _with_zeros(
-    old: Instruction, values: Instruction, places: Instruction, side: SparsitySide, remaking: Remaking
+    old: Instruction, values: Instruction, places: Instruction, side: SparsitySide, cloner: ComputationCloner
 ) -> Instruction:
     """Each element in its block: select(iota == places, values, 0), with blocks made one dimension."""
     sizes, block = values.shape.dimensions, side.block_size
@@ -115,11 +117,11 @@ def _with_zeros(
 
     def spread(array: Instruction, dimensions: Sequence[int]) -> Instruction:
         shape = Shape(array.shape.element_type, split)
-        return remaking.add(Broadcast(dimensions=tuple(dimensions)), array, like=old, shape=shape)
+        return cloner.add(Broadcast(dimensions=tuple(dimensions)), array, like=old, shape=shape)
 
-    where = remaking.add(Convert(), places, like=old, shape=Shape(PrimitiveType.S64, sizes))
-    number = remaking.add(Iota(iota_dimension=side.dimension + 1), like=old, shape=Shape(PrimitiveType.S64, split))
-    own = remaking.add(Compare(direction=ComparisonDirection.EQ), number, spread(where, across), like=old)
-    zero = spread(remaking.scalar(0, values.shape.element_type), ())
-    dense = remaking.add(OPERATIONS["select"](), own, spread(values, across), zero, like=old)
-    return remaking.add(Reshape(), dense, like=old, shape=Shape(values.shape.element_type, merged))
+    where = cloner.add(Convert(), places, like=old, shape=Shape(PrimitiveType.S64, sizes))
+    number = cloner.add(Iota(iota_dimension=side.dimension + 1), like=old, shape=Shape(PrimitiveType.S64, split))
+    own = cloner.add(Compare(direction=ComparisonDirection.EQ), number, spread(where, across), like=old)
+    zero = spread(cloner.scalar(0, values.shape.element_type), ())
+    dense = cloner.add(OPERATIONS["select"](), own, spread(values, across), zero, like=old)
+    return cloner.add(Reshape(), dense, like=old, shape=Shape(values.shape.element_type, merged))

@@ -14,7 +14,7 @@ from xlakit.ops.movement import Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import PassContext
 
 # Fewer products take less time than handing them to another thread.
@@ -22,7 +22,7 @@ _LEAST_PRODUCTS = knob("expand_dots.least_products", 1 << 17, 8)
 
 
 def long_dot(
-    old: Instruction, operands: Sequence[Instruction], remaking: Remaking, context: PassContext
+    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """The sum of the products, in the type that a dot sums in."""
     op, sizes = old.op_as(Dot), operands[0].shape.dimensions
@@ -37,26 +37,26 @@ def long_dot(
         rest = [d for d in range(operand.shape.rank) if d not in along]
         order = (*rest, *along)
         if order != tuple(sorted(order)):
-            operand = remaking.add(Transpose(dimensions=order), operand, like=old)
+            operand = cloner.add(Transpose(dimensions=order), operand, like=old)
         sizes = operand.shape.dimensions[len(rest) :]
         if rest:
             shape = Shape(operand.shape.element_type, sizes)
-            operand = remaking.add(Reshape(), operand, like=old, shape=shape)
-        return _converted(old, operand, kind, remaking)
+            operand = cloner.add(Reshape(), operand, like=old, shape=shape)
+        return _converted(old, operand, kind, cloner)
 
     pairs = zip(operands, (op.lhs_contracting_dims, op.rhs_contracting_dims), strict=True)
-    products = remaking.add(OPERATIONS["multiply"](), *(factor(x, along) for x, along in pairs), like=old)
-    making, scalar = Making(context), Shape(kind, ())
-    total = making.add(OPERATIONS["add"](), making.parameter(0, scalar), making.parameter(1, scalar))
+    products = cloner.add(OPERATIONS["multiply"](), *(factor(x, along) for x, along in pairs), like=old)
+    builder, scalar = ComputationBuilder(context), Shape(kind, ())
+    total = builder.add(OPERATIONS["add"](), builder.parameter(0, scalar), builder.parameter(1, scalar))
     sum = Reduce(
         dimensions=tuple(range(products.shape.rank)),
-        to_apply=making.computation(context.computation_name("sum"), total),
+        to_apply=builder.computation(context.computation_name("sum"), total),
     )
-    found = remaking.add(sum, products, remaking.scalar(0, kind), like=old)
-    found = _converted(old, found, old.shape.element_type, remaking)
+    found = cloner.add(sum, products, cloner.scalar(0, kind), like=old)
+    found = _converted(old, found, old.shape.element_type, cloner)
     if not old.shape.rank:
         return found
-    return remaking.add(Reshape(), found, like=old, shape=old.shape.without_layout())
+    return cloner.add(Reshape(), found, like=old, shape=old.shape.without_layout())
 
 
 def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> PrimitiveType | None:
@@ -67,8 +67,8 @@ def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> 
     return result if all(k.is_integral for k in kinds) else None
 
 
-def _converted(old: Instruction, operand: Instruction, kind: PrimitiveType, remaking: Remaking) -> Instruction:
+def _converted(old: Instruction, operand: Instruction, kind: PrimitiveType, cloner: ComputationCloner) -> Instruction:
     if operand.shape.element_type is kind:
         return operand
     shape = operand.shape.without_layout().with_element_type(kind)
-    return remaking.add(Convert(), operand, like=old, shape=shape)
+    return cloner.add(Convert(), operand, like=old, shape=shape)

@@ -82,7 +82,7 @@ def _same(a: Shape, b: Shape) -> bool:
 
 
 class _Body:
-    """A computation in the making."""
+    """A computation under construction."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
         self._computation = computation

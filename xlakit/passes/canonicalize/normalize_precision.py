@@ -26,7 +26,7 @@ from xlakit.ops.reduction import Map, Reduce
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.transfer import Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext, calls_computations
 
 # What takes any types, and gives what its operands, its computations or its attributes say.
@@ -73,16 +73,16 @@ class NormalizePrecision(ComputationPass):
         mixed = {i for i in computation.instructions if not isinstance(i.op, _ANY_TYPES) and _is_mixed(i)}
         if not mixed:
             return computation
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         changed = 0
         for old in computation.instructions:
-            if old in mixed and _write_conversions(old, remaking):
+            if old in mixed and _write_conversions(old, cloner):
                 changed += 1
             else:
-                remaking.keep(old)
+                cloner.clone(old)
         if not changed or not context.spend("conversion", changed):
             return computation
-        return remaking.finished()
+        return cloner.build()
 
 
 def _is_mixed(instruction: Instruction) -> bool:
@@ -94,17 +94,17 @@ def _is_mixed(instruction: Instruction) -> bool:
     return len({shape.element_type for shape in shapes}) > 1 and len(floating_types(shapes)) > 1
 
 
-def _write_conversions(old: Instruction, remaking: Remaking) -> bool:
+def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
     """Put an operation on floats of one type in the place of ``old``; False where it is one already."""
-    operands = [remaking.made[o] for o in old.operands]
-    taken = [_converted(o, kind, old, remaking) for o, kind in zip(operands, _taken_types(old), strict=True)]
+    operands = [cloner.clones[o] for o in old.operands]
+    taken = [_converted(o, kind, old, cloner) for o, kind in zip(operands, _taken_types(old), strict=True)]
     shape = _with_types(old.shape, infer_shape(old.op, [o.shape for o in taken], old.shape))
     if shape == old.shape and all(new is given for new, given in zip(taken, operands, strict=True)):
         return False
     new = old.replace(
-        operands=taken, shape=shape, control_predecessors=[remaking.made[p] for p in old.control_predecessors]
+        operands=taken, shape=shape, control_predecessors=[cloner.clones[p] for p in old.control_predecessors]
     )
-    remaking.stands_for(old, _declared(remaking.append(new), old, remaking))
+    cloner.substitute(old, _declared(cloner.append(new), old, cloner))
     return True
 
 
@@ -147,18 +147,18 @@ def _with_types(shape: Shape, other: Shape) -> Shape:
     return shape if shape.element_type is other.element_type else shape.with_element_type(other.element_type)
 
 
-def _declared(new: Instruction, old: Instruction, remaking: Remaking) -> Instruction:
+def _declared(new: Instruction, old: Instruction, cloner: ComputationCloner) -> Instruction:
     """What ``new`` gives, in the types that ``old`` is declared in."""
     if not old.shape.is_tuple:
-        return _converted(new, old.shape.element_type, old, remaking)
+        return _converted(new, old.shape.element_type, old, cloner)
     if new.shape == old.shape:
         return new
     shapes = enumerate(old.shape.tuple_shapes)
-    parts = [_converted(remaking.element(new, n, old), s.element_type, old, remaking) for n, s in shapes]
-    return remaking.add(Tuple(), *parts, like=old)
+    parts = [_converted(cloner.element(new, n, old), s.element_type, old, cloner) for n, s in shapes]
+    return cloner.add(Tuple(), *parts, like=old)
 
 
-def _converted(operand: Instruction, kind: PrimitiveType, old: Instruction, remaking: Remaking) -> Instruction:
+def _converted(operand: Instruction, kind: PrimitiveType, old: Instruction, cloner: ComputationCloner) -> Instruction:
     if operand.shape.element_type is kind:
         return operand
-    return remaking.add(Convert(), operand, like=old, shape=operand.shape.with_element_type(kind))
+    return cloner.add(Convert(), operand, like=old, shape=operand.shape.with_element_type(kind))

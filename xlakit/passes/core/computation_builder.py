@@ -1,4 +1,4 @@
-"""Making: computations made instruction by instruction, new ones, and old ones again with others put in between."""
+"""ComputationBuilder makes computations instruction by instruction; ComputationCloner copies one and changes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.passes.core.framework import Names, PassContext, inherited, with_operands
 
 
-class Making:
-    """A computation in the making."""
+class ComputationBuilder:
+    """A computation under construction."""
 
     def __init__(self, context: PassContext, old: Computation | None = None) -> None:
         self.names = Names(old, context)
@@ -24,13 +24,13 @@ class Making:
     def add(
         self, op: Op, *operands: Instruction, like: Instruction | None = None, shape: Shape | None = None
     ) -> Instruction:
-        """A new instruction, which comes from where ``like`` came from."""
+        """Append a new instruction; its metadata is that of ``like``. Raises ShapeError if it is malformed."""
         inferred = infer_shape(op, [o.shape for o in operands], shape)
         annotations = NO_ANNOTATIONS if like is None else inherited(like.annotations, place_only=True)
         return self.append(Instruction(op, operands, inferred, self.names.new(op.opcode), annotations=annotations))
 
     def append(self, new: Instruction) -> Instruction:
-        """Put an instruction that is made already at the end."""
+        """Append an existing instruction."""
         self._order.append(new)
         return new
 
@@ -43,48 +43,48 @@ class Making:
         return self.add(Constant(literal=Literal.from_value(value, kind)))
 
     def element(self, value: Instruction, number: int, like: Instruction | None = None) -> Instruction:
-        """An element of a tuple."""
+        """An element of a tuple: the operand of a tuple instruction itself, else a new get-tuple-element."""
         if isinstance(value.op, Tuple) and not value.control_predecessors:
             return value.operands[number]
         return self.add(GetTupleElement(index=number), value, like=like)
 
     def computation(self, name: str, root: Instruction) -> Computation:
-        """What has been made, as a computation."""
+        """The instructions appended so far, as a computation."""
         return Computation(name, tuple(self._order), root)
 
 
-class Remaking(Making):
-    """A computation that is made again."""
+class ComputationCloner(ComputationBuilder):
+    """A copy of a computation, in which single instructions are replaced."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
         super().__init__(context, computation)
-        # What stands in the places of the old instructions.
-        self.made: dict[Instruction, Instruction] = {}
+        # The instruction of the new computation for each one of the old.
+        self.clones: dict[Instruction, Instruction] = {}
         self._computation = computation
 
-    def keep(self, old: Instruction) -> Instruction:
-        """The instruction itself, on what its operands have become."""
-        new = with_operands(old, tuple([self.made[o] for o in old.operands]))
+    def clone(self, old: Instruction) -> Instruction:
+        """Append ``old`` on the clones of its operands and control predecessors."""
+        new = with_operands(old, tuple([self.clones[o] for o in old.operands]))
         if new.control_predecessors:
-            new = new.replace(control_predecessors=[self.made[p] for p in new.control_predecessors])
-        self.made[old] = new
+            new = new.replace(control_predecessors=[self.clones[p] for p in new.control_predecessors])
+        self.clones[old] = new
         return self.append(new)
 
     def copy(self, source: Instruction, operands: Sequence[Instruction]) -> Instruction:
-        """An instruction of another computation, on other operands."""
+        """Append an instruction of another computation, on other operands and under a name that is free here."""
         name = self.names.keep_or_new(source.name)
         return self.append(Instruction(source.op, operands, source.shape, name, annotations=source.annotations))
 
     def copy_all(self, source: Instruction) -> Instruction:
-        """An instruction of another computation that needs no parameters, with the few that it needs."""
+        """Append an instruction of another computation with everything that it reads; recurses, so only for few."""
         return self.copy(source, [self.copy_all(o) for o in source.operands])
 
-    def stands_for(self, old: Instruction, new: Instruction) -> None:
-        """Say what stands in the place of an old instruction."""
-        self.made[old] = new
+    def substitute(self, old: Instruction, new: Instruction) -> None:
+        """Make ``new`` the clone of ``old``: later clones that read ``old`` read ``new``."""
+        self.clones[old] = new
 
-    def finished(self, root: Instruction | None = None, *, name: str | None = None) -> Computation:
-        """The new computation; ``root`` and ``name`` where they are not the old one's."""
+    def build(self, root: Instruction | None = None, *, name: str | None = None) -> Computation:
+        """The new computation; ``root`` and ``name`` are by default the clone of the old root and the old name."""
         old = self._computation
-        made = self.made[old.root] if root is None else root
-        return Computation(name or old.name, tuple(self._order), made, old.execution_thread)
+        new_root = self.clones[old.root] if root is None else root
+        return Computation(name or old.name, tuple(self._order), new_root, old.execution_thread)

@@ -1,8 +1,12 @@
-"""Rewriter: applies rules to a computation from the operands up to a fixed point, and makes the new instructions.
+"""Rewriter: applies rules to a computation, operands first, to a fixed point, and builds the new instructions.
 
-Every instruction, old or made by a rule, is settled once: first its operands, then itself, until no rule has
-anything to say about it. What it settles to stands in its place from then on. The work is proportional to the number
-of instructions, and nothing recurses.
+Each instruction, whether of the program or made by a rule, is brought to its canonical form once: first its operands,
+then the instruction itself, until no rule changes it. From then on every use refers to the canonical form. The work is
+proportional to the number of instructions, and no function recurses::
+
+    y = x - 0          operands first: x is canonical
+    z = y * 1          y: subtract_zero gives x             canonical[y] = x
+                       z becomes x * 1; multiply_one: x     canonical[z] = x
 """
 
 from __future__ import annotations
@@ -35,10 +39,10 @@ _REWRITES_AT_LEAST = 1_000
 
 
 class Rewriter:
-    """One computation being rewritten; rules use it to make instructions and to ask about the old ones.
+    """One computation being rewritten; rules use it to build instructions and to query the old ones.
 
-    Rules are shown no instruction with an effect or with control predecessors, and none with dynamic dimensions in
-    its shape, its operands' shapes or those of their operands.
+    Rules are not called for instructions with an effect or with control predecessors, nor where the shape of the
+    instruction, of an operand, or of an operand's operand has dynamic dimensions.
     """
 
     def __init__(self, computation: Computation, index: RuleIndex, context: PassContext) -> None:
@@ -47,9 +51,9 @@ class Rewriter:
         self._index = index
         self._rules_for_all = index.get(ANY, ())
         self._names = Names(computation, context)
-        # What an instruction has settled to; what has settled to itself stands for itself.
-        self._settled: dict[Instruction, Instruction] = {}
-        # What a rule has put in the place of an instruction that is still being settled.
+        # The canonical form of each instruction that has one; a canonical instruction maps to itself.
+        self._canonical: dict[Instruction, Instruction] = {}
+        # What a rule returned for an instruction whose canonical form is not known yet.
         self._replaced: dict[Instruction, Instruction] = {}
         self._order: list[Instruction] = []
         self._current = computation.root
@@ -61,39 +65,39 @@ class Rewriter:
     def result(self) -> Computation:
         """The computation after all rewrites; the old one where there were none."""
         old = self.computation
-        settled = self._settled
+        canonical = self._canonical
         for instruction in old.instructions:
-            if instruction not in settled:
-                self._settle(instruction)
+            if instruction not in canonical:
+                self._canonicalize(instruction)
         if not self._changed:
             return old
-        root = settled[old.root]
+        root = canonical[old.root]
         live = mark_live(self._order, root)
         return Computation(old.name, tuple(i for i in self._order if i in live), root, old.execution_thread)
 
-    # -- settling --------------------------------------------------------------------------------
+    # -- canonical forms -------------------------------------------------------------------------
 
-    def _settle(self, first: Instruction) -> None:
-        settled, replaced = self._settled, self._replaced
+    def _canonicalize(self, first: Instruction) -> None:
+        canonical, replaced = self._canonical, self._replaced
         stack = [first]
         while stack:
             node = stack[-1]
-            if node in settled:
+            if node in canonical:
                 stack.pop()
                 continue
             successor = replaced.get(node)
             if successor is not None:
-                if successor in settled:
-                    self._stands_for(node, settled[successor])
+                if successor in canonical:
+                    self._set_canonical(node, canonical[successor])
                     stack.pop()
                 else:
                     stack.append(successor)
                 continue
-            waiting = [o for o in (*node.operands, *node.control_predecessors) if o not in settled]
+            waiting = [o for o in (*node.operands, *node.control_predecessors) if o not in canonical]
             if waiting:
                 stack.extend(waiting)
                 continue
-            current = self._with_settled_operands(node)
+            current = self._with_canonical_operands(node)
             better = self._improve(current)
             if better is not None:
                 self._changed = True
@@ -101,27 +105,27 @@ class Rewriter:
                 stack.append(better)
                 continue
             self._order.append(current)
-            settled[current] = current
-            self._stands_for(node, current)
+            canonical[current] = current
+            self._set_canonical(node, current)
             stack.pop()
 
-    def _stands_for(self, node: Instruction, final: Instruction) -> None:
-        self._settled[node] = final
+    def _set_canonical(self, node: Instruction, final: Instruction) -> None:
+        self._canonical[node] = final
         if self._uses is not None and node is not final:
             self._uses[final] += self._uses[node]
 
-    def _with_settled_operands(self, node: Instruction) -> Instruction:
-        settled = self._settled
-        operands = tuple([settled[o] for o in node.operands])
+    def _with_canonical_operands(self, node: Instruction) -> Instruction:
+        canonical = self._canonical
+        operands = tuple([canonical[o] for o in node.operands])
         predecessors = node.control_predecessors
         if predecessors:
-            predecessors = tuple(dict.fromkeys(settled[p] for p in predecessors))
+            predecessors = tuple(dict.fromkeys(canonical[p] for p in predecessors))
         if operands == node.operands and predecessors == node.control_predecessors:
             return node
         return node.replace(operands=operands, control_predecessors=predecessors)
 
     def _improve(self, instruction: Instruction) -> Instruction | None:
-        """What the first rule that applies gives, in the place of the instruction."""
+        """The result of the first rule that applies to the instruction; None if none does."""
         rules = self._index.get(instruction.op.opcode, self._rules_for_all)
         if not rules or is_fixed(instruction) or (self._has_dynamic and _touches_dynamic(instruction)):
             return None
@@ -149,7 +153,7 @@ class Rewriter:
         return self.context.spend(rule)
 
     def _placed(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:
-        """``new`` fit to stand in the place of ``old``, or None where its shape does not allow it.
+        """``new`` with the shape and the name of ``old``, which it replaces; None where its shape does not allow that.
 
         A program may declare results in another floating point precision, or otherwise dynamic, than operands have;
         and a layout matters where a bitcast looks at it. So what was there already must have the same shape.
@@ -160,9 +164,9 @@ class Rewriter:
                 raise InternalError(f"rule {rule} puts {new.shape} in the place of {old.shape}")
             if new.shape.without_layout() != old.shape.without_layout():
                 return None
-            if new in self._settled and not same_layouts(new.shape, old.shape):
+            if new in self._canonical and not same_layouts(new.shape, old.shape):
                 return None
-        if new in self._settled:
+        if new in self._canonical:
             return new
         return Instruction(new.op, new.operands, old.shape, old.name, annotations=inherited(old.annotations))
 
@@ -173,7 +177,7 @@ class Rewriter:
         if self._uses is None:
             uses = Counter(o for i in self.computation.instructions for o in i.operands)
             uses[self.computation.root] += 1
-            for old, final in self._settled.items():
+            for old, final in self._canonical.items():
                 if old is not final:
                     uses[final] += uses[old]
             self._uses = uses

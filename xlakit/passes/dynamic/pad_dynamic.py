@@ -24,7 +24,7 @@ from xlakit.ops.data import Constant, GetTupleElement, Tuple
 from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
 from xlakit.ops.transfer import Infeed, Recv, RecvDone
 from xlakit.passes.canonicalize.expand import Expand
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, live_instructions
 from xlakit.passes.dynamic.padded_algebra import ALGEBRA
 from xlakit.passes.dynamic.padded_calls import at_sizes, joined, parted, with_sizes
@@ -151,7 +151,7 @@ class _Computation:
         self._module = module
         self._computation = computation
         self._context = context
-        self._remaking = Remaking(computation, context)
+        self._cloner = ComputationCloner(computation, context)
         self._values: dict[Instruction, Padded] = {}
 
     # -- the whole -------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class _Computation:
         root = self._run()
         make = self._padder(self._computation.root)
         full = Padded(self._full(root, frozenset(results), make), root.sizes)
-        return self._remaking.finished(joined(full, results, make))
+        return self._cloner.build(joined(full, results, make))
 
     def part(self, places: _Places, packed: bool, wanted: tuple[Place, ...] | None) -> _Remade:
         """With sizes as parameters, or in a tuple with its one parameter."""
@@ -174,10 +174,10 @@ class _Computation:
         given = tuple(sorted(root.sizes)) if wanted is None else wanted
         made = joined(root, given, self._padder(self._computation.root))
         name = self._context.computation_name(self._computation.name)
-        return _Remade(self._remaking.finished(made, name=name), given)
+        return _Remade(self._cloner.build(made, name=name), given)
 
     def _padder(self, old: Instruction) -> Padder:
-        return Padder(self._remaking, self._context, old, self._remaking.made)
+        return Padder(self._cloner, self._context, old, self._cloner.clones)
 
     def _full(self, value: Padded, open_places: frozenset[Place], make: Padder) -> Instruction:
         """The value with zeros where an array that is declared static has fewer elements."""
@@ -199,18 +199,18 @@ class _Computation:
             value = self._padder(old).again([])
             sizes: dict[Place, Instruction] = {}
             for place in sorted(open_places):
-                sizes[place] = self._remaking.parameter(number, _SIZE)
+                sizes[place] = self._cloner.parameter(number, _SIZE)
                 number += 1
             self._enter(old, Padded(value, sizes))
 
     def _packed_parameter(self, places: frozenset[Place]) -> None:
         (old,) = self._computation.parameters
-        parameter = self._remaking.append(old.replace(shape=with_sizes(old.shape, len(places))))
+        parameter = self._cloner.append(old.replace(shape=with_sizes(old.shape, len(places))))
         self._enter(old, parted(parameter, old.shape, sorted(places), self._padder(old)))
 
     def _enter(self, old: Instruction, new: Padded) -> None:
         self._values[old] = new
-        self._remaking.stands_for(old, new.value)
+        self._cloner.substitute(old, new.value)
 
     # -- instructions ----------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class _Computation:
     def _instruction(self, old: Instruction, operands: Sequence[Padded]) -> Padded:
         op, make = old.op, self._padder(old)
         if not any(x.sizes for x in operands) and not self._module.is_affected(old):
-            return Padded(self._remaking.keep(old))
+            return Padded(self._cloner.clone(old))
         if isinstance(op, Tuple):
             sizes = {((i, *path), d): n for i, x in enumerate(operands) for (path, d), n in x.sizes.items()}
             return Padded(make.again([x.value for x in operands]), sizes)

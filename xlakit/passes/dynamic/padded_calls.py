@@ -54,8 +54,8 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
     """x, sizes of x -> the operation on what is there of x, padded, and the sizes of that."""
     inner = make.apart()
     shapes = [_marked(o.shape, x.sizes) for o, x in zip(old.operands, operands, strict=True)]
-    given = [inner.making.parameter(number, shape) for number, shape in enumerate(shapes)]
-    root = inner.making.append(old.replace(operands=given, control_predecessors=()))
+    given = [inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)]
+    root = inner.builder.append(old.replace(operands=given, control_predecessors=()))
     computation = inner.computation(f"{old.name}_at_sizes", root)
     sizes = [x.sizes[place] for x in operands for place in sorted(x.sizes)]
     places = dynamic_places(old.shape)

@@ -51,7 +51,7 @@ def _agreed(
     if op.global_ids is None and op.channel_id is not None:
         raise NoRuleError(f"{op.opcode} between partitions, where no all-reduce meets")
     apart = make.apart()
-    least = apart.apply("minimum", *(apart.making.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
+    least = apart.apply("minimum", *(apart.builder.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
     reduction = AllReduce(
         replica_groups=op.replica_groups,
         channel_id=None if op.channel_id is None else _CHANNELS + make.context.number(),

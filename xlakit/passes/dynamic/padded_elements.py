@@ -87,13 +87,13 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 def _nothing(given: Instruction, make: Padder) -> Computation:
     inner = make.apart()
-    inner.making.parameter(0, given.shape)
+    inner.builder.parameter(0, given.shape)
     shape = make.old.shape
     return inner.computation(f"{make.old.name}_nothing", inner.spread(inner.zero(shape.element_type), shape.dimensions))
 
 
 def _elements(given: Instruction, make: Padder) -> Computation:
     inner = make.apart()
-    parameter = inner.making.parameter(0, given.shape)
+    parameter = inner.builder.parameter(0, given.shape)
     elements = [inner.element(parameter, i) for i in range(len(given.operands))]
     return inner.computation(f"{make.old.name}_elements", inner.again(elements))

@@ -15,7 +15,7 @@ class _PaddedFeatures(Features):
     """The parts of a batch norm of an array that is not full."""
 
     def __init__(self, x: Padded, make: Padder) -> None:
-        super().__init__(make.old, x.shape, make.making, make.context)
+        super().__init__(make.old, x.shape, make.builder, make.context)
         self._x = x
         self._make = make
 

@@ -74,7 +74,7 @@ def _selective(computation: Computation, make: Padder) -> Computation:
     flag = Shape(PrimitiveType.PRED)
     inner = make.apart()
     shapes = [*old[:count], flag, *old[count:], flag]
-    given = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    given = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     left, left_there, right, right_there = given[:count], given[count], given[count + 1 : -1], given[-1]
     kinds = [s.element_type for s in (computation.root.shape.tuple_shapes or (computation.root.shape,))]
     alone = [
@@ -109,7 +109,7 @@ def _called_where(
 
     def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
         inner = make.apart()
-        parameter = inner.making.parameter(0, given.shape)
+        parameter = inner.builder.parameter(0, given.shape)
         elements = [inner.element(parameter, i) for i in range(len(given.operands))]
         return inner.computation(f"{computation.name}_{name}", inner.add(Tuple(), *result(inner, elements)))
 
@@ -207,7 +207,7 @@ def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
     values = make.converted(x.value, kind)
     inner = make.apart()
     scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
-    given = [inner.making.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
+    given = [inner.builder.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
     (a, _, a_there), (b, _, b_there) = given[:3], given[3:]
     wins = inner.add(Call(to_apply=op.select), a, b)
     keeps = inner.apply("and", a_there, inner.apply("or", inner.apply("not", b_there), wins))
@@ -279,7 +279,7 @@ def _there_first(comparator: Computation, make: Padder) -> Computation:
     """less -> less where both elements are there; else the one that is goes first."""
     inner = make.apart()
     shapes = [*(p.shape for p in comparator.parameters), *[Shape(PrimitiveType.PRED)] * 2]
-    *given, missing, other_missing = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    *given, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     less = inner.add(Call(to_apply=comparator), *given)
     first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
     return inner.computation(f"{comparator.name}_there", first)
@@ -312,7 +312,7 @@ def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
     axis = x.shape.rank - 1
     inner = make.apart()
     shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2 + [Shape(PrimitiveType.PRED)] * 2
-    a, b, *_, missing, other_missing = [inner.making.parameter(i, shape) for i, shape in enumerate(shapes)]
+    a, b, *_, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     direction = ComparisonDirection.GT if op.largest else ComparisonDirection.LT
     order = ComparisonType.TOTALORDER
     less = inner.add(Compare(direction=direction, type=order), a, b)

@@ -27,7 +27,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Iota, Tuple
 from xlakit.ops.movement import Broadcast, Concatenate, Reshape
 from xlakit.ops.registry import OPERATIONS
-from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.computation_builder import ComputationBuilder
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.rules import opcodes_of
 
@@ -102,9 +102,13 @@ class Padder:
     """
 
     def __init__(
-        self, making: Making, context: PassContext, old: Instruction, made: Mapping[Instruction, Instruction]
+        self,
+        builder: ComputationBuilder,
+        context: PassContext,
+        old: Instruction,
+        made: Mapping[Instruction, Instruction],
     ) -> None:
-        self.making = making
+        self.builder = builder
         self.context = context
         self._made = made
         self.old = old
@@ -114,7 +118,7 @@ class Padder:
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
         """An instruction."""
-        return self.making.add(op, *operands, like=self.old, shape=shape)
+        return self.builder.add(op, *operands, like=self.old, shape=shape)
 
     def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
         """The old instruction on other operands, with all its dimensions at their bounds."""
@@ -124,11 +128,11 @@ class Padder:
         """An instruction made of the old one, after what that has to come after."""
         if new.control_predecessors:
             new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
-        return self.making.append(new)
+        return self.builder.append(new)
 
     def element(self, value: Instruction, number: int) -> Instruction:
         """An element of a tuple."""
-        return self.making.element(value, number, self.old)
+        return self.builder.element(value, number, self.old)
 
     def apply(self, opcode: str, *operands: Instruction) -> Instruction:
         """An operation without attributes."""
@@ -267,12 +271,12 @@ class Padder:
         given = self.add(Tuple(), *facts)
         good, bad = self.apart(), self.apart()
         name = f"{self.old.name}_check"
-        passed = good.computation(name, good.making.parameter(0, size.shape))
-        parameter = bad.making.parameter(0, given.shape)
+        passed = good.computation(name, good.builder.parameter(0, size.shape))
+        parameter = bad.builder.parameter(0, given.shape)
         operands = [bad.element(parameter, i) for i in range(len(facts))]
         op = CustomCall(custom_call_target=target, custom_call_has_side_effect=True)
         fault = Instruction(op, operands, size.shape, self.old.name, annotations=self.old.annotations)
-        failed = bad.computation(name, bad.making.append(fault))
+        failed = bad.computation(name, bad.builder.append(fault))
         return self.add(Conditional(branch_computations=(passed, failed)), holds, size, given)
 
     # -- what is there and what is not -----------------------------------------------------------
@@ -308,11 +312,11 @@ class Padder:
 
     def apart(self) -> Padder:
         """One that makes a computation of its own, for the same instruction."""
-        return Padder(Making(self.context), self.context, self.old, {})
+        return Padder(ComputationBuilder(self.context), self.context, self.old, {})
 
     def computation(self, name: str, root: Instruction) -> Computation:
         """What has been made, as a computation; its name begins with ``name``."""
-        return self.making.computation(self.context.computation_name(name), root)
+        return self.builder.computation(self.context.computation_name(name), root)
 
 
 class NoRuleError(Exception):

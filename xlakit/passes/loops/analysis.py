@@ -18,7 +18,7 @@ from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.elementwise_binary import Add, Subtract
 from xlakit.ops.shared.numerics import limits
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
 from xlakit.passes.core.matching import as_integer, uniform
 
@@ -215,14 +215,14 @@ def with_loops(computation: Computation, changed: Mapping[Instruction, While], c
     """The computation with other loops, of the same state, in the places of some of its own."""
     if not changed:
         return computation
-    remaking = Remaking(computation, context)
+    cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         if old in changed:
-            made = remaking.append(old.replace(op=changed[old], operands=[remaking.made[old.operands[0]]]))
-            remaking.stands_for(old, made)
+            made = cloner.append(old.replace(op=changed[old], operands=[cloner.clones[old.operands[0]]]))
+            cloner.substitute(old, made)
         else:
-            remaking.keep(old)
-    return remaking.finished()
+            cloner.clone(old)
+    return cloner.build()
 
 
 # -- the same loop carrying something else -----------------------------------------------------------
@@ -255,14 +255,14 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
         if old is None or instruction is None:
             results.append(body.carried(number))
         else:
-            made = body.remaking.made[instruction]
-            results.append(body.remaking.element(made, old, old_root) if instruction is old_root else made)
-    root = body.remaking.add(Tuple(), *results, like=old_root)
+            made = body.cloner.clones[instruction]
+            results.append(body.cloner.element(made, old, old_root) if instruction is old_root else made)
+    root = body.cloner.add(Tuple(), *results, like=old_root)
     condition = _Inside(loop.condition, state, context)
     condition.run([loop.condition.root])
     return While(
-        condition=condition.remaking.finished(name=context.computation_name(loop.condition.name)),
-        body=body.remaking.finished(root, name=context.computation_name(loop.body.name)),
+        condition=condition.cloner.build(name=context.computation_name(loop.condition.name)),
+        body=body.cloner.build(root, name=context.computation_name(loop.body.name)),
     )
 
 
@@ -270,7 +270,7 @@ class _Inside:
     """The body or the condition of a loop, reading another state."""
 
     def __init__(self, computation: Computation, state: State, context: PassContext) -> None:
-        self.remaking = Remaking(computation, context)
+        self.cloner = ComputationCloner(computation, context)
         self._computation = computation
         self._state = state
         (self._old,) = computation.parameters
@@ -281,22 +281,22 @@ class _Inside:
 
     def run(self, wanted: Sequence[Instruction]) -> None:
         """Make what is wanted, with what that needs and what has an effect."""
-        remaking, moved = self.remaking, self._state.moved
+        cloner, moved = self.cloner, self._state.moved
         live = self._live(wanted)
-        remaking.append(self._new)
+        cloner.append(self._new)
         for old in self._computation.instructions:
             if old not in live:
                 continue
             number = element_read(old, self._old)
             if old is self._old:
                 everything = [self._element(n) for n in range(len(self._state.places))]
-                remaking.stands_for(old, remaking.add(Tuple(), *everything, like=old))
+                cloner.substitute(old, cloner.add(Tuple(), *everything, like=old))
             elif number is not None:
-                remaking.stands_for(old, self._element(number))
+                cloner.substitute(old, self._element(number))
             elif old in moved:
-                remaking.stands_for(old, self.carried(moved[old]))
+                cloner.substitute(old, self.carried(moved[old]))
             else:
-                remaking.keep(old)
+                cloner.clone(old)
 
     def _live(self, wanted: Sequence[Instruction]) -> set[Instruction]:
         """What has to be made; the parameter only where it is read as a whole."""
@@ -315,7 +315,7 @@ class _Inside:
         """An element of the new state."""
         found = self._read.get(number)
         if found is None:
-            found = self._read[number] = self.remaking.element(self._new, number, self._new)
+            found = self._read[number] = self.cloner.element(self._new, number, self._new)
         return found
 
     def _element(self, number: int) -> Instruction:
@@ -327,5 +327,5 @@ class _Inside:
             raise InternalError(f"element {number} of {self._computation.name} is read, but no longer carried")
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = self.remaking.copy_all(place)
+            found = self._known[number] = self.cloner.copy_all(place)
         return found

@@ -9,7 +9,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
 from xlakit.ops.movement import Broadcast
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import (
     Loop,
@@ -43,19 +43,19 @@ class WhileElements(LoopPass):
         plans = {instruction: plan for instruction, plan in plans.items() if plan is not None}
         if not plans:
             return computation
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         after: dict[Instruction, dict[int, Instruction]] = {}
         for old in computation.instructions:
             if old in plans:
-                after[old] = _enter(plans[old], remaking, context)
+                after[old] = _enter(plans[old], cloner, context)
                 continue
             whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
             number = element_read(old, whole)
             if number is not None and whole in after:
-                remaking.stands_for(old, after[whole][number])
+                cloner.substitute(old, after[whole][number])
             else:
-                remaking.keep(old)
-        return remaking.finished()
+                cloner.clone(old)
+        return cloner.build()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,22 +169,22 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
     return [i if g is None else names[g] for i, g in enumerate(given)]
 
 
-def _enter(plan: _Plan, remaking: Remaking, context: PassContext) -> dict[int, Instruction]:
+def _enter(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict[int, Instruction]:
     """Make the new loop; gives the elements of its result that are read."""
     loop = plan.loop
     old = loop.instruction
-    initial = remaking.made[old.operands[0]]
+    initial = cloner.clones[old.operands[0]]
     read = plan.read - {-1} if -1 not in plan.read else set(range(loop.count))
     stays = {n for n in read if n in plan.unchanged or isinstance(plan.places[n], Instruction)}
-    before = {n: remaking.element(initial, n, old) for n in sorted(stays.union(plan.kept))}
+    before = {n: cloner.element(initial, n, old) for n in sorted(stays.union(plan.kept))}
     after = {n: before[n] for n in stays}
     if plan.kept:
-        start = remaking.add(Tuple(), *(before[n] for n in plan.kept), like=old)
-        new = remaking.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
+        start = cloner.add(Tuple(), *(before[n] for n in plan.kept), like=old)
+        new = cloner.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
         for number in sorted(read - stays):
             place = plan.places[number]
             if isinstance(place, int):
-                after[number] = remaking.element(new, place, old)
+                after[number] = cloner.element(new, place, old)
     if -1 in plan.read:
-        remaking.stands_for(old, remaking.add(Tuple(), *(after[n] for n in range(loop.count)), like=old))
+        cloner.substitute(old, cloner.add(Tuple(), *(after[n] for n in range(loop.count)), like=old))
     return after

@@ -17,7 +17,7 @@ from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import Loop, LoopPass, State, elements_read, loop_of, with_state
 
@@ -47,13 +47,13 @@ class WhileInvariants(LoopPass):
         if not found:
             return computation
         read = elements_read(computation, list(found))
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if old in found:
-                _enter(*found[old], remaking, context, whole=-1 in read[old])
+                _enter(*found[old], cloner, context, whole=-1 in read[old])
             else:
-                remaking.keep(old)
-        return remaking.finished()
+                cloner.clone(old)
+        return cloner.build()
 
 
 def _moved(loop: Loop) -> list[Instruction]:
@@ -99,27 +99,29 @@ def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)
 
 
-def _enter(loop: Loop, moved: Sequence[Instruction], remaking: Remaking, context: PassContext, *, whole: bool) -> None:
+def _enter(
+    loop: Loop, moved: Sequence[Instruction], cloner: ComputationCloner, context: PassContext, *, whole: bool
+) -> None:
     """Make the moved instructions, and the loop that reads them as elements."""
     old = loop.instruction
-    initial = remaking.made[old.operands[0]]
-    start = [remaking.element(initial, n, old) for n in range(loop.count)]
-    start.extend(_before(loop, moved, start, remaking))
-    everything = remaking.add(Tuple(), *start, like=old)
+    initial = cloner.clones[old.operands[0]]
+    start = [cloner.element(initial, n, old) for n in range(loop.count)]
+    start.extend(_before(loop, moved, start, cloner))
+    everything = cloner.add(Tuple(), *start, like=old)
     state = State(
         everything.shape,
         places=range(loop.count),
         elements=[*range(loop.count), *([None] * len(moved))],
         moved={instruction: loop.count + n for n, instruction in enumerate(moved)},
     )
-    new = remaking.add(with_state(loop, state, context), everything, like=old)
+    new = cloner.add(with_state(loop, state, context), everything, like=old)
     if whole:
-        new = remaking.add(Tuple(), *(remaking.element(new, n, old) for n in range(loop.count)), like=old)
-    remaking.stands_for(old, new)
+        new = cloner.add(Tuple(), *(cloner.element(new, n, old) for n in range(loop.count)), like=old)
+    cloner.substitute(old, new)
 
 
 def _before(
-    loop: Loop, moved: Sequence[Instruction], start: Sequence[Instruction], remaking: Remaking
+    loop: Loop, moved: Sequence[Instruction], start: Sequence[Instruction], cloner: ComputationCloner
 ) -> list[Instruction]:
     """The moved instructions, before the loop, with what they need."""
     needed = set(moved)
@@ -133,5 +135,5 @@ def _before(
             if number is not None:
                 outside[instruction] = start[number]
             else:
-                outside[instruction] = remaking.copy(instruction, [outside[o] for o in instruction.operands])
+                outside[instruction] = cloner.copy(instruction, [outside[o] for o in instruction.operands])
     return [outside[m] for m in moved]

@@ -11,7 +11,7 @@ from xlakit.ops.control import While
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Reshape, Transpose
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count, with_loops
 
@@ -76,20 +76,20 @@ def _width(kind: PrimitiveType) -> int:
 
 def _packed(body: Computation, products: set[Instruction], context: PassContext) -> Computation:
     """The body with packed operands, the packing beside each product."""
-    remaking = Remaking(body, context)
+    cloner = ComputationCloner(body, context)
     for old in body.instructions:
         if old not in products:
-            remaking.keep(old)
+            cloner.clone(old)
             continue
         op = old.op_as(Dot)
-        lhs, rhs = (remaking.made[o] for o in old.operands)
+        lhs, rhs = (cloner.clones[o] for o in old.operands)
         (along,) = op.rhs_contracting_dims
         depth, columns = rhs.shape.dimensions[along], rhs.shape.dimensions[1 - along]
         width = _width(rhs.shape.element_type)
         cut = (depth, columns // width, width) if along == 0 else (columns // width, width, depth)
         order = (1, 0, 2) if along == 0 else (0, 2, 1)
-        apart = remaking.add(Reshape(), rhs, like=old, shape=rhs.shape.with_dimensions(cut))
-        slivers = remaking.add(Transpose(dimensions=order), apart, like=old)
-        product = remaking.add(dataclasses.replace(op, rhs_contracting_dims=(1,)), lhs, slivers, like=old)
-        remaking.stands_for(old, remaking.add(Reshape(), product, like=old, shape=old.shape))
-    return remaking.finished(name=context.computation_name(body.name))
+        apart = cloner.add(Reshape(), rhs, like=old, shape=rhs.shape.with_dimensions(cut))
+        slivers = cloner.add(Transpose(dimensions=order), apart, like=old)
+        product = cloner.add(dataclasses.replace(op, rhs_contracting_dims=(1,)), lhs, slivers, like=old)
+        cloner.substitute(old, cloner.add(Reshape(), product, like=old, shape=old.shape))
+    return cloner.build(name=context.computation_name(body.name))

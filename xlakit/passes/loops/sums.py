@@ -23,7 +23,7 @@ from xlakit.ops.elementwise_binary import Add, Subtract
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, inherited, is_fixed
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.loops.analysis import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
@@ -235,104 +235,104 @@ def _is_squeezed(piece: Instruction, place: int) -> bool:
 def _rebuilt(
     computation: Computation, found: dict[Instruction, tuple[Loop, list[_Sum]]], context: PassContext
 ) -> Computation:
-    remaking = Remaking(computation, context)
+    cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         source = old.operands[0] if isinstance(old.op, GetTupleElement) else None
         if old in found:
-            _loop(remaking, *found[old], context)
+            _loop(cloner, *found[old], context)
         elif source in found:
-            _element(remaking, old, *found[source])
+            _element(cloner, old, *found[source])
         else:
-            remaking.keep(old)
-    return remaking.finished()
+            cloner.clone(old)
+    return cloner.build()
 
 
-def _loop(remaking: Remaking, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
+def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
     """The loop without its sums; a stack that is new stands where the sum has stood."""
     old = loop.instruction
     iterations = trip_count(loop) or 0
     shapes = list(old.shape.tuple_shapes)
-    start = remaking.made[old.operands[0]]
+    start = cloner.clones[old.operands[0]]
     begin = list(start.operands)
     for one in sums:
         new = one.new
         if new is not None:
             shapes[one.element] = new.shape.with_dimensions((iterations, *new.shape.dimensions))
-            zero = remaking.scalar(0, new.shape.element_type)
-            begin[one.element] = remaking.add(Broadcast(dimensions=()), zero, like=old, shape=shapes[one.element])
+            zero = cloner.scalar(0, new.shape.element_type)
+            begin[one.element] = cloner.add(Broadcast(dimensions=()), zero, like=old, shape=shapes[one.element])
     if shapes != list(old.shape.tuple_shapes):
-        start = remaking.add(Tuple(), *begin, like=start)
+        start = cloner.add(Tuple(), *begin, like=start)
     shape = make_tuple_shape(shapes)
     made = While(condition=_condition(loop, shape, context), body=_body(loop, sums, shape, context))
-    remaking.stands_for(old, remaking.append(old.replace(op=made, operands=[start], shape=shape)))
+    cloner.substitute(old, cloner.append(old.replace(op=made, operands=[start], shape=shape)))
 
 
 def _condition(loop: Loop, shape: Shape, context: PassContext) -> Computation:
-    remaking = Remaking(loop.condition, context)
+    cloner = ComputationCloner(loop.condition, context)
     for old in loop.condition.instructions:
         if isinstance(old.op, Parameter):
-            _parameter(remaking, old, shape)
+            _parameter(cloner, old, shape)
         else:
-            remaking.keep(old)
-    return remaking.finished(name=context.computation_name(loop.condition.name))
+            cloner.clone(old)
+    return cloner.build(name=context.computation_name(loop.condition.name))
 
 
 def _body(loop: Loop, sums: Sequence[_Sum], shape: Shape, context: PassContext) -> Computation:
-    remaking = Remaking(loop.body, context)
+    cloner = ComputationCloner(loop.body, context)
     by_sum = {one.added: one for one in sums}
     products = {one.product for one in sums}
     elements = {one.element for one in sums}
     root = loop.body.root
     for old in loop.body.instructions:
         if old is loop.parameter:
-            _parameter(remaking, old, shape)
+            _parameter(cloner, old, shape)
         elif loop.element(old) in elements:
-            remaking.stands_for(old, remaking.element(remaking.made[loop.parameter], loop.element(old) or 0, old))
+            cloner.substitute(old, cloner.element(cloner.clones[loop.parameter], loop.element(old) or 0, old))
         elif old in by_sum:
-            remaking.stands_for(old, _carried(remaking, by_sum[old]))
+            cloner.substitute(old, _carried(cloner, by_sum[old]))
         elif old is root:
-            remaking.stands_for(old, remaking.add(Tuple(), *[remaking.made[o] for o in old.operands], like=old))
+            cloner.substitute(old, cloner.add(Tuple(), *[cloner.clones[o] for o in old.operands], like=old))
         elif old not in products:
-            remaking.keep(old)
-    return remaking.finished(name=context.computation_name(loop.body.name))
+            cloner.clone(old)
+    return cloner.build(name=context.computation_name(loop.body.name))
 
 
-def _parameter(remaking: Remaking, old: Instruction, shape: Shape) -> None:
+def _parameter(cloner: ComputationCloner, old: Instruction, shape: Shape) -> None:
     place = inherited(old.annotations, place_only=True)
     new = Instruction(Parameter(number=0), (), shape, old.name, annotations=place)
-    remaking.stands_for(old, remaking.append(new))
+    cloner.substitute(old, cloner.append(new))
 
 
-def _carried(remaking: Remaking, one: _Sum) -> Instruction:
+def _carried(cloner: ComputationCloner, one: _Sum) -> Instruction:
     """What an iteration gives where it gave the sum: the stack with its piece, or what it was given."""
-    given = next(remaking.made[o] for o in one.added.operands if o is not one.product)
+    given = next(cloner.clones[o] for o in one.added.operands if o is not one.product)
     piece = one.new
     if piece is None:
         return given
     like = one.added
-    place = remaking.made[(one.lhs if one.lhs.element is not None else one.rhs).place]
-    flat = remaking.add(
-        Reshape(), remaking.made[piece], like=like, shape=piece.shape.with_dimensions((1, *piece.shape.dimensions))
+    place = cloner.clones[(one.lhs if one.lhs.element is not None else one.rhs).place]
+    flat = cloner.add(
+        Reshape(), cloner.clones[piece], like=like, shape=piece.shape.with_dimensions((1, *piece.shape.dimensions))
     )
-    zero = remaking.scalar(0, place.shape.element_type)
-    return remaking.add(DynamicUpdateSlice(), given, flat, place, *[zero] * piece.shape.rank, like=like)
+    zero = cloner.scalar(0, place.shape.element_type)
+    return cloner.add(DynamicUpdateSlice(), given, flat, place, *[zero] * piece.shape.rank, like=like)
 
 
-def _element(remaking: Remaking, old: Instruction, loop: Loop, sums: Sequence[_Sum]) -> None:
+def _element(cloner: ComputationCloner, old: Instruction, loop: Loop, sums: Sequence[_Sum]) -> None:
     """An element of the loop's result, or the sum that stood there."""
     number = old.op_as(GetTupleElement).index
     one = next((s for s in sums if s.element == number), None)
     if one is None:
-        remaking.keep(old)
+        cloner.clone(old)
         return
     like, start = one.product, loop.initial(number)
     if start is None:
         raise InternalError(f"{loop.instruction.name} does not begin with a tuple")
-    whole = remaking.made[loop.instruction]
+    whole = cloner.clones[loop.instruction]
     numbers = [one.element if s.element is None else s.element for s in (one.lhs, one.rhs)]
-    lhs, rhs = (remaking.element(whole, n, like) for n in numbers)
-    product = remaking.add(_of_all_iterations(one), lhs, rhs, like=like, shape=like.shape)
-    remaking.stands_for(old, remaking.add(OPERATIONS["add"](), remaking.made[start], product, like=one.added))
+    lhs, rhs = (cloner.element(whole, n, like) for n in numbers)
+    product = cloner.add(_of_all_iterations(one), lhs, rhs, like=like, shape=like.shape)
+    cloner.substitute(old, cloner.add(OPERATIONS["add"](), cloner.clones[start], product, like=one.added))
 
 
 def _of_all_iterations(one: _Sum) -> Dot:

@@ -11,7 +11,7 @@ from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count
 
@@ -52,26 +52,26 @@ class UnrollLoops(LoopPass):
                 iterations[loop.instruction] = (Call(to_apply=loop.body), count)
         if not iterations and not counted:
             return computation
-        remaking = Remaking(computation, context)
+        cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if old in iterations:
-                state = remaking.made[old.operands[0]]
+                state = cloner.clones[old.operands[0]]
                 body, count = iterations[old]
                 for _ in range(count):
-                    state = remaking.add(body, state, like=old)
-                remaking.stands_for(old, state)
+                    state = cloner.add(body, state, like=old)
+                cloner.substitute(old, state)
             elif old in counted:
-                remaking.stands_for(old, remaking.append(_annotated(old, counted[old], remaking)))
+                cloner.substitute(old, cloner.append(_annotated(old, counted[old], cloner)))
             else:
-                remaking.keep(old)
-        return remaking.finished()
+                cloner.clone(old)
+        return cloner.build()
 
 
-def _annotated(loop: Instruction, count: int, remaking: Remaking) -> Instruction:
+def _annotated(loop: Instruction, count: int, cloner: ComputationCloner) -> Instruction:
     """The loop with a note of how often it runs, in the words of XLA."""
     note = json.dumps({"known_trip_count": {"n": str(count)}}, separators=(",", ":"))
     annotations = dataclasses.replace(loop.annotations, backend_config=note)
-    return loop.replace(operands=[remaking.made[loop.operands[0]]], annotations=annotations)
+    return loop.replace(operands=[cloner.clones[loop.operands[0]]], annotations=annotations)
 
 
 def _is_worth_it(loop: Loop, iterations: int) -> bool:

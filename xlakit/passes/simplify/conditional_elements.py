@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Conditional
 from xlakit.ops.data import GetTupleElement, Tuple
-from xlakit.passes.core.computation_builder import Remaking
+from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.loops.analysis import element_read, elements_read
 
@@ -79,7 +79,7 @@ def _remade(
     plans: dict[Instruction, tuple[list[int], dict[int, Instruction]]],
     context: PassContext,
 ) -> Computation:
-    remaking = Remaking(computation, context)
+    cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
         if old in plans:
@@ -90,23 +90,23 @@ def _remade(
                         _narrowed(b, kept, context) for b in old.op_as(Conditional).branch_computations
                     )
                 )
-                made = remaking.add(op, *(remaking.made[o] for o in old.operands), like=old)
-                remaking.stands_for(old, made)
+                made = cloner.add(op, *(cloner.clones[o] for o in old.operands), like=old)
+                cloner.substitute(old, made)
         elif whole in plans and (number := element_read(old, whole)) is not None:
             kept, passed = plans[whole]
             if number in passed:
-                remaking.stands_for(old, remaking.made[passed[number]])
+                cloner.substitute(old, cloner.clones[passed[number]])
             else:
-                remaking.stands_for(old, remaking.element(remaking.made[whole], kept.index(number), old))
+                cloner.substitute(old, cloner.element(cloner.clones[whole], kept.index(number), old))
         else:
-            remaking.keep(old)
-    return remaking.finished()
+            cloner.clone(old)
+    return cloner.build()
 
 
 def _narrowed(branch: Computation, kept: Sequence[int], context: PassContext) -> Computation:
     """A branch that gives only some elements."""
-    remaking = Remaking(branch, context)
+    cloner = ComputationCloner(branch, context)
     for old in branch.instructions:
-        remaking.keep(old)
-    root = remaking.add(Tuple(), *(remaking.made[branch.root.operands[n]] for n in kept), like=branch.root)
-    return remaking.finished(root, name=context.computation_name(branch.name))
+        cloner.clone(old)
+    root = cloner.add(Tuple(), *(cloner.clones[branch.root.operands[n]] for n in kept), like=branch.root)
+    return cloner.build(root, name=context.computation_name(branch.name))

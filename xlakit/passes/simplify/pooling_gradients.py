@@ -15,7 +15,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.movement import Pad, Slice
 from xlakit.ops.windows import SelectAndScatter
-from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import (
     Pass,
     PassContext,
@@ -106,25 +106,23 @@ def _fused(computation: Computation, context: PassContext) -> Computation:
     if not chosen:
         return computation
     left_out = {each for s in chosen.values() for each in s.inside}
-    remaking = Remaking(computation, context)
+    cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         if old in chosen:
-            operands = [remaking.made[o] for o in chosen[old].operands]
+            operands = [cloner.clones[o] for o in chosen[old].operands]
             op = Fusion(kind=FusionKind.OUTPUT, calls=_body(old, chosen[old], context))
             annotations = Annotations(metadata=old.annotations.metadata)
-            name = remaking.names.new("fusion")
-            remaking.stands_for(
-                old, remaking.append(Instruction(op, operands, old.shape, name, annotations=annotations))
-            )
+            name = cloner.names.new("fusion")
+            cloner.substitute(old, cloner.append(Instruction(op, operands, old.shape, name, annotations=annotations)))
         elif old in live and old not in left_out:
-            remaking.keep(old)
-    return remaking.finished()
+            cloner.clone(old)
+    return cloner.build()
 
 
 def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -> Computation:
     """What the fusion computes."""
-    making = Making(context)
-    made = {o: making.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
+    builder = ComputationBuilder(context)
+    made = {o: builder.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
     for old in (*selection.inside, root):
-        made[old] = making.add(old.op, *(made[o] for o in old.operands), like=old, shape=old.shape)
-    return making.computation(context.computation_name("padded_selection"), made[root])
+        made[old] = builder.add(old.op, *(made[o] for o in old.operands), like=old, shape=old.shape)
+    return builder.computation(context.computation_name("padded_selection"), made[root])

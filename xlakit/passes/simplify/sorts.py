@@ -13,7 +13,7 @@ from xlakit.ops.elementwise_unary import Negate
 from xlakit.ops.movement import Reverse
 from xlakit.ops.sort import Sort, TopK
 from xlakit.passes.analysis.sort_order import recognize_order
-from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.computation_builder import ComputationBuilder
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.core.matching import one_type
 from xlakit.passes.core.rewriter import Rewriter
@@ -48,14 +48,14 @@ def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
 
 def _opposite(comparator: Computation, context: PassContext) -> Computation | None:
     """The comparator of the order from the last element to the first one, if its keys are known."""
-    making = Making(context)
+    builder = ComputationBuilder(context)
     made: dict[Instruction, Instruction] = {}
     for number, old in enumerate(comparator.parameters):
-        made[comparator.parameters[number ^ 1]] = making.parameter(number, old.shape)
+        made[comparator.parameters[number ^ 1]] = builder.parameter(number, old.shape)
     for each in post_order([comparator.root]):
         if each not in made:
-            made[each] = making.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
-    opposite = making.computation(context.computation_name(comparator.name), made[comparator.root])
+            made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
+    opposite = builder.computation(context.computation_name(comparator.name), made[comparator.root])
     keys = recognize_order(comparator)
     if keys is None or recognize_order(opposite) != tuple(replace(k, descending=not k.descending) for k in keys):
         return None

@@ -21,7 +21,7 @@ from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import Sort
 from xlakit.options import knob
 from xlakit.passes.analysis.sort_order import Part, SortKey, counts_along, recognize_order
-from xlakit.passes.core.computation_builder import Making, Remaking
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
 from xlakit.passes.core.framework import (
     Pass,
     PassContext,
@@ -210,21 +210,21 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
     old = sort.op_as(Sort).to_apply
     if negated is None and len(operands) == len(sort.operands):
         return old
-    making = Making(context)
+    builder = ComputationBuilder(context)
     made: dict[Instruction, Instruction] = {}
     for place, number in enumerate(operands):
         for side in range(2):
             parameter = old.parameters[2 * number + side]
-            value = making.parameter(2 * place + side, parameter.shape)
-            made[parameter] = making.add(OPERATIONS["negate"](), value) if number == negated else value
+            value = builder.parameter(2 * place + side, parameter.shape)
+            made[parameter] = builder.add(OPERATIONS["negate"](), value) if number == negated else value
     for each in post_order([old.root]):
         if each not in made:
-            made[each] = making.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
-    return making.computation(context.computation_name(old.name), made[old.root])
+            made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
+    return builder.computation(context.computation_name(old.name), made[old.root])
 
 
-class _Cutting(Remaking):
-    """A computation that is made again, with fusions in the places of sorts."""
+class _Cutting(ComputationCloner):
+    """A copy of a computation, in which single instructions are replaced, with fusions in the places of sorts."""
 
     def __init__(self, computation: Computation, wanted: Mapping[Instruction, _Wanted], context: PassContext) -> None:
         super().__init__(computation, context)
@@ -242,8 +242,8 @@ class _Cutting(Remaking):
             if old in self._wanted:
                 self._cut(self._wanted[old])
             elif old in live and old not in left_out:
-                self.keep(old)
-        return self.finished()
+                self.clone(old)
+        return self.build()
 
     def _cut(self, wanted: _Wanted) -> None:
         """Put a fusion, and slices of what it gives, in the place of a sort and its slices."""
@@ -255,7 +255,7 @@ class _Cutting(Remaking):
             operand = sort.operands[number]
             if not is_index(operand, dimension):
                 source = operand.operands[0] if number == wanted.negated else operand
-                given[number] = self._permuted(self.made[source], rows_last)
+                given[number] = self._permuted(self.clones[source], rows_last)
         calls = _body(wanted, given, self._context)
         fusion = self.add(
             Fusion(kind=FusionKind.OUTPUT, calls=calls), *given.values(), like=sort, shape=calls.root.shape
@@ -266,7 +266,7 @@ class _Cutting(Remaking):
             if number == wanted.negated:
                 few = self.add(OPERATIONS["negate"](), few, like=sort)
             for part in parts:
-                self.stands_for(part, self._sliced(few, part, dimension, wanted.start))
+                self.substitute(part, self._sliced(few, part, dimension, wanted.start))
 
     def _permuted(self, x: Instruction, permutation: tuple[int, ...]) -> Instruction:
         """An array with permuted dimensions; as a reshape where only those of size 1 change their places."""
@@ -290,22 +290,22 @@ class _Cutting(Remaking):
 
 def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
     """What a fusion computes: the rows of what is given sorted, and what is taken of them."""
-    making = Making(context)
-    parameters = {n: making.parameter(place, x.shape) for place, (n, x) in enumerate(given.items())}
+    builder = ComputationBuilder(context)
+    parameters = {n: builder.parameter(place, x.shape) for place, (n, x) in enumerate(given.items())}
     shape = next(iter(given.values())).shape.without_layout()
     others = shape.dimensions[:-1]
     operands: list[Instruction] = []
     for number in wanted.operands:
         kind = wanted.sort.operands[number].shape.element_type
         index = Iota(iota_dimension=len(others))
-        operand = parameters.get(number) or making.add(index, shape=shape.with_element_type(kind))
+        operand = parameters.get(number) or builder.add(index, shape=shape.with_element_type(kind))
         operands.append(operand)
     op = Sort(dimension=len(others), is_stable=wanted.sort.op_as(Sort).is_stable, to_apply=wanted.comparator)
-    sort = making.add(op, *operands)
+    sort = builder.add(op, *operands)
     ranges = (*(SliceDimension(0, size) for size in others), SliceDimension(wanted.start, wanted.start + wanted.count))
     few: list[Instruction] = []
     for number in wanted.slices:
-        whole = making.element(sort, wanted.operands.index(number)) if sort.shape.is_tuple else sort
-        few.append(making.add(Slice(slice=ranges), whole))
-    root = few[0] if len(few) == 1 else making.add(Tuple(), *few)
-    return making.computation(context.computation_name("partial_sort"), root)
+        whole = builder.element(sort, wanted.operands.index(number)) if sort.shape.is_tuple else sort
+        few.append(builder.add(Slice(slice=ranges), whole))
+    root = few[0] if len(few) == 1 else builder.add(Tuple(), *few)
+    return builder.computation(context.computation_name("partial_sort"), root)

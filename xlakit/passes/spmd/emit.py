@@ -21,7 +21,7 @@ from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise_binary import Add
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
-from xlakit.passes.core.computation_builder import Making
+from xlakit.passes.core.computation_builder import ComputationBuilder
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.scopes import Scope
 
@@ -47,7 +47,7 @@ class Channels:
         )
 
 
-class Emitter(Making):
+class Emitter(ComputationBuilder):
     """A computation of one partition in the making; collectives that are not needed are left out."""
 
     def __init__(self, context: PassContext, channels: Channels) -> None:
@@ -184,10 +184,10 @@ class Emitter(Making):
         known = self.channels.combiners
         found = known.get((op, kind))
         if found is None:
-            making = Making(self.context)
-            root = making.add(op, *(making.parameter(n, Shape(kind)) for n in range(2)))
+            builder = ComputationBuilder(self.context)
+            root = builder.add(op, *(builder.parameter(n, Shape(kind)) for n in range(2)))
             name = self.context.computation_name(f"combine-{op.opcode}-{kind.hlo_name}")
-            found = known[op, kind] = making.computation(name, root)
+            found = known[op, kind] = builder.computation(name, root)
         return found
 
     def _collective(self, made: Instruction) -> Instruction:
