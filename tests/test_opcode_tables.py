@@ -1,14 +1,15 @@
 """Tables by opcode: rows of rules, one for each operation. What passes ask of operations, traits and classes tell."""
 
 import ast
+import importlib
+import pkgutil
 import sys
 from pathlib import Path
 
 import pytest
 
-# These load all tables.
-import xlakit.cpu.compile
-import xlakit.passes.pipeline
+import xlakit.cpu
+import xlakit.passes
 from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.errors import InternalError
 from xlakit.ir.traits import Associative, Elementwise
@@ -26,6 +27,11 @@ SETS = {
     "xlakit.passes.spmd.walk._FEEDS",
     "xlakit.passes.spmd.walk._STARTS",
 }
+
+# A process loads what its programs need; here are all tables.
+for _package in (xlakit.passes, xlakit.cpu):
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        importlib.import_module(_module.name)
 
 
 def _tables():

@@ -247,13 +247,12 @@ class Evaluation(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """The base of all operations.
 
     Subclasses are made with :func:`operation`; their fields are the attributes.
     """
-
-    __slots__ = ()
 
     opcode: ClassVar[str] = ""
     # How many operands; None for any number.
@@ -344,7 +343,7 @@ def operation(
     """Make a class an operation and enter it in OPERATIONS under its HLO opcode name."""
 
     def decorate(cls: type[_T]) -> type[_T]:
-        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made = _inheriting(cls) or dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
         made.opcode, made.arity, made.pointwise = opcode, arity, pointwise
         made.documents = tuple(documents)
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore
@@ -354,6 +353,22 @@ def operation(
         return made
 
     return decorate
+
+
+def _inheriting(cls: type[_T]) -> type[_T] | None:
+    """The class without room for fields, where its methods as a dataclass are those of its base; else None.
+
+    Writing the methods of a dataclass takes longer than all else of a page, and half of the operations have no
+    attributes of their own.
+    """
+    inherited = cls.__dataclass_fields__.keys()
+    bases = [vars(base).get("__dataclass_fields__", {}).keys() for base in cls.__mro__[1:]]
+    if vars(cls).get("__annotations__") or any(not fields <= inherited for fields in bases):
+        return None
+    members = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    made: Any = type(cls)(cls.__name__, cls.__bases__, {**members, "__slots__": ()})
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 def _operation_of(page: str, opcode: str, attributes: dict[str, Any]) -> Op:

@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
-from xlakit.cpu.kernels.fft.fft import emit_fft
-from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, emit_dot, plan_dot
-from xlakit.cpu.kernels.gemm.ragged_dot import emit_ragged_dot
-from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
-from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
-from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
-from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
-from xlakit.cpu.kernels.scan.prefix_sum import emit_prefix_sum, plan_prefix_sum
-from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
-from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
-from xlakit.cpu.kernels.sort.sort import sort_kernel
-from xlakit.cpu.kernels.sort.top_k import top_k_kernel
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 
+# Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
 # None where a loop nest does it as well.
 Maker = Callable[[Module, Instruction], "Emitted | None"]
 
 
 def _dot(module: Module, instruction: Instruction) -> Emitted:
+    from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, emit_dot, plan_dot
+
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
     function = emit_dot(module, plan)
@@ -38,6 +28,9 @@ def _dot(module: Module, instruction: Instruction) -> Emitted:
 def _convolution(module: Module, instruction: Instruction) -> Emitted:
     if len(instruction.operands) != 2:
         raise DeclinedError("a sparse convolution")
+    from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
+    from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
+
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)
@@ -45,22 +38,84 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
 
 
 def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.scan.prefix_sum import emit_prefix_sum, plan_prefix_sum
+
     plan = plan_prefix_sum(instruction)
     return None if plan is None else emit_prefix_sum(module, plan)
 
 
+def _cholesky(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.linalg.cholesky import emit_cholesky
+
+    return emit_cholesky(module, instruction)
+
+
+def _fft(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.fft.fft import emit_fft
+
+    return emit_fft(module, instruction)
+
+
+def _ragged_dot(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.gemm.ragged_dot import emit_ragged_dot
+
+    return emit_ragged_dot(module, instruction)
+
+
+def _rng(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.rng.random_numbers import emit_random_numbers
+
+    return emit_random_numbers(module, instruction)
+
+
+def _rng_bit_generator(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.rng.random_bits import emit_random_bits
+
+    return emit_random_bits(module, instruction)
+
+
+def _scatter(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.scatter.scatter import scatter_kernel
+
+    return scatter_kernel(module, instruction)
+
+
+def _select_and_scatter(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.scatter.select_and_scatter import select_and_scatter_kernel
+
+    return select_and_scatter_kernel(module, instruction)
+
+
+def _sort(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.sort.sort import sort_kernel
+
+    return sort_kernel(module, instruction)
+
+
+def _topk(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.sort.top_k import top_k_kernel
+
+    return top_k_kernel(module, instruction)
+
+
+def _triangular_solve(module: Module, instruction: Instruction) -> Emitted | None:
+    from xlakit.cpu.kernels.linalg.triangular_solve import emit_triangular_solve
+
+    return emit_triangular_solve(module, instruction)
+
+
 MAKERS: dict[str, Maker] = {
-    "cholesky": emit_cholesky,
+    "cholesky": _cholesky,
     "convolution": _convolution,
     "dot": _dot,
+    "fft": _fft,
+    "ragged-dot": _ragged_dot,
     "reduce-window": _reduce_window,
-    "fft": emit_fft,
-    "ragged-dot": emit_ragged_dot,
-    "rng": emit_random_numbers,
-    "rng-bit-generator": emit_random_bits,
-    "scatter": scatter_kernel,
-    "select-and-scatter": select_and_scatter_kernel,
-    "sort": sort_kernel,
-    "topk": top_k_kernel,
-    "triangular-solve": emit_triangular_solve,
+    "rng": _rng,
+    "rng-bit-generator": _rng_bit_generator,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "sort": _sort,
+    "topk": _topk,
+    "triangular-solve": _triangular_solve,
 }

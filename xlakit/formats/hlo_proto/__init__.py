@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from google.protobuf import json_format
 from google.protobuf.message import Error as ProtobufError
 
 from xlakit.errors import FormatError
@@ -63,12 +62,17 @@ def write_module(module: HloModule) -> bytes:
 
 def module_to_json(module: HloModule) -> str:
     """A HloModuleProto in protobuf's JSON mapping, with the field names of the proto. Raises what writing raises."""
+    # Few read or write JSON, and it takes a while to load.
+    from google.protobuf import json_format
+
     exact = schema.parse(_MODULE, write_module(module), exact=True)
     return json_format.MessageToJson(exact, preserving_proto_field_name=True)
 
 
 def module_from_json(text: str) -> HloModule:
     """The module of a HloModuleProto, an HloProto or an HloSnapshot in JSON. Raises what :func:`read_module` raises."""
+    from google.protobuf import json_format
+
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,11 +8,8 @@ from typing import Any
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto import schema
-from xlakit.formats.hlo_proto.recovery import read_recovery_table, write_recovery_table
 from xlakit.formats.hlo_proto.shapes import read_program_shape, write_program_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
-from xlakit.formats.hlo_text.header import check_other_attribute
-from xlakit.formats.hlo_text.recovery import RECOVERY_TABLE
 from xlakit.ir.attributes import AliasEntry, BufferDonor, StackFrames
 from xlakit.ir.instruction import HloModule
 
@@ -47,6 +44,9 @@ def read_module_fields(proto: Any, config: Any, read_module: Callable[[Any], Hlo
         parameters = tuple(read_sharding(sharding) for sharding in proto.spmd_parameters_shardings)
         where = "original_value_recovery_table"
         if proto.HasField(where):
+            # HLO text takes a while to load, and few protos have a table, or what only its first line tells.
+            from xlakit.formats.hlo_proto.recovery import RECOVERY_TABLE, read_recovery_table
+
             table = read_recovery_table(proto.original_value_recovery_table, read_module)
             config_fields["header"] = (*config_fields["header"], (RECOVERY_TABLE, table))
     except XlakitError as error:
@@ -96,6 +96,8 @@ def write_module_fields(module: HloModule, proto: Any, write_module: Callable[[H
     if module.num_partitions != 1:
         proto.config.num_partitions = module.num_partitions
     for name, text in module.header:
+        from xlakit.formats.hlo_proto.recovery import RECOVERY_TABLE, write_recovery_table
+
         if name == RECOVERY_TABLE:
             write_recovery_table(text, proto.original_value_recovery_table, write_module)
         else:
@@ -155,6 +157,8 @@ def _read_config(proto: Any, config: Any) -> dict[str, Any]:
     """What the first line of HLO text says and HloModuleProto alone does not."""
     header = [(pair.name, pair.text) for pair in proto.header]
     for name, text in header:
+        from xlakit.formats.hlo_text.header import check_other_attribute
+
         check_other_attribute(name, text)
     if not header and config.alias_passthrough_params:
         header.append(("alias_passthrough_params", "true"))

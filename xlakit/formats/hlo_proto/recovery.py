@@ -10,6 +10,8 @@ from xlakit.formats.hlo_text.recovery import RECOVERY_TABLE, Recovery, parse_rec
 from xlakit.ir.attributes import OriginalArray
 from xlakit.ir.instruction import HloModule
 
+__all__ = ["RECOVERY_TABLE", "read_recovery_table", "write_recovery_table"]
+
 
 def read_recovery_table(proto: Any, read_module: Callable[[Any], HloModule]) -> str:
     """The table as HLO text. Raises FormatError, ShapeError, UnsupportedError."""

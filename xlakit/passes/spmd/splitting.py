@@ -1,0 +1,128 @@
+"""The steps from a program to that of one of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlakit.data.shape import ProgramShape, Shape
+from xlakit.ir.attributes import AliasEntry, Sharding
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.custom_call import CustomCall
+from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
+from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
+from xlakit.passes.core.framework import PassContext, programs, with_callees, with_computations
+from xlakit.passes.spmd import edges
+from xlakit.passes.spmd.annotations import Annotations, as_sharding, of_leaves
+from xlakit.passes.spmd.emit import Channels
+from xlakit.passes.spmd.pairs import with_whole_operations
+from xlakit.passes.spmd.propagate import propagated
+from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.tilings import Tiling
+from xlakit.passes.spmd.values import mapped
+from xlakit.passes.spmd.walk import Program, Walk
+
+
+def split(module: HloModule, partitions: int, replicas: int | None, context: PassContext) -> HloModule:
+    """The program of one of so many partitions; see :func:`xlakit.passes.spmd.split_over`."""
+    module.verify()
+    module = _without_hints_on_elements(NormalizeLayouts().run(module, context))
+    context.computation_names = {c.name for c in module.computations}
+    module = with_whole_operations(ControlDependencies().run(module, context), context)
+    channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
+    said = Annotations(module, partitions)
+    walk = Walk(Program(module, said, channels, context), Scope.of_all(partitions), propagated(module, said))
+    entry = module.entry
+    arguments = [edges.argument(walk, p) for p in entry.parameters]
+    value = walk.through(entry, [v for v, _ in arguments])
+    result, tilings = edges.result(walk, value)
+    root = walk.pieces.bundle(result, iter(tilings), walk.scope)
+    made = walk.pieces.make.done(entry.name, root)
+    given = [t for _, t in arguments]
+    return _finished(module, walk.program.annotations, made, given, tilings, partitions)
+
+
+def _finished(
+    module: HloModule,
+    said: Annotations,
+    entry: Computation,
+    arguments: Sequence[Sequence[Tiling]],
+    result: Sequence[Tiling],
+    count: int,
+) -> HloModule:
+    given = [_sharding(p, t, said) for p, t in zip(module.entry.parameters, arguments, strict=True)]
+    return module.replace(
+        entry=entry,
+        computations=(),
+        num_partitions=count,
+        entry_computation_layout=_layout(module, entry),
+        input_output_alias=tuple(a for a in module.input_output_alias if _has_room(a, entry)),
+        spmd_parameters_shardings=tuple(given),
+        spmd_output_sharding=_sharding(module.entry.root, result, said),
+        frontend_attributes=tuple(a for a in module.frontend_attributes if not a[0].startswith("xla.sdy.")),
+    )
+
+
+def _sharding(old: Instruction, tilings: Sequence[Tiling], said: Annotations) -> Sharding:
+    """How a parameter or the result is split; as it was said where its values are still to be added."""
+    found = [
+        s if s is not None and said.unreduced(s) is not None else as_sharding(t)
+        for s, t in zip(of_leaves(old), tilings, strict=True)
+    ]
+    # An empty tuple has the sharding of one value.
+    return Sharding("TUPLE", elements=tuple(found or [as_sharding(())])) if old.shape.is_tuple else found[0]
+
+
+def _layout(module: HloModule, entry: Computation) -> ProgramShape | None:
+    """The layouts that arguments and results are to have, on shapes of parts."""
+    old, new = module.entry_computation_layout, entry.program_shape
+    if old is None:
+        return None
+    parameters = tuple(_with_layouts(n, o) for n, o in zip(new.parameters, old.parameters, strict=True))
+    return ProgramShape(parameters, _with_layouts(new.result, old.result), new.parameter_names)
+
+
+def _with_layouts(shape: Shape, old: Shape) -> Shape:
+    remaining = iter([leaf for _, leaf in old.leaves()])
+
+    def laid_out(leaf: Shape) -> Shape:
+        layout = next(remaining).layout
+        return leaf.with_layout(layout) if leaf.is_array else leaf
+
+    return mapped(shape, laid_out)
+
+
+def _has_room(alias: AliasEntry, entry: Computation) -> bool:
+    """Whether an argument and the result that may take its memory still have one shape."""
+    parameter = entry.parameters[alias.parameter_number].shape.at(alias.parameter_index)
+    return parameter.compatible(entry.root.shape.at(alias.output_index))
+
+
+def _last_channel(module: HloModule) -> int:
+    channels = [getattr(i.op, "channel_id", None) or 0 for c in module.computations for i in c.instructions]
+    return max(channels, default=0)
+
+
+def _without_hints_on_elements(module: HloModule) -> HloModule:
+    """What is computed for each element has nothing to split; what is said of it would hide what it is."""
+    split = programs(module)
+    made: dict[Computation, Computation] = {}
+    for old in module.computations:
+        new = with_callees(old, made)
+        made[old] = new if old in split else _without_hints(new)
+    return with_computations(module, [made[c] for c in module.computations])
+
+
+def _without_hints(computation: Computation) -> Computation:
+    def is_hint(op: Op) -> bool:
+        return isinstance(op, CustomCall) and op.custom_call_target == "Sharding"
+
+    if not any(is_hint(i.op) for i in computation.instructions):
+        return computation
+
+    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        if is_hint(old.op) and len(operands) == 1:
+            return operands[0]
+        return old if operands == old.operands else old.replace(operands=operands)
+
+    return computation.rebuild(change)
