@@ -24,8 +24,8 @@ import numpy as np
 
 from fuzz.forced import draw
 from fuzz.idioms import FAMILIES
+from fuzz.programs.collective_bodies import spread_module
 from fuzz.programs.fused import fused
-from fuzz.programs.meeting_bodies import spread_module
 from fuzz.programs.modules import module as generated
 from fuzz.support import numbered
 from xlakit.cpu.compile import generate, make_objects

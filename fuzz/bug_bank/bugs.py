@@ -169,8 +169,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 _LIVE_RANGES,
-                "(*step.operands, *step.results, *step.visit), ()",
-                "(*step.results, *step.visit), ()",
+                "(*step.operands, *step.results, *step.arrival), ()",
+                "(*step.results, *step.arrival), ()",
             ),
         ),
     ),

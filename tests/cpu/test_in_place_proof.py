@@ -9,7 +9,7 @@ from xlakit.cpu.entry.in_place_proof import Refusals
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
-from xlakit.memory.steps import KernelStep, MeetStep
+from xlakit.memory.steps import CollectiveStep, KernelStep
 from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline
 
@@ -79,7 +79,7 @@ ENTRY e {
   ROOT r = f32[8] collective-permute(g), source_target_pairs={{0,1}}
 }"""
     root = HloModule.from_text(text).entry.root
-    moved, reduced = MeetStep(root, None, (), ()), MeetStep(root.operands[0], None, (), ())
+    moved, reduced = CollectiveStep(root, None, (), ()), CollectiveStep(root.operands[0], None, (), ())
     assert Refusals().refusal(moved, 0, 0)
     assert Refusals().refusal(reduced, 1, 0)
     assert not Refusals().refusal(reduced, 0, 0)

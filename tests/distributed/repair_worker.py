@@ -80,7 +80,7 @@ for _ in range(times):
     made = works()
 say(f"{len(bad) * times} failures, {made} communicators")
 
-# As if something other than the beginning of a meeting were open, in one process.
+# As if something other than the beginning of a rendezvous were open, in one process.
 if rank == 0:
     next(iter(network._generation.links.values())).is_spoilt = True
 fail(bad[0])

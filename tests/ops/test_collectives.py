@@ -306,7 +306,7 @@ def test_collectives_in_two_halves():
         same(result[2], ints(own))
 
 
-# -- meeting ---------------------------------------------------------------------------------------
+# -- rendezvous ------------------------------------------------------------------------------------
 
 
 def test_a_collective_in_a_loop_meets_itself_in_the_same_iteration():

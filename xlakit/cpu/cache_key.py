@@ -38,12 +38,12 @@ def program_key(
     num_partitions: int,
     c_functions: Collection[str] = (),
     *,
-    meets: bool = True,
+    native_collectives: bool = True,
 ) -> str | None:
     """The key of a program's machine code; None for a module that is not well formed, or where nothing can be kept.
 
     c_functions: the names of custom calls that machine code calls itself; it does not know their addresses.
-    meets: whether machine code does collectives.
+    native_collectives: whether collectives are compiled.
     """
     # Programs that are found by what they were made of are not looked at.
     from xlakit.cpu.module_text import module_parts
@@ -55,7 +55,7 @@ def program_key(
     asked = (
         num_replicas,
         num_partitions,
-        meets,
+        native_collectives,
         *sorted(c_functions),
         *_environment(),
     )

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xlakit.cpu.collectives.meetings import Meetings
+from xlakit.cpu.collectives.rendezvous import RendezvousTable
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter
 from xlakit.cpu.entry.lowering import Lowering
@@ -75,10 +75,10 @@ def _deep_calls() -> Generator[None]:
 def generate(module: HloModule, target: Target) -> Code:
     """The LLVM IR of an optimized module."""
     llvm = Module(module.name)
-    meetings = Meetings(module, llvm, target.grid) if target.meets else None
+    rendezvous = RendezvousTable(module, llvm, target.grid) if target.native_collectives else None
     with _deep_calls():
         kernels = KernelLibrary(llvm, target.c_functions)
-        program = Lowering(module, kernels, Collectives(meetings, target.grid)).lower()
+        program = Lowering(module, kernels, Collectives(rendezvous, target.grid)).lower()
     plan = plan_memory(module, program)
     if current().check_memory:
         # Loaded where it is used: it stands beside the compiler, and is not part of it.
@@ -89,8 +89,8 @@ def generate(module: HloModule, target: Target) -> Code:
     EntryWriter(llvm, plan).write()
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
     code = Code(module, plan, llvm, imports=imports)
-    if meetings is not None:
-        code.collectives, code.slots = tuple(meetings.instructions), meetings.slots
+    if rendezvous is not None:
+        code.collectives, code.slots = tuple(rendezvous.instructions), rendezvous.slots
     return code
 
 

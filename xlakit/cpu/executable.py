@@ -26,7 +26,7 @@ from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
-from xlakit.cpu.runtime.meeting import WAIT
+from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
@@ -102,7 +102,9 @@ def _executable(
         module.replica_count if num_replicas is None else num_replicas,
         module.num_partitions if num_partitions is None else num_partitions,
     )
-    target = Target(grid, c_functions, meets=execution_context is None or not execution_context.spans_processes)
+    target = Target(
+        grid, c_functions, native_collectives=execution_context is None or not execution_context.spans_processes
+    )
     key = _key(module, target) if cache else None
     program = None if key is None else _kept(key, module)
     reference = interpret(
@@ -127,7 +129,9 @@ def _key(module: HloModule, target: Target) -> str | None:
     if not compile_cache.is_enabled() or debugged():
         return None
     grid = target.grid
-    return program_key(module, grid.num_replicas, grid.num_partitions, target.c_functions, meets=target.meets)
+    return program_key(
+        module, grid.num_replicas, grid.num_partitions, target.c_functions, native_collectives=target.native_collectives
+    )
 
 
 def _kept(key: str, module: HloModule) -> Program | None:

@@ -14,7 +14,7 @@ import numpy as np
 from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
-from xlakit.cpu.runtime.meeting import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
+from xlakit.cpu.runtime.rendezvous import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
 from xlakit.execution.context import Wait
 from xlakit.execution.device import Device, Run
@@ -119,7 +119,7 @@ class Launch:
         rendezvous = _Rendezvous(notice, device)
 
         def sleep(seconds: float) -> None:
-            runtime().call("xlakit_meeting_sleep", address, int(seconds * 1e9))
+            runtime().call("xlakit_rendezvous_sleep", address, int(seconds * 1e9))
 
         wait = Wait(device, self._instructions[number], rendezvous.absent, rendezvous.is_complete, sleep=sleep)
         try:
@@ -191,7 +191,7 @@ class Replicas:
         return is_here and not self._program.host_instructions
 
     def answer(self, notice: int, address: int) -> None:
-        """Do what a device asks at a meeting, or when it ends."""
+        """Handle a host call of a device: a wait at a rendezvous, or its end."""
         launch = self._launches[words(address, NOTICE.size)[NOTICE.index("run")]]
         if notice >= LEAVE:
             launch.leave(address)

@@ -30,13 +30,13 @@ def c_symbol(name: str) -> str:
 class Target:
     """What a program is compiled for.
 
-    grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses. meets:
-    whether all devices are in this process, so that machine code does the collectives.
+    grid: the devices that run it. c_functions: the custom calls that are C functions, with their addresses.
+    native_collectives: whether machine code does the collectives, which needs all devices in this process.
     """
 
     grid: Grid
     c_functions: Mapping[str, int] = field(default_factory=dict[str, int])
-    meets: bool = True
+    native_collectives: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from enum import Enum
 
 from xlakit.memory.live_ranges import LiveRanges
 from xlakit.memory.steps import (
+    CollectiveStep,
     ConditionalStep,
     CopyStep,
     HostStep,
     KernelStep,
-    MeetStep,
     Step,
     Values,
     WhileStep,
@@ -102,7 +102,7 @@ def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:
     elif isinstance(step, KernelStep):
         yield from _pairs(AliasKind.UPDATE, step, step.updates.items(), numbers.own, depth)
         yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.own, depth)
-    elif isinstance(step, MeetStep):
+    elif isinstance(step, CollectiveStep):
         yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.own, depth)
     elif isinstance(step, HostStep):
         every = [(r, o) for r in range(len(step.results)) for o in range(len(step.operands))]
@@ -118,7 +118,7 @@ def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: 
 
 
 def _pairs(
-    kind: AliasKind, step: KernelStep | MeetStep, pairs: Iterable[tuple[int, int]], number: int, depth: int
+    kind: AliasKind, step: KernelStep | CollectiveStep, pairs: Iterable[tuple[int, int]], number: int, depth: int
 ) -> Iterator[Alias]:
     """Aliases of a step's results and operands, where a value is no operand for which that does not hold as well."""
     allowed = set(pairs)

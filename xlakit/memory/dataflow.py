@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from xlakit.memory.steps import (
+    CollectiveStep,
     CopyStep,
     HostStep,
     KernelStep,
-    MeetStep,
     NumberStep,
     RandomStep,
     Step,
@@ -61,7 +61,7 @@ class Dataflow:
         return tuple([self.value(v) for v in values])
 
     def _applied(self, step: Step) -> Step:
-        if isinstance(step, (KernelStep, HostStep, MeetStep)):
+        if isinstance(step, (KernelStep, HostStep, CollectiveStep)):
             operands = self.values(step.operands)
             return step if operands == step.operands else replace(step, operands=operands)
         if isinstance(step, CopyStep):

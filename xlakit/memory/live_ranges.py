@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xlakit.memory.steps import (
+    CollectiveStep,
     ConditionalStep,
     KernelStep,
-    MeetStep,
     Step,
     StepProgram,
     WhileStep,
@@ -107,9 +107,9 @@ class _Walk:
                 self._while(step)
             elif isinstance(step, ConditionalStep):
                 self._conditional(step)
-            elif isinstance(step, MeetStep) and step.half == "await":
+            elif isinstance(step, CollectiveStep) and step.part == "done":
                 # What the start was given is read until now, and its results are written.
-                self._at_once(step, (*step.operands, *step.results, *step.visit), ())
+                self._at_once(step, (*step.operands, *step.results, *step.arrival), ())
             else:
                 self._at_once(step, reads_of(step), defines(step))
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from xlakit.memory.live_ranges import Numbers
 from xlakit.memory.steps import (
+    CollectiveStep,
     ConditionalStep,
     CopyStep,
     HostStep,
     KernelStep,
-    MeetStep,
     Step,
     WhileStep,
     defines,
@@ -112,9 +112,9 @@ def _steps(plan: MemoryPlan, steps: Sequence[Step], indent: str) -> Iterator[str
 def _line(step: Step) -> str:
     if isinstance(step, CopyStep):
         return f"copy {step.source} -> {step.target}"
-    what = step.instruction.opcode if isinstance(step, (KernelStep, HostStep, MeetStep)) else type(step).__name__
-    if isinstance(step, MeetStep) and step.half:
-        what = f"{what} ({step.half})"
+    what = step.instruction.opcode if isinstance(step, (KernelStep, HostStep, CollectiveStep)) else type(step).__name__
+    if isinstance(step, CollectiveStep) and step.part:
+        what = f"{what} ({step.part})"
     if isinstance(step, HostStep):
         what = f"{what} (host)"
     made, given = (", ".join(map(str, values)) for values in (defines(step), reads_of(step)))

@@ -75,20 +75,21 @@ class RandomStep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeetStep:
-    """Meet other devices at a collective.
+class CollectiveStep:
+    """A collective, with the other devices of a group.
 
-    meeting: how it is done, which the backend knows. half: ``""`` for all of it; ``"post"`` to bring the operands,
-    ``"await"`` for the results, which share ``visit``: from the one to the other, operands are read and results are
-    written at any time. host: the number of the host call that does it where the values are faulty.
+    rendezvous: how the backend does it. part: ``""`` for the whole collective, ``"start"`` or ``"done"`` for one step
+    of an async pair; the start writes ``arrival``, which the done reads. Between the two, operands may be read and
+    results written at any time. host: the number of the host call that reports what is wrong with the values, or -1.
+    in_place: pairs of a result and an operand that may share memory.
     """
 
     instruction: Instruction
-    meeting: Any
+    rendezvous: Any
     operands: Values
     results: Values
-    half: str = ""
-    visit: Values = ()
+    part: str = ""
+    arrival: Values = ()
     host: int = -1
     in_place: frozenset[Pair] = frozenset()
 
@@ -136,7 +137,7 @@ class ConditionalStep:
     given: Sequence[Values]
 
 
-Step = KernelStep | CopyStep | HostStep | RandomStep | MeetStep | NumberStep | WhileStep | ConditionalStep
+Step = KernelStep | CopyStep | HostStep | RandomStep | CollectiveStep | NumberStep | WhileStep | ConditionalStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,8 @@ def reads_of(step: Step) -> Values:
         return (step.source,)
     if isinstance(step, (KernelStep, HostStep)):
         return step.operands
-    if isinstance(step, MeetStep):
-        return (*step.operands, *step.visit) if step.half == "await" else step.operands
+    if isinstance(step, CollectiveStep):
+        return (*step.operands, *step.arrival) if step.part == "done" else step.operands
     if isinstance(step, WhileStep):
         return (*step.initial, step.predicate, *step.given)
     if isinstance(step, ConditionalStep):
@@ -174,8 +175,8 @@ def defines(step: Step) -> Values:
         return (step.target,) if step.is_value else ()
     if isinstance(step, HostStep):
         return step.results
-    if isinstance(step, MeetStep):
-        return () if step.half == "await" else (*step.results, *step.visit)
+    if isinstance(step, CollectiveStep):
+        return () if step.part == "done" else (*step.results, *step.arrival)
     if isinstance(step, NumberStep):
         return (step.result,)
     if isinstance(step, RandomStep):

@@ -75,11 +75,11 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
     return len(before)
 
 
-# -- beds, as cpu/runtime/waiting.py has them ------------------------------------------------------
+# -- parking slots, as in cpu/runtime/waiting.py ---------------------------------------------------
 
 
-def bed(number: int) -> dict[str, Any]:
-    """The place where a thread sleeps. ``signal``: whether it has been told to go on."""
+def parking_slot(number: int) -> dict[str, Any]:
+    """The state of a parking slot, in which a thread sleeps. ``signal``: whether the thread has been woken."""
     return {f"asleep{number}": 0, f"mutex{number}": 0, f"waits{number}": 0, f"signal{number}": 0}
 
 
@@ -125,7 +125,7 @@ def sleep(
 
 
 def wake(name: str, number: int) -> Program:
-    """Wake the thread of a bed, if one sleeps there."""
+    """Wake the thread that sleeps in a parking slot, if there is one."""
     asleep, mutex, waits, signal = (f"{word}{number}" for word in ("asleep", "mutex", "waits", "signal"))
 
     def look(s: dict[str, Any], _: dict[str, Any]) -> object:

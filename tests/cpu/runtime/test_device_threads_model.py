@@ -4,11 +4,11 @@ The model covers: callers that run programs of two or three devices, one after t
 taken from those that wait or made, woken as a tree, and that wait again or end; a caller that finds no more threads;
 and ``xlakit_device_threads_stop``, at the end or at any moment. What a thread or a run owns may not be touched when it
 has gone. Waits are without limits of time, which would hide lost wake-ups. It leaves out Python, signals and ``fork``,
-and what devices say to each other, which is modeled in test_meeting_model.py.
+and what devices say to each other, which is modeled in test_rendezvous_model.py.
 """
 
 import pytest
-from interleavings import BLOCKED, END, Fault, bed, explore, sleep
+from interleavings import BLOCKED, END, Fault, explore, parking_slot, sleep
 
 END_OF_LIFE = -1
 
@@ -16,7 +16,7 @@ END_OF_LIFE = -1
 def give(name, target, value, *, locked=True):
     """Give a thread its work, or its end; ``target(s, me)`` is the number of the thread.
 
-    locked: whether the thread cannot see it before its bed is let go of. Otherwise it is told first and woken then.
+    locked: whether the thread cannot see it before its parking slot is unlocked; otherwise it is told before it is woken.
     """
 
     def there(s, me):
@@ -55,7 +55,7 @@ def children(device, devices):
 
 
 def wakes(name, devices, *, locked):
-    """``wake_hands``: those below ``me["device"]`` in the tree, for the run ``me["for"]``."""
+    """``wake_workers``: those below ``me["device"]`` in the tree, for the run ``me["for"]``."""
 
     def following(s, me):
         below = children(me["device"], devices)
@@ -68,7 +68,7 @@ def wakes(name, devices, *, locked):
 
     def target(s, me):
         assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        return s[f"hands{me['for']}"][me["child"] - 1]
+        return s[f"workers{me['for']}"][me["child"] - 1]
 
     given = give(name, target, lambda _, me: (me["for"], me["child"]), locked=locked)
     back = (None, lambda _, me: me.pop("child") and f"{name}.next")
@@ -83,7 +83,7 @@ def rests(s, number, most):
     return stays
 
 
-def thread(number, devices, beds, *, most, locked=True, clears_first=True, rests_first=True, signals=True):
+def thread(number, devices, slots, *, most, locked=True, clears_first=True, rests_first=True, signals=True):
     """``device_worker``: from beginning to end."""
 
     def born(s, _):
@@ -116,7 +116,7 @@ def thread(number, devices, beds, *, most, locked=True, clears_first=True, rests
         s[f"run{number}"] = 0
 
     def rest(s, me):
-        if s["crew"]:
+        if s["list_locked"]:
             return BLOCKED
         own(s)
         me["stays"] = int(rests(s, number, most))
@@ -124,7 +124,7 @@ def thread(number, devices, beds, *, most, locked=True, clears_first=True, rests
 
     def lock(s, me):
         assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        mutex = f"mutex{beds[me['for']]}"
+        mutex = f"mutex{slots[me['for']]}"
         if s[mutex]:
             return BLOCKED
         s[mutex] = 1
@@ -132,14 +132,14 @@ def thread(number, devices, beds, *, most, locked=True, clears_first=True, rests
 
     def count(s, me):
         assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        place = beds[me["for"]]
+        place = slots[me["for"]]
         s[f"left{me['for']}"] -= 1
         if s[f"left{me['for']}"] == 0 and s[f"waits{place}"] and signals:
             s[f"waits{place}"], s[f"signal{place}"] = 0, 1
 
     def unlock(s, me):
         assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        s[f"mutex{beds[me.pop('for')]}"] = 0
+        s[f"mutex{slots[me.pop('for')]}"] = 0
 
     def stay(_, me):
         return "life" if me.pop("stays") else "die"
@@ -177,7 +177,7 @@ def caller(runs, devices, place, *, most, threads, lacks=False, locked=True, let
     for r in runs:
 
         def take(s, me, r=r):
-            if s["crew"]:
+            if s["list_locked"]:
                 return BLOCKED
             if s["idle"]:
                 found, s["idle"] = s["idle"][-1], s["idle"][:-1]
@@ -185,7 +185,7 @@ def caller(runs, devices, place, *, most, threads, lacks=False, locked=True, let
                 found, s["made"], s["alive"] = s["made"], s["made"] + 1, s["alive"] + 1
             else:
                 return f"too few{r}"
-            s[f"hands{r}"] = (*s[f"hands{r}"], found)
+            s[f"workers{r}"] = (*s[f"workers{r}"], found)
             return None
 
         def start(s, me, r=r):
@@ -214,18 +214,18 @@ def caller(runs, devices, place, *, most, threads, lacks=False, locked=True, let
         def too_few(s, me, r=r):
             assert lacks, "a thread that waits is not found"
             me["back"] = me.get("back", 0) + 1
-            if me["back"] > len(s[f"hands{r}"]):
+            if me["back"] > len(s[f"workers{r}"]):
                 me.clear()
                 return f"end{r}"
             return None
 
         def put_back(s, me, r=r):
-            if s["crew"]:
+            if s["list_locked"]:
                 return BLOCKED
-            return f"too few{r}" if rests(s, s[f"hands{r}"][me["back"] - 1], most) else None
+            return f"too few{r}" if rests(s, s[f"workers{r}"][me["back"] - 1], most) else None
 
         def target(s, me, r=r):
-            return s[f"hands{r}"][me["back"] - 1]
+            return s[f"workers{r}"][me["back"] - 1]
 
         program += [(None, take)] * (devices - 1)
         program += [(None, start), *wakes(f"wake{r}", devices, locked=locked), (None, work), (None, look)]
@@ -244,9 +244,9 @@ def stopper(*, locked=True, marks=True):
     """``xlakit_device_threads_stop``; it has the list as long as it takes."""
 
     def lock(s, me):
-        if s["crew"]:
+        if s["list_locked"]:
             return BLOCKED
-        s["crew"], s["stopping"], me["list"] = 1, int(marks), s["idle"]
+        s["list_locked"], s["stopping"], me["list"] = 1, int(marks), s["idle"]
         return None
 
     def following(_, me):
@@ -256,7 +256,7 @@ def stopper(*, locked=True, marks=True):
         return None
 
     def unlock(s, _):
-        s["idle"], s["crew"] = (), 0
+        s["idle"], s["list_locked"] = (), 0
 
     def await_all(s, _):
         return BLOCKED if s["alive"] or s["over"] < s["callers"] else END
@@ -266,23 +266,23 @@ def stopper(*, locked=True, marks=True):
     return [(None, lock), ("each", following), *given, back, ("told", unlock), (None, await_all)]
 
 
-def crew(
+def device_threads(
     callers=1, runs=1, devices=3, *, threads, most=64, stops="after", caller_changes=None, stop_changes=None, **own
 ):
     """``threads``: more than these are not needed, or there are no more. ``stops``: after the callers, or any time."""
     count = callers * runs
-    beds = {r: threads + (r - 1) // runs for r in range(1, count + 1)}
-    shared = {"idle": (), "crew": 0, "stopping": 0, "made": 0, "alive": 0, "over": 0, "callers": callers}
+    slots = {r: threads + (r - 1) // runs for r in range(1, count + 1)}
+    shared = {"idle": (), "list_locked": 0, "stopping": 0, "made": 0, "alive": 0, "over": 0, "callers": callers}
     for number in range(threads):
-        shared |= bed(number) | {f"run{number}": 0, f"device{number}": 0, f"freed{number}": 0}
+        shared |= parking_slot(number) | {f"run{number}": 0, f"device{number}": 0, f"freed{number}": 0}
     for number in range(callers):
-        shared |= bed(threads + number)
-    for r in beds:
-        shared |= {f"left{r}": 0, f"ran{r}": (0,) * devices, f"gone{r}": 0, f"hands{r}": ()}
+        shared |= parking_slot(threads + number)
+    for r in slots:
+        shared |= {f"left{r}": 0, f"ran{r}": (0,) * devices, f"gone{r}": 0, f"workers{r}": ()}
     locked = own.get("locked", True)
     programs = [
         caller(
-            [r for r in beds if beds[r] == threads + c], devices, threads + c,
+            [r for r in slots if slots[r] == threads + c], devices, threads + c,
             most=most, threads=threads, locked=locked, **(caller_changes or {}),
         )
         for c in range(callers)
@@ -290,7 +290,7 @@ def crew(
     stop = stopper(locked=locked, **(stop_changes or {}))
     last = programs.pop() if stops == "after" else []
     programs = [*([*p, (None, lambda _, __: END)] for p in programs), [*last, *stop]]
-    lives = [thread(n, devices, beds, most=most, **own) for n in range(threads)]
+    lives = [thread(n, devices, slots, most=most, **own) for n in range(threads)]
 
     def ended(s):
         assert s["alive"] == 0, "threads stay behind"
@@ -300,25 +300,25 @@ def crew(
 
 
 def test_threads_are_found_again_and_stopped():
-    assert crew(runs=2, threads=2) > 500
+    assert device_threads(runs=2, threads=2) > 500
 
 
 def test_threads_that_are_enough_end():
-    assert crew(runs=2, threads=3, most=1) > 500
+    assert device_threads(runs=2, threads=3, most=1) > 500
 
 
 @pytest.mark.parametrize(("devices", "threads", "most"), [(2, 1, 1), (2, 1, 0), (3, 2, 64)])
 def test_a_stop_at_any_moment(devices, threads, most):
-    assert crew(devices=devices, threads=threads, most=most, stops="any time") > 500
+    assert device_threads(devices=devices, threads=threads, most=most, stops="any time") > 500
 
 
 def test_two_callers_at_once():
-    assert crew(callers=2, devices=2, threads=2, most=0) > 500
+    assert device_threads(callers=2, devices=2, threads=2, most=0) > 500
 
 
 @pytest.mark.parametrize("most", [0, 64])
 def test_too_few_threads(most):
-    assert crew(threads=1, most=most, caller_changes={"lacks": True}) > 100
+    assert device_threads(threads=1, most=most, caller_changes={"lacks": True}) > 100
 
 
 @pytest.mark.parametrize(
@@ -342,4 +342,4 @@ def test_too_few_threads(most):
 )
 def test_a_protocol_without_one_of_its_steps_is_found_out(message, settings):
     with pytest.raises(Fault, match=message):
-        crew(**settings)
+        device_threads(**settings)

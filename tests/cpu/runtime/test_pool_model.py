@@ -7,7 +7,7 @@ wake-ups. It leaves out how workers are made, programs that are given up, and wh
 """
 
 import pytest
-from interleavings import BLOCKED, END, Fault, bed, explore, sleep, wake
+from interleavings import BLOCKED, END, Fault, explore, parking_slot, sleep, wake
 
 
 def shares(chunks, participants):
@@ -149,7 +149,7 @@ def worker(number, participants, *, rechecks=True, wakes=True, joins_any=False):
 def pool(jobs, chunks, participants, owner_changes=None, **changes):
     shared = {"job": 0, "open": 0, "inside": 0, "stopping": 0, "set_up": 0, "seats": (), "done": ()}
     for number in range(participants):
-        shared.update(bed(number))
+        shared.update(parking_slot(number))
     workers = [worker(n, participants, **changes) for n in range(1, participants)]
 
     def ended(s):

@@ -20,7 +20,7 @@ _INPUT, _OUTPUT, _STARTS, _SIZES, _TARGETS, _RECEIVED, _RESULT = range(7)
 def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count: int) -> Phase:
     """Each task is what one member receives: its output, with the rows of the others in it, sender by sender.
 
-    Where offsets or sizes are wrong nothing is copied, and the meeting is marked as faulty.
+    Where offsets or sizes are wrong nothing is copied, and the rendezvous is marked as faulty.
     """
     source, target, table = shapes[_INPUT], shapes[_OUTPUT], shapes[_STARTS]
     row = math.prod(source.dimensions[1:]) * source.element_type.byte_width

@@ -1,4 +1,4 @@
-"""How the kernels of collectives see the posts of a meeting, and cut arrays into tasks."""
+"""How the kernels of collectives read the arrivals of a rendezvous, and split arrays into tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.cpu.runtime.meeting import ARRIVAL, SLOT, arrival_at
+from xlakit.cpu.runtime.rendezvous import ARRIVAL, SLOT, arrival_at
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.
 TILE_BYTES = 16 << 10
@@ -16,7 +16,7 @@ BYTE_NANOSECONDS = 0.1
 
 
 class Members:
-    """The members of a meeting in a kernel: ``count`` is a number where all groups have one size."""
+    """The members of a rendezvous in a kernel: ``count`` is a number where all groups have one size."""
 
     def __init__(self, fn: Function, slot: Value, count: int | None) -> None:
         self.fn = fn
@@ -30,7 +30,7 @@ class Members:
         return fn.load(PTR, fn.at(table, PTR, number))
 
     def fail(self) -> None:
-        """Say that the values are not as they must be: what comes of it is of no use."""
+        """Mark the slot as faulty: the values are invalid, and results must not be used."""
         self.fn.atomic_store(self.fn.i64(1), SLOT.at(self.fn, self._slot, "faulty"), "monotonic")
 
     def source(self, member: Value | int) -> Value:

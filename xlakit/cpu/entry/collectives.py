@@ -1,15 +1,15 @@
-"""Collectives as steps: at once, or posted by the start of an asynchronous pair and awaited by its done."""
+"""Collectives as steps: one step, or one for the start and one for the done of an async pair."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xlakit.cpu.collectives.meetings import Meeting, Meetings, result_of
+from xlakit.cpu.collectives.rendezvous import Rendezvous, RendezvousTable, result_of
 from xlakit.cpu.entry.async_pairs import STARTS, collective_of
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
-from xlakit.memory.steps import CopyStep, MeetStep, NumberStep, Step
+from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
 from xlakit.ops.asynchronous import AsyncStart
 from xlakit.ops.collectives import AllReduce, PartitionId, ReplicaId
@@ -17,29 +17,29 @@ from xlakit.ops.data import Parameter
 
 
 @dataclass(frozen=True, slots=True)
-class _Posted:
+class _Started:
     """A start whose done is to come."""
 
-    step: MeetStep
+    step: CollectiveStep
     result: Tree
 
 
 class Collectives:
     """Lowers the collectives of one module."""
 
-    def __init__(self, meetings: Meetings | None, grid: Grid) -> None:
-        self._meetings = meetings
+    def __init__(self, rendezvous: RendezvousTable | None, grid: Grid) -> None:
+        self._rendezvous = rendezvous
         self._grid = grid
         # What Python does, by the numbers of host calls; of all instructions, not of collectives alone.
         self.host_instructions: list[Instruction] = []
         # The done of each start, in the computations that are being lowered.
         self._done: dict[Instruction, Instruction] = {}
-        self._posted: dict[Instruction, _Posted] = {}
+        self._started_pairs: dict[Instruction, _Started] = {}
         # Asynchronous values whose results are, or will be, where their shapes say.
         self._async: set[Instruction] = set()
 
     def enter(self, pairs: Mapping[Instruction, Instruction]) -> None:
-        """Know the asynchronous pairs of a computation that is to be lowered."""
+        """Register the async pairs of a computation before it is lowered."""
         self._done.update(pairs)
 
     def lower(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
@@ -47,7 +47,7 @@ class Collectives:
         op = instruction.op
         if isinstance(op, (ReplicaId, PartitionId)):
             return (self._number(instruction, steps),)
-        if self._meetings is None:
+        if self._rendezvous is None:
             return None
         if instruction.opcode in STARTS:
             return self._async_done(instruction, operands, steps)
@@ -56,10 +56,10 @@ class Collectives:
             return (operands[0],)
         if isinstance(op, AsyncStart):
             return self._async_start(instruction, operands, steps)
-        meeting = self._meetings.of(instruction)
-        if meeting is None:
+        rendezvous = self._rendezvous.of(instruction)
+        if rendezvous is None:
             return None
-        result = self._met(instruction, instruction, meeting, operands, steps)
+        result = self._met(instruction, instruction, rendezvous, operands, steps)
         return (self._started(instruction, operands, result),)
 
     def _number(self, instruction: Instruction, steps: list[Step]) -> HloValue:
@@ -75,41 +75,43 @@ class Collectives:
         self,
         instruction: Instruction,
         collective: Instruction,
-        meeting: Meeting,
+        rendezvous: Rendezvous,
         operands: Sequence[Tree],
         steps: list[Step],
     ) -> Tree:
-        """Meet, or post where a done follows; gives the results, which are there then."""
+        """Add the step of a collective, or of its start where a done comes later; returns the results."""
         given = tuple(leaf for tree in operands for leaf in leaves(tree))
         done = self._done.get(instruction)
         result = new_values(result_of(collective), instruction)
         made = tuple(leaves(result))
-        if meeting.is_identity:
+        if rendezvous.is_identity:
             steps.extend(CopyStep(own, new, is_value=True) for own, new in zip(given, made, strict=True))
             return result
-        if done is not None and not meeting.is_shared:
-            visit = (HloValue(ValueKind.INSTRUCTION, 8, instruction, suffix=".visit"),)
-            step = MeetStep(instruction, meeting, given, made, "post", visit, self._host_number(collective, meeting))
+        if done is not None and not rendezvous.is_shared:
+            arrival = (HloValue(ValueKind.INSTRUCTION, 8, instruction, suffix=".arrival"),)
+            step = CollectiveStep(
+                instruction, rendezvous, given, made, "start", arrival, self._host_number(collective, rendezvous)
+            )
             steps.append(step)
-            self._posted[done] = _Posted(step, result)
+            self._started_pairs[done] = _Started(step, result)
             return result
-        host = self._host_number(collective, meeting)
+        host = self._host_number(collective, rendezvous)
         # A device's own operand is read for the same elements of the result.
         aligned = range(len(made)) if isinstance(collective.op, AllReduce) else ()
         in_place = frozenset((number, number) for number in aligned)
-        steps.append(MeetStep(instruction, meeting, given, made, host=host, in_place=in_place))
+        steps.append(CollectiveStep(instruction, rendezvous, given, made, host=host, in_place=in_place))
         return result
 
-    def _host_number(self, collective: Instruction, meeting: Meeting) -> int:
+    def _host_number(self, collective: Instruction, rendezvous: Rendezvous) -> int:
         """The number of the host call for a collective that may fail, -1 for others."""
-        if not meeting.may_fail:
+        if not rendezvous.may_fail:
             return -1
         self.host_instructions.append(collective)
         return len(self.host_instructions) - 1
 
     @staticmethod
     def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
-        """What a collective gives, a start some things beside the result."""
+        """The value of a collective; a start gives its operands and contexts beside the result."""
         if instruction.opcode not in ("all-gather-start", "collective-permute-start"):
             return result
         sent = operands[0] if len(operands) == 1 else tuple(operands)
@@ -118,10 +120,10 @@ class Collectives:
     def _async_start(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
         """An async-start of a computation that is one collective, all its arguments being there."""
         collective = collective_of(instruction)
-        meeting = self._meetings.of(collective) if self._meetings is not None else None
+        rendezvous = self._rendezvous.of(collective) if self._rendezvous is not None else None
         parts = instruction.shape.tuple_shapes
         whole = parts[1].compatible(collective.shape)
-        if meeting is None or not whole or instruction not in self._done:
+        if rendezvous is None or not whole or instruction not in self._done:
             return None
         if not all(isinstance(o.op, Parameter) for o in collective.operands):
             return None
@@ -129,15 +131,15 @@ class Collectives:
         if max(numbers, default=-1) >= len(operands) or result_of(collective) is not collective.shape:
             return None
         given = [operands[number] for number in numbers]
-        result = self._met(instruction, collective, meeting, given, steps)
+        result = self._met(instruction, collective, rendezvous, given, steps)
         self._async.add(instruction)
         return ((tuple(operands), result, *_contexts(instruction)),)
 
     def _async_done(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> tuple[Tree] | None:
-        posted = self._posted.get(instruction)
-        if posted is not None:
-            steps.append(replace(posted.step, instruction=instruction, half="await"))
-            return (posted.result,)
+        started = self._started_pairs.get(instruction)
+        if started is not None:
+            steps.append(replace(started.step, instruction=instruction, part="done"))
+            return (started.result,)
         if instruction.opcode == "all-reduce-done":
             return (operands[0],)
         if instruction.opcode == "async-done" and instruction.operands[0] not in self._async:

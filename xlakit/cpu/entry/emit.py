@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xlakit.cpu.entry.meet import emit_meet
+from xlakit.cpu.entry.collective_step import emit_collective
 from xlakit.cpu.entry.parallel import grain_of, is_parallel
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
@@ -14,11 +14,11 @@ from xlakit.cpu.runtime.context import CONTEXT
 from xlakit.memory.assignment import SMALL_BYTES, BufferSlice, Space
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.steps import (
+    CollectiveStep,
     ConditionalStep,
     CopyStep,
     HostStep,
     KernelStep,
-    MeetStep,
     NumberStep,
     RandomStep,
     Step,
@@ -146,8 +146,8 @@ class EntryWriter:
                 self._host(step)
             elif isinstance(step, RandomStep):
                 self._random(step)
-            elif isinstance(step, MeetStep):
-                self._meet(step)
+            elif isinstance(step, CollectiveStep):
+                self._collective(step)
             elif isinstance(step, NumberStep):
                 self._number(step)
             elif isinstance(step, WhileStep):
@@ -210,8 +210,8 @@ class EntryWriter:
             self._module.declare("xlakit_random_state", VOID, [PTR, PTR, I64])
             fn.call("xlakit_random_state", VOID, fn.parameters[2], state, fn.i64(step.delta))
 
-    def _meet(self, step: MeetStep) -> None:
-        emit_meet(self._fn, step, [self._address(b) for b in (*step.operands, *step.results, *step.visit)])
+    def _collective(self, step: CollectiveStep) -> None:
+        emit_collective(self._fn, step, [self._address(b) for b in (*step.operands, *step.results, *step.arrival)])
 
     def _number(self, step: NumberStep) -> None:
         fn = self._fn
@@ -310,8 +310,8 @@ def _cost(steps: Sequence[Step]) -> float:
             total += step.target.bytes * 0.05
         elif isinstance(step, (RandomStep, NumberStep)):
             total += 10.0
-        elif isinstance(step, MeetStep):
-            total += 5_000.0 + step.meeting.phase.cost
+        elif isinstance(step, CollectiveStep):
+            total += 5_000.0 + step.rendezvous.phase.cost
         else:
             total += 20_000.0
     return total

@@ -27,7 +27,7 @@ from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction, post_order
-from xlakit.memory.steps import KernelStep, MeetStep
+from xlakit.memory.steps import CollectiveStep, KernelStep
 from xlakit.ops.control import Fusion
 
 # Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
@@ -51,10 +51,10 @@ class Refusals:
     def __init__(self) -> None:
         self._maps: dict[Any, _AccessMaps | str] = {}
 
-    def refusal(self, step: KernelStep | MeetStep, result: int, operand: int) -> str:
+    def refusal(self, step: KernelStep | CollectiveStep, result: int, operand: int) -> str:
         """Why a result may not be in the memory of an operand, by their numbers; empty where it is proven."""
         instruction = step.instruction
-        if isinstance(step, MeetStep):
+        if isinstance(step, CollectiveStep):
             opcode = instruction.opcode.removesuffix("-start")
             return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"
         if step.updates.get(result) == operand and instruction.opcode in UPDATES:

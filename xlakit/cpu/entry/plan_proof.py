@@ -11,7 +11,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.memory.checker.check import check_memory_plan
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.plan import MemoryPlan
-from xlakit.memory.steps import KernelStep, MeetStep, walk
+from xlakit.memory.steps import CollectiveStep, KernelStep, walk
 from xlakit.ops.collective_moves import Permuting, RaggedAllToAll
 from xlakit.ops.shared.collective import Collective
 
@@ -35,12 +35,12 @@ def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:
 
     refusals = Refusals()
     for step in walk(plan.steps):
-        if isinstance(step, KernelStep | MeetStep):
+        if isinstance(step, KernelStep | CollectiveStep):
             _prove_hints(step, refusals)
     check_memory_plan(plan, refusals.refusal, is_identity)
 
 
-def _prove_hints(step: KernelStep | MeetStep, refusals: Refusals) -> None:
+def _prove_hints(step: KernelStep | CollectiveStep, refusals: Refusals) -> None:
     """Prove what a step allows in place."""
     for result, operand in sorted(step.in_place):
         refusal = refusals.refusal(step, result, operand)

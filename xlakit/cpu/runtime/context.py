@@ -43,7 +43,7 @@ class Status(IntEnum):
 #   ordinal       the number of the device that runs the program
 #   random        where the device's random state is, which all its calls share: the words of a RandomState
 #   spare         three words for the program's own use, copied for each call
-#   run           what the devices of this run share, where there are several; see meeting.py
+#   run           what the devices of this run share, where there are several; see rendezvous.py
 # and in the origin alone:
 #   entry         the address of the entry
 #   arena_bytes   the size of the arena

@@ -1,6 +1,6 @@
 """The device threads: native threads that run the devices of a program, all at once, and stay for the next one.
 
-``xlakit_run_devices(ptr run) -> status`` runs what stands in a RUN (see meeting.py) on as many threads as there are
+``xlakit_run_devices(ptr run) -> status`` runs what stands in a RUN (see rendezvous.py) on as many threads as there are
 devices, the caller being the first, and returns when all have ended. To be called with the GIL, which it gives away.
 
 Threads that have nothing to do sleep in a list. The caller takes those that it needs, or makes them, and wakes two;
@@ -15,8 +15,8 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART, SELDOM
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
-from xlakit.cpu.runtime.meeting import LEAVE, NOTICE, RUN, parking_slot_at
 from xlakit.cpu.runtime.record import Record
+from xlakit.cpu.runtime.rendezvous import LEAVE, NOTICE, RUN, parking_slot_at
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
 # idle: the first thread of the list. waiting: how many are in it. alive: how many have not ended.
@@ -35,7 +35,7 @@ _STOP_NANOSECONDS = 1_000_000_000
 
 
 def emit_device_threads(module: Module) -> None:
-    """Write the functions into a module that has emit_meeting's."""
+    """Write the functions into a module that has those of ``emit_rendezvous``."""
     module.global_data("device_threads", _THREADS.size)
     _emit_run_device(module)
     _emit_give_work(module)

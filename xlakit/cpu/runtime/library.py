@@ -19,12 +19,12 @@ from xlakit.cpu.llvm import I64, VOID, Module, engine
 from xlakit.cpu.runtime.context import emit_context
 from xlakit.cpu.runtime.device_threads import emit_device_threads
 from xlakit.cpu.runtime.host import emit_host, host_symbols
-from xlakit.cpu.runtime.meeting import emit_meeting, emit_meeting_start
 from xlakit.cpu.runtime.memory import cache_limit, emit_memory, emit_memory_start
 from xlakit.cpu.runtime.native_call import emit_native_call
 from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
 from xlakit.cpu.runtime.pool import emit_pool, emit_pool_start
 from xlakit.cpu.runtime.processors import default_threads, processor_count
+from xlakit.cpu.runtime.rendezvous import emit_rendezvous, emit_rendezvous_start
 from xlakit.cpu.runtime.thread_state import emit_thread_key, emit_thread_limit, emit_thread_state
 from xlakit.errors import UnsupportedError
 
@@ -47,7 +47,7 @@ _FUNCTIONS: Mapping[str, tuple[type[Any] | None, int]] = {
     "xlakit_run_start": (None, 4),
     "xlakit_run_stop": (None, 1),
     "xlakit_run_ask": (None, 1),
-    "xlakit_meeting_sleep": (None, 2),
+    "xlakit_rendezvous_sleep": (None, 2),
     "xlakit_device_threads_reset": (None, 0),
     "xlakit_device_threads_stop": (None, 0),
 }
@@ -60,9 +60,9 @@ _FOR_PROGRAMS = (
     "xlakit_poll",
     "xlakit_is_to_stop",
     "xlakit_host_call",
-    "xlakit_meet",
-    "xlakit_post",
-    "xlakit_await",
+    "xlakit_collective",
+    "xlakit_collective_start",
+    "xlakit_collective_done",
     "xlakit_random_draw",
     "xlakit_random_state",
     "xlakit_execute",
@@ -98,12 +98,12 @@ def runtime_text() -> str:
     emit_thread_key(fn, at_thread_exit)
     emit_memory_start(fn, limit)
     emit_pool_start(fn, threads, processors)
-    emit_meeting_start(fn, processors)
+    emit_rendezvous_start(fn, processors)
     fn.call("xlakit_device_threads_reset", VOID)
     fn.ret()
     emit_context(module)
     emit_host(module)
-    emit_meeting(module)
+    emit_rendezvous(module)
     emit_device_threads(module)
     if api_symbols() is not None:
         emit_native_call(module)

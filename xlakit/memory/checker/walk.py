@@ -22,11 +22,11 @@ from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.checker.memory import Doer, Memory, Slice
 from xlakit.memory.checker.values import ConstantValues, Tree, Value, arrays, new_tree
 from xlakit.memory.steps import (
+    CollectiveStep,
     ConditionalStep,
     CopyStep,
     HostStep,
     KernelStep,
-    MeetStep,
     NumberStep,
     RandomStep,
     Step,
@@ -46,7 +46,7 @@ _DONES = frozenset({"all-gather-done", "collective-permute-done", "async-done"})
 # Where the plan has a value; of its slice so many bytes, or all of it.
 SliceOf = Callable[[HloValue, int | None], Slice]
 # Why a kernel may not have a result in the memory of an operand, by their numbers; empty where it may.
-Refusal = Callable[[KernelStep | MeetStep, int, int], str]
+Refusal = Callable[[KernelStep | CollectiveStep, int, int], str]
 # Whether a collective gives each device what that gave.
 IsIdentity = Callable[[Instruction], bool]
 
@@ -69,9 +69,11 @@ class _Frame:
 
     arguments: Sequence[Tree]
     values: dict[Instruction, Tree] = field(default_factory=dict[Instruction, Tree])
-    # The state of a draw, and for each asynchronous operation its step, which the second half must repeat.
+    # The state of a draw, and for each async pair the step of its start, which that of its done must repeat.
     states: dict[Instruction, Value] = field(default_factory=dict[Instruction, Value])
-    posted: dict[Instruction, tuple[MeetStep, Doer]] = field(default_factory=dict[Instruction, tuple[MeetStep, Doer]])
+    started: dict[Instruction, tuple[CollectiveStep, Doer]] = field(
+        default_factory=dict[Instruction, tuple[CollectiveStep, Doer]]
+    )
 
 
 class Walk:
@@ -185,8 +187,8 @@ class Walk:
             return self._while(step, operands[0])
         if isinstance(step, ConditionalStep):
             return self._conditional(step, operands)
-        if isinstance(step, MeetStep):
-            return self._meet(step, operands, frame, doer)
+        if isinstance(step, CollectiveStep):
+            return self._collective(step, operands, frame, doer)
         value = new_tree(instruction.shape, instruction)
         if isinstance(step, KernelStep):
             self._kernel(step, operands, value, frame.states.get(instruction), doer)
@@ -243,7 +245,7 @@ class Walk:
 
     def _check_sharing(
         self,
-        step: KernelStep | MeetStep,
+        step: KernelStep | CollectiveStep,
         sources: Sequence[Slice],
         targets: Sequence[Slice],
         spare: Sequence[Slice],
@@ -267,20 +269,20 @@ class Walk:
 
     # -- collectives -----------------------------------------------------------------------------
 
-    def _meet(self, step: MeetStep, operands: Sequence[Tree], frame: _Frame, doer: Doer) -> Tree:
+    def _collective(self, step: CollectiveStep, operands: Sequence[Tree], frame: _Frame, doer: Doer) -> Tree:
         instruction = step.instruction
-        if step.half == "await":
+        if step.part == "done":
             return self._await(step, frame, doer)
         collective, given = _collective(instruction, operands)
         self._each(step.operands, given, doer, self._read)
         result = new_tree(_result_of(collective), instruction)
         self._check_sharing(step, self._slices(step.operands), self._slices(step.results), (), doer)
-        if step.half == "post":
-            frame.posted[instruction] = step, doer
+        if step.part == "start":
+            frame.started[instruction] = step, doer
             self.memory.begin(self._slices(step.operands), doer, is_written=False)
             self.memory.begin(self._slices(step.results), doer, is_written=True)
-            visit = frame.states[instruction] = Value(step.visit[0].bytes, instruction, (), "the visit of")
-            self._write(step.visit[0], visit, doer)
+            arrival = frame.states[instruction] = Value(step.arrival[0].bytes, instruction, (), "the arrival of")
+            self._write(step.arrival[0], arrival, doer)
         else:
             self._each(step.results, [result], doer, self._write)
         return _started(instruction, operands, result)
@@ -288,22 +290,22 @@ class Walk:
     def _slices(self, values: Sequence[HloValue]) -> list[Slice]:
         return [self._slice_of(value, value.bytes) for value in values]
 
-    def _await(self, step: MeetStep, frame: _Frame, doer: Doer) -> Tree:
+    def _await(self, step: CollectiveStep, frame: _Frame, doer: Doer) -> Tree:
         start = step.instruction.operands[0]
         while start.opcode == "async-update":
             start = start.operands[0]
-        found = frame.posted.pop(start, None)
+        found = frame.started.pop(start, None)
         if found is None:
-            raise _fault("awaits what no step has posted", doer)
+            raise _fault("is the done of an async pair that no step has started", doer)
         first, poster = found
         for one, other in (
             (step.operands, first.operands),
             (step.results, first.results),
-            (step.visit, first.visit),
+            (step.arrival, first.arrival),
         ):
             if [s.begin for s in self._slices(one)] != [s.begin for s in self._slices(other)]:
-                raise _fault("awaits the post of other memory", doer)
-        self._read(step.visit[0], frame.states[start], doer)
+                raise _fault("is the done of an async pair that was started on other memory", doer)
+        self._read(step.arrival[0], frame.states[start], doer)
         self.memory.end(poster)
         value = frame.values[start]
         made = value if start.opcode == "all-reduce-start" else _part(value, 1)
@@ -395,8 +397,8 @@ def _doer(step: Step) -> Doer:
     if isinstance(step, CopyStep):
         return Doer(f"the copy of {step.source} to {step.target}", None)
     kind = type(step).__name__.removesuffix("Step").lower()
-    half = f" ({step.half})" if isinstance(step, MeetStep) and step.half else ""
-    return Doer(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{half}", step.instruction)
+    part = f" ({step.part})" if isinstance(step, CollectiveStep) and step.part else ""
+    return Doer(f"the {kind} step of {step.instruction.opcode} %{step.instruction.name}{part}", step.instruction)
 
 
 def _fault(rule: str, doer: Doer) -> MemoryPlanError:

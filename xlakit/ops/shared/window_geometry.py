@@ -94,14 +94,14 @@ def window_places(
     Both are boxes of slices of the same dimensions; placements whose element at that place is padding or a hole are
     not in them. Places that meet no element at all are left out.
     """
-    axes = [[_meeting(size, d, place) for place in range(d.size)] for size, d in zip(sizes, window, strict=True)]
+    axes = [[_overlap(size, d, place) for place in range(d.size)] for size, d in zip(sizes, window, strict=True)]
     for pairs in itertools.product(*axes):
         if all(pair is not None for pair in pairs):
             outputs = tuple(pair[0] for pair in pairs if pair is not None)
             yield outputs, tuple(pair[1] for pair in pairs if pair is not None)
 
 
-def _meeting(size: int, window: WindowDimension, place: int) -> tuple[slice, slice] | None:
+def _overlap(size: int, window: WindowDimension, place: int) -> tuple[slice, slice] | None:
     """The placements o whose ``place`` is on an element i, and those elements: o * stride + shift = i * dilation."""
     outputs = window.output_size(size)
     shift = place * window.window_dilation - window.padding_low

@@ -1,4 +1,4 @@
-"""Meetings: the collectives of a module that machine code does, each with its site and its kernel."""
+"""The collectives of a module that are compiled to machine code: for each its site and its kernel."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from xlakit.ops.shared.collective import Collective
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """How machine code does a collective.
+class Rendezvous:
+    """How machine code does one collective.
 
     phase: the kernel, over a slot; its tables have the operands' arrays, then the results'. site: the name of the
-    table that tells devices where they meet. is_shared: whether other instructions meet there too. is_identity: whether
-    each group is one device, whose result is its operand. may_fail: whether it depends on the values of the operands
-    that it can be done; where it cannot, the interpreter says why.
+    table that says which slot each device uses. is_shared: whether other instructions use the same site. is_identity:
+    whether each group is one device, whose result is its operand. may_fail: whether some values of the operands are
+    invalid; then the kernel marks the slot, and the interpreter raises the error.
     """
 
     phase: Phase
@@ -41,15 +41,15 @@ class Meeting:
     number: int
 
 
-class Meetings:
-    """Finds the meetings of one module. ``instructions`` are those that meet, by their numbers."""
+class RendezvousTable:
+    """The rendezvous of one module. ``instructions`` lists the compiled collectives by their numbers."""
 
     def __init__(self, module: HloModule, code: Module, grid: Grid) -> None:
         self._code = code
         self._grid = grid
         self._sites = Sites(code, grid.num_devices)
         self._kernels: dict[Hashable, Phase] = {}
-        self._made: dict[Instruction, Meeting | None] = {}
+        self._made: dict[Instruction, Rendezvous | None] = {}
         self._places: dict[Hashable, list[Instruction]] = {}
         self.instructions: list[Instruction] = []
         for computation in module.computations:
@@ -62,8 +62,8 @@ class Meetings:
         """The number of members of each slot that a run needs."""
         return tuple(self._sites.slots)
 
-    def of(self, instruction: Instruction) -> Meeting | None:
-        """How an instruction is done; None where it is no collective, or the interpreter has to do it."""
+    def of(self, instruction: Instruction) -> Rendezvous | None:
+        """The rendezvous of an instruction; None where it is no collective, or the interpreter has to do it."""
         if not isinstance(instruction.op, (Collective, Permuting)):
             return None
         if instruction not in self._made:
@@ -71,7 +71,7 @@ class Meetings:
         return self._made[instruction]
 
     def _decide(self, alike: Sequence[Instruction]) -> None:
-        """All instructions that meet at one place are done in one way."""
+        """Decide for all instructions of one site: either all are compiled, or the interpreter does all."""
         before = list(self._code.functions)
         try:
             if len({fingerprint(i) for i in alike}) > 1:
@@ -84,7 +84,7 @@ class Meetings:
             made = dict.fromkeys(alike)
         self._made.update(made)
 
-    def _make(self, instruction: Instruction, *, is_shared: bool) -> Meeting:
+    def _make(self, instruction: Instruction, *, is_shared: bool) -> Rendezvous:
         op: Any = instruction.op
         if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
             raise DeclinedError("a collective on arrays of dynamic sizes")
@@ -99,7 +99,7 @@ class Meetings:
         identity = sizes == {1} and all(g.sources == (0,) for g in groups)
         self.instructions.append(instruction)
         may_fail = isinstance(op, RaggedAllToAll)
-        return Meeting(phase, site, is_shared, identity and not may_fail, may_fail, len(self.instructions) - 1)
+        return Rendezvous(phase, site, is_shared, identity and not may_fail, may_fail, len(self.instructions) - 1)
 
 
 def _place(instruction: Instruction) -> Hashable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fuzz.programs.draft import Named, join
-from fuzz.programs.meetings import Author, Scope, Spread, values_for
+from fuzz.programs.rendezvous import Author, Scope, Spread, values_for
 
 
 def all_reduce(author: Author, scope: Scope) -> None:
@@ -264,6 +264,6 @@ def spread_module(seed: int, count: int) -> Spread:
     last = scope.values[-6:]
     scope.emit(f"({', '.join(v.shape for v in last)})", f"tuple({', '.join(v.name for v in last)})")
     body = "\n".join(["ENTRY e {", *scope.lines[:-1], "  ROOT " + scope.lines[-1].lstrip(), "}"])
-    head = f"HloModule meetings, replica_count={author.replicas}, num_partitions={author.partitions}"
+    head = f"HloModule rendezvous, replica_count={author.replicas}, num_partitions={author.partitions}"
     text = "\n\n".join([head, *author.computations, body]) + "\n"
     return Spread(text, author.replicas, author.partitions, tuple(tuple(a) for a in arguments))  # pyright: ignore

@@ -17,9 +17,9 @@ A slot serves one rendezvous after another, its generations. Within one generati
     abandoned     claimed = NEVER                                        none: the run has failed
     ============  =====================================================  ==========================================
 
-``xlakit_meet(context, site, table, kernel, tasks, grain, number) -> status`` is a whole rendezvous. For an async
-pair the start is ``xlakit_post(context, site, table) -> generation``, which arrives and never waits, and the done is
-``xlakit_await(..., generation) -> status``.
+``xlakit_collective(context, site, table, kernel, tasks, grain, number) -> status`` is a whole rendezvous. An async pair
+is ``xlakit_collective_start(context, site, table) -> generation``, which arrives and never waits, and
+``xlakit_collective_done(context, site, table, kernel, tasks, grain, number, generation) -> status``.
 
 Each group of a site has a slot of the run. No member can arrive for the next generation before this one is complete,
 so counters that only grow tell generations apart. A kernel is ``void(ptr slot, i64 begin, i64 end)``.
@@ -51,7 +51,7 @@ PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 # arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel could not
 # do with the values that it found. A ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
-# The address of the member's table, how often it has posted, and the place in the group that it gets its data from.
+# The address of the member's table, how often it has arrived, and the place in the group that it gets its data from.
 ARRIVAL = Record(table=1, times=1, source=1, _fill=1)
 # ``claimed`` in a run that has failed.
 NEVER = -1
@@ -92,27 +92,27 @@ def parking_slot_at(fn: Function, run: Value, device: Value | int) -> Value:
     return fn.at(fn.at(run, I64, RUN.size // 8), I64, device * (PARKING_SLOT_BYTES // 8))
 
 
-def emit_meeting(module: Module) -> None:
+def emit_rendezvous(module: Module) -> None:
     """Write the functions into a module that has those of the pool, of contexts and of host calls."""
     module.declare("sched_yield", I32, [])
-    module.global_data("meeting_processors", 8)
+    module.global_data("rendezvous_processors", 8)
     _emit_start(module)
     _emit_stop(module)
     _emit_close(module)
     _emit_wake_members(module)
     _emit_claim(module)
-    _emit_hold(module)
+    _emit_perform(module)
     _emit_arrive(module)
     _emit_linger(module)
     _emit_ask(module)
     _emit_await(module)
-    _emit_meet(module)
+    _emit_collective(module)
     _emit_sleep(module)
 
 
-def emit_meeting_start(fn: Function, processors: Value) -> None:
+def emit_rendezvous_start(fn: Function, processors: Value) -> None:
     """Say how many processors there are."""
-    fn.store(processors, fn.address("meeting_processors"))
+    fn.store(processors, fn.address("rendezvous_processors"))
 
 
 def _get(fn: Function, record: Record, base: Value, name: str) -> Value:
@@ -194,7 +194,7 @@ def _emit_claim(module: Module) -> None:
     fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), generation, value)[1])
 
 
-def _emit_hold(module: Module) -> None:
+def _emit_perform(module: Module) -> None:
     """``perform(ptr run, ptr site, ptr slot, i64 generation, ptr kernel, i64 tasks, i64 grain)``: compute, wake all."""
     fn = module.function("perform", VOID, [PTR, PTR, PTR, I64, PTR, I64, I64])
     run, site, slot, generation, kernel, tasks, grain = fn.parameters
@@ -213,7 +213,7 @@ def _emit_hold(module: Module) -> None:
 
 
 def _emit_arrive(module: Module) -> None:
-    """``arrival(ptr site, ptr slot, ptr table) -> i64``: the generation; and ``xlakit_post``, as told above."""
+    """``arrive(ptr site, ptr slot, ptr table) -> i64``, the generation, and ``xlakit_collective_start``, see above."""
     fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(INLINED,))
     site, slot, table = fn.parameters
     # All earlier generations of this device are complete, and this one cannot be without it.
@@ -225,7 +225,7 @@ def _emit_arrive(module: Module) -> None:
     fn.atomic_update("add", SLOT.at(fn, slot, "arrived"), fn.i64(1))
     fn.ret(generation)
 
-    fn = module.function("xlakit_post", I64, [PTR, PTR, PTR], external=True)
+    fn = module.function("xlakit_collective_start", I64, [PTR, PTR, PTR], external=True)
     context, site, table = fn.parameters
     count = SITE.load(fn, site, "count")
     fn.return_if(count <= 1, fn.i64(0))
@@ -285,7 +285,7 @@ def _emit_linger(module: Module) -> None:
 
 def _look(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
     """Look for a moment: where each device has a processor by spinning, else by letting the others run."""
-    crowded = RUN.load(fn, run, "devices") > fn.load(I64, fn.address("meeting_processors"))
+    crowded = RUN.load(fn, run, "devices") > fn.load(I64, fn.address("rendezvous_processors"))
     waiting.spin(fn, pending, fn.i64(_SPIN_NANOSECONDS), crowded)
 
 
@@ -307,8 +307,8 @@ def _emit_ask(module: Module) -> None:
 
 
 def _emit_await(module: Module) -> None:
-    """``xlakit_await(context, site, table, kernel, tasks, grain, number, generation) -> status``, as told above."""
-    fn = module.function("xlakit_await", I64, [PTR, PTR, PTR, PTR, I64, I64, I64, I64], external=True)
+    """``xlakit_collective_done`` (see above) and ``conclude``, the part of a rendezvous after the arrival."""
+    fn = module.function("xlakit_collective_done", I64, [PTR, PTR, PTR, PTR, I64, I64, I64, I64], external=True)
     context, site, table, kernel, tasks, grain, number, generation = fn.parameters
 
     def together() -> tuple[Value]:
@@ -341,11 +341,11 @@ def _emit_await(module: Module) -> None:
     here = _all_arrived(fn, slot, site, generation) & status.eq(Status.DONE)
     claimed = fn.call("claim", I1, slot, generation, fn.select(here, generation + 1, fn.i64(NEVER)))
 
-    def hold() -> tuple[Value]:
+    def perform() -> tuple[Value]:
         fn.call("perform", VOID, run, site, slot, generation, kernel, tasks, grain)
         return (_outcome(fn, slot),)
 
-    def withdraw() -> tuple[Value]:
+    def abandon() -> tuple[Value]:
         return (fn.select(status.eq(Status.DONE), fn.i64(Status.INTERRUPTED), status),)
 
     def wait() -> tuple[Value, ...]:
@@ -356,9 +356,9 @@ def _emit_await(module: Module) -> None:
         def met() -> tuple[Value]:
             return (fn.select(status.eq(Status.DONE), _outcome(fn, slot), status),)
 
-        return fn.if_else(never, withdraw, met)
+        return fn.if_else(never, abandon, met)
 
-    fn.ret(*fn.if_else(claimed, lambda: fn.if_else(here, hold, withdraw), wait))
+    fn.ret(*fn.if_else(claimed, lambda: fn.if_else(here, perform, abandon), wait))
 
 
 def _outcome(fn: Function, slot: Value) -> Value:
@@ -366,8 +366,8 @@ def _outcome(fn: Function, slot: Value) -> Value:
     return fn.select(SLOT.load(fn, slot, "faulty").ne(0), fn.i64(Status.FAULTY), fn.i64(Status.DONE))
 
 
-def _emit_meet(module: Module) -> None:
-    """``xlakit_meet``, as told above, and ``alone`` for a device that is all of its group."""
+def _emit_collective(module: Module) -> None:
+    """``xlakit_collective``, as told above, and ``alone`` for a device that is all of its group."""
     fn = module.function("alone", I64, [PTR, PTR, PTR, I64, I64], attributes=(APART,))
     site, table, kernel, tasks, grain = fn.parameters
     slot = fn.alloca(I64, slot_bytes(1) // 8)
@@ -379,7 +379,7 @@ def _emit_meet(module: Module) -> None:
     fn.call("compute", VOID, kernel, slot, tasks, grain)
     fn.ret(_outcome(fn, slot))
 
-    fn = module.function("xlakit_meet", I64, [PTR, PTR, PTR, PTR, I64, I64, I64], external=True)
+    fn = module.function("xlakit_collective", I64, [PTR, PTR, PTR, PTR, I64, I64, I64], external=True)
     context, site, table, kernel, tasks, grain, number = fn.parameters
 
     def together() -> tuple[Value]:
@@ -395,8 +395,8 @@ def _emit_meet(module: Module) -> None:
 
 
 def _emit_sleep(module: Module) -> None:
-    """``xlakit_meeting_sleep(ptr notice, i64 nanoseconds)``: for Python, until all are there or the run stops."""
-    fn = module.function("xlakit_meeting_sleep", VOID, [PTR, I64], external=True)
+    """``xlakit_rendezvous_sleep(ptr notice, i64 nanoseconds)``: for Python, until all are there or the run stops."""
+    fn = module.function("xlakit_rendezvous_sleep", VOID, [PTR, I64], external=True)
     notice, nanoseconds = fn.parameters
     run, slot, site = (fn.load(PTR, NOTICE.at(fn, notice, name)) for name in ("run", "slot", "site"))
     generation = NOTICE.load(fn, notice, "generation")
