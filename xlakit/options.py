@@ -1,6 +1,7 @@
 """Options: how programs are compiled, beside what they say.
 
-What is here changes machine code and never a result, but for roundings of sums that are added in another order. So it
+What is here changes machine code and never a result, but for roundings of sums that are added in another order, and
+where it says so. So it
 is part of the keys of the compile cache, and two settings are the same program twice: that is what the commands of fuzz
 compare.
 
@@ -8,6 +9,8 @@ compare.
     XLAKIT_CPU=native|x86-64|x86-64-v2|..               the instruction set that code is made for, by its level
                                                         (:mod:`xlakit.cpu.llvm.target`); native is this machine's own
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
+    XLAKIT_FLUSH_SUBNORMALS=1                           products of BF16 may take subnormal numbers for zero, see
+                                                        :mod:`xlakit.cpu.kernels.gemm.engine`
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
     XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory
@@ -45,7 +48,7 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
-_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU")
+_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU", "FLUSH_SUBNORMALS")
 
 
 _Number = TypeVar("_Number", int, float)
@@ -95,7 +98,7 @@ class Options:
     leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
     sanitize: whether programs are run step by step, under a watch over their memory. check_memory: whether memory plans
     are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
-    of the machine's own.
+    of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero.
     """
 
     plain: frozenset[str] = frozenset()
@@ -105,12 +108,13 @@ class Options:
     sanitize: bool = False
     check_memory: bool = False
     cpu: str = ""
+    flush_subnormals: bool = False
 
     @property
     def text(self) -> str:
         """All of them, as keys of the compile cache have them."""
         text = f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
-        return text + f" {self.cpu}" + " sanitize" * self.sanitize
+        return text + f" {self.cpu}" + " flush" * self.flush_subnormals + " sanitize" * self.sanitize
 
     @property
     def tag(self) -> str:
@@ -149,6 +153,7 @@ def compiling(
     sanitize: bool | None = None,
     check_memory: bool | None = None,
     cpu: str | None = None,
+    flush_subnormals: bool | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
@@ -177,6 +182,8 @@ def compiling(
         made = replace(made, check_memory=check_memory)
     if cpu is not None:
         made = replace(made, cpu=_level(cpu))
+    if flush_subnormals is not None:
+        made = replace(made, flush_subnormals=flush_subnormals)
     token = _chosen.set(made)
     try:
         yield made
@@ -185,11 +192,22 @@ def compiling(
 
 
 @lru_cache(maxsize=64)
-def _of_environment(plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str) -> Options:
+def _of_environment(
+    plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str, flush: str
+) -> Options:
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
     names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
     watched, checked = _switch(sanitize, "XLAKIT_SANITIZE"), _switch(check_memory, "XLAKIT_CHECK_MEMORY")
-    return Options(names, bytes, verified, sanitize=watched, check_memory=checked, cpu=_level(cpu))
+    flushes = _switch(flush, "XLAKIT_FLUSH_SUBNORMALS")
+    return Options(
+        names,
+        bytes,
+        verified,
+        sanitize=watched,
+        check_memory=checked,
+        cpu=_level(cpu),
+        flush_subnormals=flushes,
+    )
 
 
 def _level(text: str) -> str:

@@ -66,6 +66,7 @@ I32: Final = Type("i32", 32, is_int=True)
 I64: Final = Type("i64", 64, is_int=True)
 I128: Final = Type("i128", 128, is_int=True)
 F16: Final = Type("half", 16, is_float=True)
+BF16: Final = Type("bfloat", 16, is_float=True)
 F32: Final = Type("float", 32, is_float=True)
 F64: Final = Type("double", 64, is_float=True)
 

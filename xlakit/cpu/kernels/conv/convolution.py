@@ -16,7 +16,7 @@ from xlakit.cpu.kernels.conv.depthwise import emit_lanes, fits_lanes, lanes_task
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
-from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
+from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.store import Epilogue
@@ -114,7 +114,8 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
             around[dimension] = low, high, geometry.holes[place]
     source = geometry.kinds[0]
     kind = source
-    if engine.parts == 1 and is_narrow(source) and any(math.prod(a.taps for a in axes) > 1 for axes in geometry.phases):
+    converts = engine.parts == 1 and is_narrow(source) and not stored_as_packed(engine, source)
+    if converts and any(math.prod(a.taps for a in axes) > 1 for axes in geometry.phases):
         kind = _packed_kind(engine)
     if (not around and kind is source) or not geometry.products:
         return None
@@ -273,7 +274,7 @@ def _converted(
     if not is_narrow(kind) or not any(_repeats_kernel(product, blocking) for product, blocking in products):
         return None
     engine = choose_engine(*geometry.kinds)
-    if engine.parts != 1:
+    if engine.parts != 1 or stored_as_packed(engine, kind):
         return None
     none = (0,) * rhs.rank
     first = padded.bytes if padded is not None else 0

@@ -1,6 +1,11 @@
 """What a matrix product is computed with: the type of its sums, the shape of its micro-kernel, and the conversions.
 
 An operand is converted once, while it is packed; sums are kept in a wide type; the result is rounded once.
+
+Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, as two fused operations would, but that
+subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge, so this is
+beyond any rounding, and subnormal numbers are kept here: it takes the option ``flush_subnormals``. Products of integers
+of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is that; their sums are exact.
 """
 
 from __future__ import annotations
@@ -9,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from xlakit import options
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
-from xlakit.cpu.llvm.target import Processor, processor, vector_bytes
+from xlakit.cpu.llvm.target import Processor, has_feature, processor, vector_bytes
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
@@ -50,7 +56,19 @@ class Engine:
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
     """The engine for operands and a result of these types."""
+    if flushes_subnormals(lhs, rhs, result):
+        return _PAIRS_OF_BF16
     return _engine((lhs, rhs), result, processor())
+
+
+def flushes_subnormals(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
+    """Whether a product goes by instructions that take subnormal numbers for zero, since options let it."""
+    only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
+    return only and options.current().flush_subnormals and has_feature("avx512bf16") and vector_bytes() == 64
+
+
+# Packed elements are BF16's bits.
+_PAIRS_OF_BF16 = Engine("bf16", I16, F32, 2, 1, 12, 2)
 
 
 @cache
@@ -94,6 +112,8 @@ def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
     """Whether elements in memory are packed elements already."""
     if engine.parts == 2:
         return kind.is_complex and memory_type(kind) is engine.packed
+    if engine.packed is I16 and engine.acc is F32:
+        return kind is PrimitiveType.BF16
     if kind is PrimitiveType.PRED or kind.is_complex:
         return False
     return memory_type(kind) is engine.packed and not is_narrow(kind)

@@ -125,7 +125,8 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         engine = replace(engine, rows=_WAYS)
     if engine.group == 2 and along.size != along.run and along.run % 2:
         # Pairs of steps would straddle runs.
-        engine = _fitted(replace(engine, name="i32", packed=engine.acc, group=1, rows=4), rows, columns)
+        tile = engine.rows if engine.acc.is_float else 4
+        engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, rows=tile), rows, columns)
     packs = _packs(engine, product)
     runs, steps, k_blocks = _cut_k(engine, along)
     if rows <= engine.rows and not packs[1]:

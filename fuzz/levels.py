@@ -1,0 +1,85 @@
+"""``python -m fuzz.levels``: tests and nets at every level of the instruction set that this machine can run.
+
+A level below the machine's own has other code for the same programs: narrower vectors, no FMA, no conversions of F16
+(:mod:`xlakit.cpu.llvm.target`). By default a sample of the kernels' tests runs at each of them, in about a minute for
+all; ``--all`` runs all tests of kernels, loops, elementary functions and scalars, and ``--seconds`` the nets
+``idioms``, ``compiled`` and ``forced`` for so long at each level::
+
+    python -m fuzz.levels
+    python -m fuzz.levels --all --seconds 60 --level x86-64-v2
+
+The exit status is 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fuzz.nets import chosen, run
+from xlakit.cpu.llvm.target import levels
+
+_TESTS = Path(__file__).parents[1] / "tests" / "cpu"
+# Of each family of kernels one file; and what numbers are stored as.
+_SAMPLE = (
+    "kernels/test_dot_kernel.py",
+    "kernels/test_fft_kernel.py",
+    "kernels/test_prefix_sum.py",
+    "kernels/test_random_numbers_kernel.py",
+    "kernels/test_scatter_kernel.py",
+    "kernels/test_sort_common.py",
+    "loops/test_lanes.py",
+    "math/test_narrow.py",
+    "scalars",
+)
+_ALL = ("kernels", "loops", "math", "scalars", "test_generated_modules.py", "test_mixed_precision.py")
+_NETS = ("idioms", "compiled", "forced")
+
+
+def test(level: str, files: Sequence[str], workers: int) -> bool:
+    """Whether tests succeed at a level."""
+    shared_out = ["-n", str(workers)] if workers > 1 else []
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *shared_out, *(str(_TESTS / f) for f in files)]
+    return subprocess.run(command, check=False, env={**os.environ, "XLAKIT_CPU": level}).returncode == 0
+
+
+def search(level: str, seed: int, seconds: float) -> bool:
+    """Whether the nets find nothing at a level."""
+    os.environ["XLAKIT_CPU"] = level
+    good = True
+    for net in chosen(_NETS):
+        found = run(net, seed, seconds / len(_NETS))
+        print(f"{level} {net.name}: {found.fault or 'no fault'}; {found.last}", flush=True)
+        good = good and not found.fault
+    return good
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.levels", description=(__doc__ or "").split("\n\n", 1)[0]
+    )
+    parser.add_argument("--all", action="store_true", help="all tests of machine code, not a sample")
+    parser.add_argument("--seconds", type=float, default=0.0, help="for nets at each level (0)")
+    parser.add_argument("--seed", type=int, default=0, help="what the nets' programs are made from (0)")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes that run tests")
+    parser.add_argument("--level", action="append", default=[], help="these levels alone; all that run by default")
+    options = parser.parse_args(arguments)
+    failed: list[str] = []
+    for level in options.level or levels():
+        print(f"== {level}", flush=True)
+        good = test(level, _ALL if options.all else _SAMPLE, options.workers)
+        if options.seconds:
+            good = search(level, options.seed, options.seconds) and good
+        if not good:
+            failed.append(level)
+    print(f"levels that failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Products of BF16 that may take subnormal numbers for zero: on AVX512-BF16, and the same elsewhere."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlakit as xla
+from xlakit.cpu.kernels.gemm.engine import flushes_subnormals
+from xlakit.cpu.llvm import target
+from xlakit.cpu.llvm.target import Processor
+from xlakit.options import compiling
+
+P = xla.PrimitiveType
+BF16 = ml_dtypes.bfloat16
+
+
+def product(rows: int, depth: int, columns: int, kind: str, *, turned: bool = False) -> xla.HloModule:
+    left = f"{depth},{rows}" if turned else f"{rows},{depth}"
+    return xla.HloModule.from_text(f"""HloModule product
+ENTRY e {{
+  a = bf16[{left}] parameter(0)
+  b = bf16[{depth},{columns}] parameter(1)
+  ROOT r = {kind}[{rows},{columns}] dot(a, b), lhs_contracting_dims={{{0 if turned else 1}}}, rhs_contracting_dims={{0}}
+}}""")
+
+
+def whole(seed: int, *sizes: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, sizes).astype(BF16)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("sizes", [(1, 5, 7), (13, 17, 19), (48, 32, 64), (100, 33, 47), (37, 300, 5), (70, 700, 90)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_whole_numbers_are_exact(sizes, kind, turned):
+    rows, depth, columns = sizes
+    a, b = whole(1, depth, rows) if turned else whole(1, rows, depth), whole(2, depth, columns)
+    module = product(*sizes, kind, turned=turned)
+    with compiling(flush_subnormals=True):
+        found = xla.compile(module, backend="cpu", cache=False)(a, b)
+    np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
+
+
+def test_convolutions():
+    text = """HloModule convolution
+ENTRY e {
+  a = bf16[3,9,11,5] parameter(0)
+  b = bf16[3,3,5,20] parameter(1)
+  ROOT r = f32[3,9,11,20] convolution(a, b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}"""
+    a, b = whole(3, 3, 9, 11, 5), whole(4, 3, 3, 5, 20)
+    module = xla.HloModule.from_text(text)
+    with compiling(flush_subnormals=True):
+        found = xla.compile(module, backend="cpu", cache=False)(a, b)
+    np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_subnormal_numbers_are_kept_unless_options_say_otherwise(flushes):
+    a, b = np.full((24, 32), 2.0**-130, BF16), np.full((32, 40), 2.0**120, BF16)
+    with compiling(flush_subnormals=flushes):
+        flushed = flushes and flushes_subnormals(P.BF16, P.BF16, P.F32)
+        found = xla.compile(product(24, 32, 40, "f32"), backend="cpu", cache=False)(a, b)
+    exact = 32 * 2.0**-10
+    assert set(found.ravel().tolist()) <= ({0.0, exact} if flushed else {exact})
+
+
+def test_special_numbers():
+    a, b = np.ones((16, 4), BF16), np.ones((4, 32), BF16)
+    a[0, 1], a[1, 2], a[2, 0] = np.inf, np.nan, -np.inf
+    b[1, 3] = 0
+    module = product(16, 4, 32, "f32")
+    with compiling(flush_subnormals=True):
+        found = xla.compile(module, backend="cpu", cache=False)(a, b)
+    np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
+
+
+def test_where_it_is_chosen(monkeypatch):
+    has = Processor("any", ("+avx512f", "+avx2", "+avx512bf16"))
+    for own, chosen in [(has, True), (Processor("other", ("+avx512f", "+avx2")), False)]:
+        monkeypatch.setattr(target, "host", lambda own=own: own)
+        with compiling(flush_subnormals=True, cpu="native", vector_bytes=0):
+            assert flushes_subnormals(P.BF16, P.BF16, P.F32) is chosen
+            assert not flushes_subnormals(P.BF16, P.F16, P.F32)
+            assert not flushes_subnormals(P.BF16, P.BF16, P.F64)
+        with compiling(flush_subnormals=False, cpu="native"):
+            assert not flushes_subnormals(P.BF16, P.BF16, P.F32)
