@@ -10,7 +10,6 @@ _MEMORIES: Final = "there is no memory kind but 'device'"
 _IN_HLO: Final = (
     "the test wants a call of LAPACK, which is known here; JAX lowers to HLO, which the compiler does itself"
 )
-_INSPECTED: Final = "InspectSharding is not there: a program is split while it is compiled, and tells nothing of it"
 _OF_PRODUCTS: Final = "a sharding group is a hint: how a product's result is split is not known before it is made"
 
 # A file, a pattern of its tests, and the reason.
@@ -25,8 +24,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
         "CompilationCacheTest::test_dump_on_cache_hit",
         "XLA's options say nothing, xla_dump_to neither",
     ),
-    ("debugging_primitives", "*Sharding*::test_visualize_sharding_shard_map", _INSPECTED),
-    ("debugging_primitives", "InspectShardingTest::*", _INSPECTED),
     ("export_back_compat", "CompatTest::test_cpu_cholesky_lapack_potrf_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_triangular_solve_blas_trsm_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_tridiagonal_solve_lapack_gtsv_*", _IN_HLO),
@@ -36,7 +33,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ("layout", "LayoutTest::*", _LAYOUTS),
     ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),
     ("shard_alike", "ShardAlikeTest::test_shard_map", _OF_PRODUCTS),
-    ("shard_alike", "ShardAlikeTest::test_grad", _INSPECTED),
     (
         "x64_context",
         "X64ContextTests::test_near_singular_inverse*",

@@ -250,6 +250,42 @@ def check_callbacks_come_once():
     agree(seen, [x])
 
 
+def check_functions_are_told_how_arrays_are_split():
+    import jax
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh, told = mesh_of(2), {}
+
+    def inspect(name, x):
+        jax.debug.inspect_array_sharding(x, callback=lambda sharding: told.setdefault(name, []).append(sharding))
+
+    @jax.jit
+    def function(x):
+        inspect("argument", x)
+        moved = jax.lax.with_sharding_constraint(x + 1, NamedSharding(mesh, P(None, "x")))
+        inspect("moved", moved)
+
+        def body(carried, _):
+            inspect("carried", carried)
+            return carried * 2, None
+
+        def part(x):
+            inspect("part", x)
+            return x
+
+        carried = jax.lax.scan(body, moved, None, length=2)[0]
+        return jax.shard_map(part, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(carried)
+
+    x = numbers(4, 8)
+    agree(function(put(x, mesh, "x")), (x + 1) * 4)
+    wanted = {"argument": P("x"), "moved": P(None, "x"), "carried": P(None, "x"), "part": P()}
+    assert set(told) == set(wanted)
+    for name, spec in wanted.items():
+        (found,) = told[name]
+        assert found.is_equivalent_to(NamedSharding(mesh, spec), 2), name
+
+
 def check_donated_arrays_are_gone():
     import jax
 

@@ -223,6 +223,7 @@ _BUILT_IN: dict[str, Target] = {
             "MoveToHost",
             "SetBound",
             "Sharding",
+            "InspectSharding",
             "annotate_device_placement",
             "xla.sdy.FuncResultSharding",
             "xla.sdy.PropagationBarrier",

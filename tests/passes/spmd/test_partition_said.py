@@ -6,7 +6,7 @@ from split_programs import ADD, ROWS, WHOLE, X_ROWS, boundary, check, module_of,
 
 import xlakit as xla
 from xlakit.errors import ShapeError, UnsupportedError, VerificationError
-from xlakit.passes.spmd import is_to_be_split, split_over
+from xlakit.passes.spmd import inspection, is_to_be_split, split_over
 
 X = "x = f32[8,8] parameter(0)"
 NAMED = 'mesh["a"=2,"b"=2]'
@@ -179,3 +179,13 @@ def test_manual_computations_may_meet():
     assert is_to_be_split(module, 4)
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     np.testing.assert_array_equal(run_split(module, x)[0], np.concatenate([x[4:], x[:4]]))
+
+
+@pytest.mark.parametrize("said", [ROWS, "{replicated}"])
+def test_an_inspector_is_told_how_an_operand_is_split(said, monkeypatch):
+    told = []
+    monkeypatch.setattr(inspection, "_inspectors", [lambda config, sharding: told.append((config, sharding))])
+    call = 'custom_call_target="InspectSharding", custom_call_has_side_effect=true, backend_config="c"'
+    check(f"{X}, sharding={said} i = f32[8,8] custom-call(x), {call} ROOT r = f32[8,8] copy(i)", {})
+    (expected,) = of_parameter(said).entry.parameters
+    assert set(told) == {("c", expected.annotations.sharding)}

@@ -12,7 +12,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
 from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.core.framework import PassContext, programs, with_callees, with_computations
-from xlakit.passes.spmd import edges
+from xlakit.passes.spmd import edges, inspection
 from xlakit.passes.spmd.annotations import Annotations, as_sharding, of_leaves
 from xlakit.passes.spmd.emit import Channels
 from xlakit.passes.spmd.pairs import with_whole_operations
@@ -38,6 +38,7 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
     result, tilings = edges.result(walk, value)
     root = walk.pieces.bundle(result, iter(tilings), walk.scope)
     made = walk.pieces.make.done(entry.name, root)
+    inspection.tell_inspectors(walk.program)
     given = [t for _, t in arguments]
     return _finished(module, walk.program.annotations, made, given, tilings, partitions)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from xlakit.data.shape import Shape
@@ -14,7 +14,7 @@ from xlakit.ops.control import Call, Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd import control, effects, manual
+from xlakit.passes.spmd import control, effects, inspection, manual
 from xlakit.passes.spmd.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, Annotations, is_open, of_leaves
 from xlakit.passes.spmd.emit import Channels
 from xlakit.passes.spmd.pieces import Hint, Pieces, smallest
@@ -40,6 +40,8 @@ class Program:
     annotations: Annotations
     channels: Channels
     context: PassContext
+    # How the operands of calls are split that ask for it.
+    inspected: dict[Instruction, Sharding] = field(default_factory=dict)
 
 
 class Walk:
@@ -121,6 +123,8 @@ class Walk:
             return self.constrained(old, operands)
         if target in HINTS and len(operands) == 1:
             return operands[0]
+        if target == inspection.TARGET and len(operands) == 1:
+            return inspection.inspect(self, old, operands)
         if target == GROUP:
             # Propagation has seen it.
             return ()

@@ -1,0 +1,71 @@
+"""The custom call ``InspectSharding``: a function of the process is told how its operand is split, and the call is gone.
+
+The operand's sharding is known once the whole program has been walked through: a loop's body is walked again where what
+it carries turns out to be split otherwise. So what is found is collected, and told at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from xlakit.ir.attributes import Sharding
+from xlakit.passes.spmd.annotations import as_sharding
+from xlakit.passes.spmd.tilings import parts
+from xlakit.passes.spmd.values import Value, leaves
+
+if TYPE_CHECKING:
+    from xlakit.ir.instruction import Instruction
+    from xlakit.passes.spmd.scopes import Scope
+    from xlakit.passes.spmd.tilings import Tiling
+    from xlakit.passes.spmd.walk import Program, Walk
+
+TARGET: Final = "InspectSharding"
+
+# Told the call's backend_config and the sharding of its operand.
+Inspector = Callable[[str, Sharding], None]
+
+_inspectors: list[Inspector] = []
+
+
+def register_inspector(inspector: Inspector) -> None:
+    """Have shardings told to a function. Without one, calls of ``InspectSharding`` have no effect."""
+    if inspector not in _inspectors:
+        _inspectors.append(inspector)
+
+
+def inspect(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """Note how the operand is split; it is what the call gives, too."""
+    (operand,) = operands
+    (piece,) = leaves(operand)
+    piece = walk.pieces.summed(piece)
+    hints = None if walk.frame is None or piece.scope != walk.scope else walk.frame.hints(old.operands[0])
+    # What every member has computed whole is computed in parts where these are wanted.
+    tiling = hints[0] if hints and piece.is_whole and piece.source is not None else piece.tiling
+    walk.program.inspected[old] = _sharding(tiling, piece.scope)
+    return operand
+
+
+def tell_inspectors(program: Program) -> None:
+    """Tell what has been found, in the order of the program."""
+    for instruction, sharding in program.inspected.items():
+        for inspector in _inspectors:
+            inspector(instruction.annotations.backend_config or "", sharding)
+
+
+def _sharding(tiling: Tiling, scope: Scope) -> Sharding:
+    """A tiling over the members of teams as a sharding of HLO: what tells teams apart is manual."""
+    if len(scope.teams) == 1:
+        return as_sharding(tuple(None if s is None else tuple(scope.of_partitions(list(s))) for s in tiling))
+    if scope.size == 1:
+        return Sharding("MANUAL")
+    # The last dimensions are the copies in a team, and the teams.
+    sizes = [parts(split) for split in tiling]
+    copies = scope.size
+    for size in sizes:
+        copies //= size
+    members = sorted(range(scope.size), key=lambda m: [0 if s is None else s[m] for s in tiling])
+    devices = tuple(team[member] for member in members for team in scope.teams)
+    kinds = ("REPLICATED", "MANUAL") if copies > 1 else ("MANUAL",)
+    dimensions = (*sizes, *([copies] if copies > 1 else []), len(scope.teams))
+    return Sharding("OTHER", dimensions, devices, last_tile_dims=kinds)
