@@ -38,11 +38,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
         "X64ContextTests::test_near_singular_inverse*",
         "the test wants subnormal numbers to be taken for zero; here they are kept",
     ),
-    (
-        "custom_partitioning",
-        "CustomPartitionerTest::*",
-        "the program has a number of an object in JAX's own memory in the place of the function, and is refused",
-    ),
     ("pjit", "*unreduced_grad*", "gradients that a loop carries as unreduced are added in each of its turns"),
     (
         "api",

@@ -286,6 +286,51 @@ def check_functions_are_told_how_arrays_are_split():
         assert found.is_equivalent_to(NamedSharding(mesh, spec), 2), name
 
 
+def check_functions_split_calls():
+    import jax
+    from jax.experimental.custom_partitioning import custom_partitioning
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh, seen = mesh_of(2), []
+
+    @custom_partitioning
+    def product(x, y):
+        return x @ y, (x @ y).sum(1)
+
+    def partition(mesh, arguments, results):
+        of_x, of_y = (a.sharding for a in arguments)
+        seen.append((of_x.spec, of_y.spec))
+        is_summed = of_x.spec[1] is not None
+
+        def lower(x, y):
+            found = jax.lax.psum(x @ y, of_x.spec[1]) if is_summed else x @ y
+            return found, found.sum(1)
+
+        return mesh, lower, tuple(r.sharding for r in results), (of_x, of_y)
+
+    product.def_partition(partition, sharding_rule="i j, j k -> i k, i", need_replication_factors=("k",))
+    x, y = numbers(4, 6), numbers(6, 8, seed=1)
+    wanted = (x @ y, (x @ y).sum(1))
+    for of_x, of_y in ((("x", None), ()), ((None, "x"), ("x", None)), ((), (None, "x"))):
+        agree(jax.jit(product)(put(x, mesh, *of_x), put(y, mesh, *of_y)), wanted)
+    assert seen[0] == (P("x", None), P(None, None))
+    assert seen[1] == (P(None, "x"), P("x", None))
+
+    @custom_partitioning
+    def rows(x):
+        return x * 2
+
+    # It wants rows, however the operand is split, and gives rows; then it says what its program does not do.
+    given = NamedSharding(mesh, P("x", None))
+    rows.def_partition(lambda *_: (mesh, lambda x: x * 2, given, (given,)), sharding_rule="i j -> i j")
+    agree(jax.jit(rows)(put(x, mesh, None, "x")), x * 2)
+    whole = NamedSharding(mesh, P())
+    rows.def_partition(lambda *_: (mesh, lambda x: x * 2, whole, (given,)), sharding_rule="i j -> i j")
+    with pytest.raises(Exception, match="Mismatch in result shapes"):
+        jax.jit(lambda x: rows(x) + 1)(put(x, mesh, None, "x"))
+
+
 def check_donated_arrays_are_gone():
     import jax
 

@@ -50,16 +50,16 @@ def _compiled(
     """The program that JAX hands over, and how it is described."""
     # All of this takes a while to import, and programs that are kept do without.
     from xlakit.formats.hlo_proto import read_module
-    from xlakit.jax.lowerings.inspection import tell
     from xlakit.jax.sources import describe_program, read_program
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
-    from xlakit.passes.spmd.inspection import register_inspector
 
-    register_inspector(tell)
     replicas, partitions = grid
     proto = read_program(code, format)
     module = read_module(proto)
     if is_to_be_split(module, partitions) or (partitions > 1 and not is_split(module)):
+        from xlakit.jax.lowerings.partitioning import register_with_partitioner
+
+        register_with_partitioner()
         module = split_over(module, partitions, replicas)
         proto = module.to_proto()
     loaded = _client(devices).compile(

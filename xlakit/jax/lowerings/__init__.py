@@ -35,8 +35,8 @@ def register_lowerings(platform: str) -> None:
     from jax._src.lax import linalg
 
     from xlakit.jax.lowerings.callbacks import register_callbacks
-    from xlakit.jax.lowerings.inspection import register_inspection
     from xlakit.jax.lowerings.later import OURS, WITHOUT_JAX, register_rules
+    from xlakit.jax.lowerings.partitioning import register_functions
     from xlakit.jax.lowerings.platforms import register_platforms
     from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve
 
@@ -55,4 +55,4 @@ def register_lowerings(platform: str) -> None:
     solve = mlir.lower_fun(tridiagonal_solve, multiple_results=False)
     mlir.register_lowering(linalg.tridiagonal_solve_p, solve, platform=platform)
     register_callbacks(platform)
-    register_inspection()
+    register_functions()

@@ -1,4 +1,4 @@
-"""The custom call ``InspectSharding``: a function of the process is told how its operand is split, and the call is gone.
+"""The custom call ``InspectSharding``: a function of the process is told how its operand is split, once.
 
 The operand's sharding is known once the whole program has been walked through: a loop's body is walked again where what
 it carries turns out to be split otherwise. So what is found is collected, and told at the end.

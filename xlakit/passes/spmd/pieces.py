@@ -183,6 +183,35 @@ class Pieces:
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
+        choice = self._chosen(old, factors, given, scope, wanted, hint)
+        value = self._in_parts(old, given, scope, factors, choice.splits)
+        if isinstance(value, Piece) and value.is_whole and not choice.splits:
+            value.source = (old, tuple(operands))
+        return value
+
+    def tilings_for(
+        self,
+        old: Instruction,
+        factors: Factors,
+        given: Sequence[Piece],
+        scope: Scope,
+        wanted: Sequence[Split | None] | None,
+        hint: Hint | None,
+    ) -> tuple[list[Tiling], list[Tiling]]:
+        """How an operation with these factors would have its operands and its results split."""
+        splits = self._chosen(old, factors, given, scope, wanted, hint).splits
+        return [_tiling(dims, splits) for dims in factors.operands], [_tiling(dims, splits) for dims in factors.results]
+
+    def _chosen(
+        self,
+        old: Instruction,
+        factors: Factors,
+        given: Sequence[Piece],
+        scope: Scope,
+        wanted: Sequence[Split | None] | None,
+        hint: Hint | None,
+    ) -> _Choice:
+        """Which factors of an operation are split, by how its operands are and its result is wanted."""
         choice = _Choice(old, factors)
         # What is whole stays so: it is made in parts where these are wanted, and never gathered.
         hint = hint if any(p.scope == scope and not is_whole(p.tiling) for p in given) else None
@@ -193,10 +222,7 @@ class Pieces:
             choice.offer(factors.results[0], wanted)
         if hint is not None:
             choice.offer(factors.results[0], hint.tiling)
-        value = self._in_parts(old, given, scope, factors, choice.splits)
-        if isinstance(value, Piece) and value.is_whole and not choice.splits:
-            value.source = (old, tuple(operands))
-        return value
+        return choice
 
     def _offer_tilings(self, choice: _Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
         """How operands are split already, the largest first; what asks for sums comes last."""

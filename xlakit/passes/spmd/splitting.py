@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.ir.attributes import AliasEntry, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Op
-from xlakit.ops.custom_call import CustomCall
-from xlakit.passes.canonicalize.control_dependencies import ControlDependencies
-from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
-from xlakit.passes.core.framework import PassContext, programs, with_callees, with_computations
+from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd import edges, inspection
 from xlakit.passes.spmd.annotations import Annotations, as_sharding, of_leaves
 from xlakit.passes.spmd.emit import Channels
-from xlakit.passes.spmd.pairs import with_whole_operations
+from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.propagate import propagated
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Tiling
@@ -26,9 +22,8 @@ from xlakit.passes.spmd.walk import Program, Walk
 def split(module: HloModule, partitions: int, replicas: int | None, context: PassContext) -> HloModule:
     """The program of one of so many partitions; see :func:`xlakit.passes.spmd.split_over`."""
     module.verify()
-    module = _without_hints_on_elements(NormalizeLayouts().run(module, context))
-    context.computation_names = {c.name for c in module.computations}
-    module = with_whole_operations(ControlDependencies().run(module, context), context)
+    context.computation_names = set()
+    module = prepared(module, context)
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
     said = Annotations(module, partitions)
     walk = Walk(Program(module, said, channels, context), Scope.of_all(partitions), propagated(module, said))
@@ -102,28 +97,3 @@ def _has_room(alias: AliasEntry, entry: Computation) -> bool:
 def _last_channel(module: HloModule) -> int:
     channels = [getattr(i.op, "channel_id", None) or 0 for c in module.computations for i in c.instructions]
     return max(channels, default=0)
-
-
-def _without_hints_on_elements(module: HloModule) -> HloModule:
-    """What is computed for each element has nothing to split; what is said of it would hide what it is."""
-    split = programs(module)
-    made: dict[Computation, Computation] = {}
-    for old in module.computations:
-        new = with_callees(old, made)
-        made[old] = new if old in split else _without_hints(new)
-    return with_computations(module, [made[c] for c in module.computations])
-
-
-def _without_hints(computation: Computation) -> Computation:
-    def is_hint(op: Op) -> bool:
-        return isinstance(op, CustomCall) and op.custom_call_target == "Sharding"
-
-    if not any(is_hint(i.op) for i in computation.instructions):
-        return computation
-
-    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        if is_hint(old.op) and len(operands) == 1:
-            return operands[0]
-        return old if operands == old.operands else old.replace(operands=operands)
-
-    return computation.rebuild(change)

@@ -14,7 +14,7 @@ from xlakit.ops.control import Call, Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd import control, effects, inspection, manual
+from xlakit.passes.spmd import control, custom, effects, inspection, manual
 from xlakit.passes.spmd.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, Annotations, is_open, of_leaves
 from xlakit.passes.spmd.emit import Channels
 from xlakit.passes.spmd.pieces import Hint, Pieces, smallest
@@ -85,15 +85,16 @@ class Walk:
         if special is not None:
             return special(self, old, operands)
         if isinstance(old.op, Call) and end is not None and not operands:
-            return self._inside(manual.scope_of(self, end), old.op.to_apply, operands, None)
+            return self.inside(manual.scope_of(self, end), old.op.to_apply, operands, None)
         if isinstance(old.op, (Call, Fusion)):
             callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
-            return self._inside(smallest(self.scope, operands), callee, operands, self._inner(old, callee))
+            return self.inside(smallest(self.scope, operands), callee, operands, self._inner(old, callee))
         if isinstance(old.op, CustomCall):
             return self._custom_call(old, old.op.custom_call_target, operands)
         return self._plain(old, operands)
 
-    def _inside(self, scope: Scope, computation: Computation, operands: Sequence[Value], frame: Frame | None) -> Value:
+    def inside(self, scope: Scope, computation: Computation, operands: Sequence[Value], frame: Frame | None) -> Value:
+        """What a computation gives that the teams of a scope run; ``frame`` has the hints for it."""
         outer, self.scope, self.frame = (self.scope, self.frame), scope, frame
         try:
             return self.through(computation, operands)
@@ -106,13 +107,18 @@ class Walk:
 
     def _plain(self, old: Instruction, operands: Sequence[Value]) -> Value:
         scope = smallest(self.scope, operands)
-        wanted = self._said(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
-        value = self.pieces.apply(old, operands, scope, wanted, self._hint(old, scope))
+        wanted = self.wanted(old, scope)
+        value = self.pieces.apply(old, operands, scope, wanted, self.hint(old, scope))
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value
 
-    def _hint(self, old: Instruction, scope: Scope) -> Hint | None:
+    def wanted(self, old: Instruction, scope: Scope) -> Sequence[Split | None] | None:
+        """How the array that an instruction gives is said to be split."""
+        return self._said(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
+
+    def hint(self, old: Instruction, scope: Scope) -> Hint | None:
+        """How the result of an instruction had better be split."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
         return Hint(hints[0], comes_first=keeps_elements(old)) if hints and any(hints[0]) else None
 
@@ -131,6 +137,8 @@ class Walk:
         boundary = manual.BOUNDARIES.get(target)
         if boundary is not None:
             return boundary(self, old, operands)
+        if target in custom.PARTITIONERS:
+            return custom.partitioned(self, old, operands)
         return effects.custom_call(self, old, operands)
 
     def constrained(self, old: Instruction, operands: tuple[Value, ...]) -> Value:

@@ -1,0 +1,116 @@
+"""Functions of Python that have a part in how the compiler splits a program over devices.
+
+``jax.debug.inspect_array_sharding`` inside ``jit`` has one that is told how an array is split, ``custom_partitioning``
+one that splits a call. JAX's rules write addresses of theirs into the program. Here these are names and no more: what
+is called is a function that this process has written so, and that still lives.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xlakit.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from xlakit.data.shape import Shape
+    from xlakit.ir.attributes import Sharding
+    from xlakit.ir.instruction import Instruction
+    from xlakit.passes.spmd.custom import SplitCall
+
+_functions: weakref.WeakValueDictionary[bytes, Callable[[Any], None]] = weakref.WeakValueDictionary()
+
+
+def register_functions() -> None:
+    """Have functions that are told shardings remembered by what JAX writes for them."""
+    from jaxlib import xla_client
+
+    client: Any = xla_client
+    theirs: Callable[[Callable[[Any], None]], bytes] = client.encode_inspect_sharding_callback
+
+    def encode_inspect_sharding_callback(function: Callable[[Any], None]) -> bytes:
+        written = theirs(function)
+        _functions[written] = function
+        return written
+
+    client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
+
+
+def tell(backend_config: str, sharding: Sharding) -> None:
+    """Call the function that is told a sharding; one of another process is not there to be called."""
+    from xlakit.formats.hlo_proto.metadata import bytes_of
+
+    function = _functions.get(bytes_of(backend_config))
+    if function is not None:
+        function(_to_jaxlib(sharding))
+
+
+def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence[Sharding]) -> SplitCall:
+    """What the function of a call of ``custom_partitioning`` makes of it."""
+    from jaxlib import xla_client
+
+    from xlakit.formats.hlo_proto import read_module
+    from xlakit.formats.hlo_proto.metadata import bytes_of
+    from xlakit.jax.sources import read_program
+    from xlakit.passes.spmd.custom import SplitCall
+
+    client: Any = xla_client
+    module: Any = sys.modules.get("jax._src.custom_partitioning")
+    config = bytes_of(call.annotations.backend_config or "")
+    if module is None or config not in module._sharding_callbacks:
+        raise UnsupportedError(
+            "a call of jax's custom_partitioning whose function is in another process, or gone",
+            hint="compile the program in the process that has traced it",
+        )
+    shape, sharding = _shape(call.shape), [*map(_to_jaxlib, results)]
+    result = client.HloSharding.tuple_sharding(shape, sharding) if call.shape.is_tuple else sharding[0]
+    given = [_shape(o.shape) for o in call.operands]
+    code, of_operands, of_result = module._custom_partitioning_partition(
+        given, [*map(_to_jaxlib, operands)], shape, result, config
+    )
+    of_results = of_result.tuple_elements() if call.shape.is_tuple else [of_result]
+    return SplitCall(
+        read_module(read_program(code, "mlir")), [*map(_from_jaxlib, of_operands)], [*map(_from_jaxlib, of_results)]
+    )
+
+
+def _shape(shape: Shape) -> Any:
+    """A shape as jaxlib has it."""
+    from jaxlib import xla_client
+
+    client: Any = xla_client
+    if shape.is_tuple:
+        return client.Shape.tuple_shape([*map(_shape, shape.tuple_shapes)])
+    return client.Shape.array_shape(shape.element_type.dtype, shape.dimensions)
+
+
+def _to_jaxlib(sharding: Sharding) -> Any:
+    from jaxlib import xla_client
+
+    from xlakit.formats.hlo_proto import schema
+    from xlakit.formats.hlo_proto.shardings import write_sharding
+
+    proto = schema.new("OpSharding")
+    write_sharding(sharding, proto)
+    client: Any = xla_client
+    theirs = client.OpSharding()
+    theirs.ParseFromString(proto.SerializeToString())
+    return client.HloSharding.from_proto(theirs)
+
+
+def _from_jaxlib(sharding: Any) -> Sharding:
+    from xlakit.formats.hlo_proto import schema
+    from xlakit.formats.hlo_proto.shardings import read_sharding
+
+    return read_sharding(schema.parse("OpSharding", sharding.to_proto().SerializeToString()))
+
+
+def register_with_partitioner() -> None:
+    """Have the compiler call these functions while it splits programs."""
+    from xlakit.passes.spmd.custom import register_partitioner
+    from xlakit.passes.spmd.inspection import register_inspector
+
+    register_inspector(tell)
+    register_partitioner("CustomSPMDPartitioning", partition)

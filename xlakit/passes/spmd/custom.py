@@ -1,0 +1,166 @@
+"""Custom calls that a function of the process splits: JAX's ``custom_partitioning``.
+
+The call says with a sharding rule which dimensions go together. By that, operands and results get a sharding each; the
+function gives a program for one partition, on parts, and the shardings that it wants instead. That program takes the
+place of the call, as a manual computation over all partitions would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.collective_moves import CollectivePermute
+from xlakit.ops.shared.collective import Collective
+from xlakit.passes.core.framework import with_callees
+from xlakit.passes.spmd.annotations import as_sharding
+from xlakit.passes.spmd.factors import Dims, Factors
+from xlakit.passes.spmd.pieces import smallest
+from xlakit.passes.spmd.prepare import prepared
+from xlakit.passes.spmd.tilings import Tiling, local_sizes, whole
+from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
+
+if TYPE_CHECKING:
+    from xlakit.passes.spmd.walk import Program, Walk
+
+RULE: Final = "xla.sdy.sharding_rule"
+
+_RULE: Final = re.compile(r"<\((?P<operands>.*?)\) *-> *\((?P<results>.*?)\) *\{[^}]*\}(?P<rest>.*)>")
+_VALUE: Final = re.compile(r"\[([^\]]*)\]")
+# i to z, then z_1 and so on; a dimension may be of several, the first of which counts most.
+_FACTOR: Final = re.compile(r"z_\d+|[a-z]")
+_REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitCall:
+    """What stands in the place of a call: the program of one partition, and how its operands and results are split."""
+
+    module: HloModule
+    operands: Sequence[Sharding]
+    results: Sequence[Sharding]
+
+
+# Given a call, and how its operands and the arrays of its result would be split by its rule.
+Partitioner = Callable[[Instruction, Sequence[Sharding], Sequence[Sharding]], SplitCall]
+
+# By the name of what is called.
+PARTITIONERS: Final[dict[str, Partitioner]] = {}
+
+
+def register_partitioner(target: str, partitioner: Partitioner) -> None:
+    """Have the calls of a target split by a function."""
+    PARTITIONERS[target] = partitioner
+
+
+def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """What the program of one partition gives for its parts of the operands."""
+    scope = smallest(walk.scope, operands)
+    if scope.size < scope.count:
+        raise UnsupportedError(
+            "a custom call that a function splits, in a computation that is manual over some axes alone",
+            hint="make it manual over all axes of the mesh: jax.shard_map without axis_names",
+        )
+    given = [piece for operand in operands for piece in leaves(operand)]
+    factors = rule_factors(dict(old.annotations.frontend_attributes).get(RULE, ""), old)
+    wanted, hint = walk.wanted(old, scope), walk.hint(old, scope)
+    tilings, results = walk.pieces.tilings_for(old, factors, given, scope, wanted, hint)
+    target = getattr(old.op, "custom_call_target", "")
+    made = PARTITIONERS[target](old, [*map(as_sharding, tilings)], [*map(as_sharding, results)])
+    own = _entry(made.module, walk.program)
+    inner = scope.inside(tuple(range(scope.count)))
+    arguments: list[Value] = []
+    for piece, sharding, parameter in zip(given, made.operands, own.parameters, strict=True):
+        part = walk.pieces.at(piece, _tiling(walk, sharding, piece.shape.dimensions), scope)
+        _check_part(old, "operand", part.shape.dimensions, parameter.shape.dimensions)
+        arguments.append(Piece(part, whole(part.shape.rank), inner, part.shape))
+    found = list(leaves(walk.inside(inner, own, arguments, None)))
+    pieces: list[Piece] = []
+    for piece, sharding, shape in zip(found, made.results, leaf_shapes(old.shape), strict=True):
+        tiling = _tiling(walk, sharding, shape.dimensions)
+        _check_part(old, "result", local_sizes(tiling, shape.dimensions), piece.shape.dimensions)
+        pieces.append(Piece(piece.instruction, tiling, scope, shape))
+    return rebuilt(old.shape, iter(pieces))
+
+
+def rule_factors(text: str, old: Instruction) -> Factors:
+    """The factors of a sharding rule, ``#sdy.op_sharding_rule<([i, j], [j, k])->([i, k]) {i=8, j=4, k=6}>``.
+
+    A dimension of several factors is split along the first of them. Without a rule nothing goes together.
+    """
+    match = _RULE.search(text)
+    if match is None:
+        return Factors(
+            tuple((None,) * o.shape.rank for o in old.operands), tuple((None,) * s.rank for s in leaf_shapes(old.shape))
+        )
+    replicated = _REPLICATED.search(match["rest"])
+    kept = set(_FACTOR.findall(replicated[1])) if replicated else set[str]()
+    numbers: dict[str, int] = {}
+
+    def dims(value: str) -> Dims:
+        found: list[int | None] = []
+        for dimension in filter(None, (d.strip() for d in value.split(","))):
+            first = _FACTOR.findall(dimension)[0]
+            found.append(None if first in kept else numbers.setdefault(first, len(numbers)))
+        return tuple(found)
+
+    operands = tuple(dims(m[1]) for m in _VALUE.finditer(match["operands"]))
+    results = tuple(dims(m[1]) for m in _VALUE.finditer(match["results"]))
+    ranks = [len(d) for d in (*operands, *results)]
+    if ranks != [s.rank for s in (*(o.shape for o in old.operands), *leaf_shapes(old.shape))]:
+        raise ShapeError(
+            f"the sharding rule {text} is for arrays of {', '.join(map(str, ranks))} dimensions",
+            hint="give each dimension of each operand and result a factor",
+        )
+    return Factors(operands, results)
+
+
+def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
+    """How a sharding splits an array; parts are equal."""
+    said = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
+    tiling = walk.pieces.usable(said, sizes)
+    if tiling != tuple(said):
+        raise UnsupportedError(
+            f"{list(sizes)} in unequal parts", hint="have the function give shardings that divide each dimension"
+        )
+    return tiling
+
+
+def _check_part(old: Instruction, what: str, sizes: Sequence[int], own: Sequence[int]) -> None:
+    if tuple(sizes) != tuple(own):
+        raise ShapeError(
+            f"{what} parts are {list(sizes)} by their sharding, {list(own)} in the program of one partition",
+            operation=f"{old.opcode} '{old.name}'",
+            hint="have the function that splits the call give the shardings that its program is for",
+        )
+
+
+def _entry(module: HloModule, program: Program) -> Computation:
+    """The program of one partition, with names and channels that no other of the whole program has."""
+    made: dict[Computation, Computation] = {}
+    channels: dict[int, int] = {}
+
+    def adopted(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        metadata = old.annotations.metadata
+        if metadata is not None and metadata.stack_frame_id:
+            # It is a number in a table of the module that is left behind.
+            annotations = dataclasses.replace(old.annotations, metadata=dataclasses.replace(metadata, stack_frame_id=0))
+            old = old.replace(annotations=annotations)
+        channel = old.op.channel_id if isinstance(old.op, (Collective, CollectivePermute)) else None
+        if channel is None:
+            return old.replace(operands=operands)
+        if channel not in channels:
+            channels[channel] = program.channels.new()
+        return old.replace(op=dataclasses.replace(old.op, channel_id=channels[channel]), operands=operands)
+
+    module = prepared(module, program.context)
+    for old in module.computations:
+        new = with_callees(old, made).rebuild(adopted)
+        name = program.context.computation_name(new.name)
+        made[old] = Computation(name, new.instructions, new.root, new.execution_thread)
+    return made[module.entry]
