@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -345,3 +346,18 @@ def test_usage_and_clearing(folder):
     assert (used.entries, used.bytes) == (1, entries(folder)[0].stat().st_size)
     assert cache.clear() == 1
     assert cache.usage().entries == 0
+
+
+def test_sources_are_looked_at_once_a_second(monkeypatch):
+    seconds, changed = [100.0], [0]
+    looks = []
+    monkeypatch.undo()
+    monkeypatch.setattr(cache_key, "_looked", [])
+    monkeypatch.setattr(cache_key, "_sources", lambda: looks.append(None) or [("a.py", 1, changed[0])])
+    monkeypatch.setattr(cache_key, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    monkeypatch.setattr(cache_key, "_start", lambda: 50.0)
+    assert [cache_key.compiler_has_changed() for _ in range(3)] == [False] * 3 and len(looks) == 1
+    changed[0] = 60 * 10**9
+    assert not cache_key.compiler_has_changed()
+    seconds[0] += 1
+    assert cache_key.compiler_has_changed() and len(looks) == 2

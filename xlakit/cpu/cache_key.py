@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
 
 _LOADED = time.time()
+# Looking at all sources takes as long as all else that a tiny program takes.
+_LOOK_SECONDS = 1.0
+# When they were looked at last, and whether they had changed.
+_looked: list[tuple[float, bool]] = []
 
 # What changes the code that is made of a program.
 _VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL", "XLAKIT_MACHINE")
@@ -105,8 +109,15 @@ def _environment() -> list[str]:
 
 
 def compiler_has_changed() -> bool:
-    """Whether sources of the compiler have changed since this process started: then they do not describe its code."""
-    return any(changed > _start() * 1e9 for _, _, changed in _sources())
+    """Whether sources of the compiler have changed since this process started: then they do not describe its code.
+
+    They are looked at once a second at most. What is kept meanwhile has the key of the sources as they were: no process
+    that has the new ones finds it.
+    """
+    now = time.monotonic()
+    if not _looked or now - _looked[-1][0] >= _LOOK_SECONDS:
+        _looked[:] = [(now, any(changed > _start() * 1e9 for _, _, changed in _sources()))]
+    return _looked[-1][1]
 
 
 @cache

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 @converting
 @collecting_less()
+@options.compiling()
 def compile_module(
     module: HloModule,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlakit import options
 from xlakit.collector import collecting_less
 from xlakit.errors import ArgumentError
 from xlakit.jax import program_cache as kept
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
 
 
 @collecting_less()
+@options.compiling()
 def compile_program(devices: Devices, code: bytes, format: str, serialized_options: bytes) -> Program:
     """A program in the interface's format as one that runs. Raises what :meth:`Client.compile` does."""
     from jaxlib import xla_client
 
-    options: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
-    _check_overrides([name for name, _ in options.env_option_overrides])
-    build = options.executable_build_options
+    wanted: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
+    _check_overrides([name for name, _ in wanted.env_option_overrides])
+    build = wanted.executable_build_options
     grid = build.num_replicas, build.num_partitions
-    given = build.device_assignment or options.device_assignment
+    given = build.device_assignment or wanted.device_assignment
     assignment = b"" if given is None else given.serialize()
 
     def on_device(module: HloModule, device: int) -> LoadedExecutable:
