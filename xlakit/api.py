@@ -81,15 +81,7 @@ def compile(
     if world is not None:
         warn_renamed("the parameter 'world' of compile", "'execution_context'")
         execution_context = world
-    module = program if isinstance(program, HloModule) else None
-    if module is None:
-        make = getattr(program, "to_module", None)
-        if make is None:
-            raise ArgumentError(
-                f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
-            )
-        module = make()
-    module = _of_a_partition(module, num_replicas, num_partitions)
+    module = _of_a_partition(_module_of(program), num_replicas, num_partitions)
     chosen = BACKENDS[0] if backend is None else backend
     if not isinstance(chosen, str) or chosen not in (*BACKENDS, *_REGISTERED):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join([*BACKENDS, *_REGISTERED]))
@@ -114,6 +106,17 @@ def compile(
     from xlakit.interpreter.executable import compile_module as interpret
 
     return interpret(module, **options)
+
+
+def _module_of(program: HloModule | BuildsModule) -> HloModule:
+    if isinstance(program, HloModule):
+        return program
+    make = getattr(program, "to_module", None)
+    if make is None:
+        raise ArgumentError(
+            f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
+        )
+    return make()
 
 
 def _call_registered(

@@ -103,11 +103,10 @@ def _executable(
         module.replica_count if num_replicas is None else num_replicas,
         module.num_partitions if num_partitions is None else num_partitions,
     )
-    target = Target(
-        grid, c_functions, native_collectives=execution_context is None or not execution_context.spans_processes
-    )
+    is_one_process = execution_context is None or not execution_context.spans_processes
+    target = Target(grid, c_functions, native_collectives=is_one_process)
     key = _key(module, target) if cache else None
-    program = None if key is None else _kept(key, module)
+    program = None if key is None else _load(key, module)
     reference = interpret(
         module,
         num_replicas=num_replicas,
@@ -121,21 +120,19 @@ def _executable(
     if program is not None:
         return CpuExecutable(reference, program, target, key=key)
     code, program = _compiled(module, target)
-    is_kept = key is not None and not compiler_has_changed() and _keep(key, program, module)
-    return CpuExecutable(reference, program, target, code, key=key if is_kept else None)
+    is_saved = key is not None and not compiler_has_changed() and _save(key, program, module)
+    return CpuExecutable(reference, program, target, code, key=key if is_saved else None)
 
 
 def _key(module: HloModule, target: Target) -> str | None:
     # Debug output is written by passes that run: nothing may come from the cache.
     if not compile_cache.is_enabled() or debugged():
         return None
-    grid = target.grid
-    return program_key(
-        module, grid.num_replicas, grid.num_partitions, target.c_functions, native_collectives=target.native_collectives
-    )
+    replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
+    return program_key(module, replicas, partitions, target.c_functions, native_collectives=target.native_collectives)
 
 
-def _kept(key: str, module: HloModule) -> Program | None:
+def _load(key: str, module: HloModule) -> Program | None:
     entry = compile_cache.load(key)
     if entry is None:
         return None
@@ -146,12 +143,11 @@ def _kept(key: str, module: HloModule) -> Program | None:
         return None
 
 
-def _keep(key: str, program: Program, module: HloModule) -> bool:
+def _save(key: str, program: Program, module: HloModule) -> bool:
     try:
         entry = program.to_entry(module)
     except (FormatError, UnsupportedError):
-        # Protos lack what Python is to do for it: such a program is compiled each time.
-        return False
+        return False  # No proto can hold the host calls of this program, so it is compiled each time.
     compile_cache.save(key, entry)
     return True
 
@@ -213,7 +209,6 @@ class CpuExecutable(Repeatable):
         self._call: Callable[..., Any] = self._slow_call
         if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
             call = make_caller(self._context, parameters, self._result, self._converting_call)
-            # It gives back the other one where it cannot do better.
             self._call = call if call != self._converting_call else self._slow_call
 
     def _random(self) -> Sequence[RandomState]:

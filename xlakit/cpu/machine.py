@@ -41,7 +41,7 @@ _LARGE = 1 << 25
 OWN_PRODUCTS = options.knob("machine.own_products", 1 << 29, 0)
 OWN_TURNED_PRODUCTS = options.knob("machine.own_turned_products", 1 << 28, 0)
 _UNBOUNDED = 1 << 62
-# BLAS must be faster by this factor to be called: own products take what follows them into their loops.
+# BLAS must be faster by this factor to be called: own products compute their epilogues in their loops.
 _ADVANTAGE = 1.05
 _KINDS = {PrimitiveType.F32: "f32", PrimitiveType.F64: "f64"}
 

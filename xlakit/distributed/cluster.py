@@ -186,7 +186,7 @@ class MpiCluster:
 
     def _finish(self, session: MpiSession, request: Any) -> None:
         others = [rank for rank in range(self.spread.ranks) if rank != self.spread.rank]
-        self.mpi.finish(request, Patience(session, None, others).turn)
+        self.mpi.finish(request, Patience(session, None, others).check)
 
     def _finish_repair(self, session: MpiSession) -> None:
         """Mend communicators where a run has failed, or make new ones where that cannot be."""

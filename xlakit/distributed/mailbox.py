@@ -62,7 +62,7 @@ class Mailbox:
                     if not letters:
                         del self._letters[address]
                     return value
-            patience.turn()
+            patience.check()
             pause()
 
     def open(self, session: MpiSession) -> None:

@@ -124,14 +124,14 @@ class Mpi:
         except self.api.Exception as error:
             raise ResourceError(f"MPI says: {error.Get_error_string()}") from None
 
-    def finish(self, request: Any, turn: Callable[[], None], *, moves: bool = False) -> None:
-        """Wait until a request is done; ``turn`` is called again and again meanwhile, and may raise.
+    def finish(self, request: Any, check: Callable[[], None], *, moves: bool = False) -> None:
+        """Wait until a request is done; ``check`` is called repeatedly meanwhile, and may raise.
 
         moves: whether all processes are there, so that only data have to move.
         """
         pause, tests = (Pause(_MOVING), _MOVING_TESTS) if moves else (Pause(), _TESTS)
         while not self.call(lambda: any(request.Test() for _ in range(tests))):
-            turn()
+            check()
             pause()
 
     def stop(self) -> None:

@@ -34,8 +34,8 @@ class Patience:
         self._interval = min(_FIRST, self._cluster.timeout / 8)
         self._next = self._since + self._interval
 
-    def turn(self) -> None:
-        """Look around; raises where waiting is in vain."""
+    def check(self) -> None:
+        """Look at the other processes if it is time to; raises RankError if those waited for cannot come any more."""
         self._session.run.check()
         now = time.monotonic()
         if now >= self._next:

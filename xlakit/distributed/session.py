@@ -370,7 +370,7 @@ class _Place:
         self.session.run.check()
         mpi = self.session.cluster.mpi
         opening = open_rendezvous(mpi, self.link, slot)
-        mpi.finish(opening.request, self.patience.turn)
+        mpi.finish(opening.request, self.patience.check)
         self.link.open.remove(opening)
         return opening.slots
 
@@ -379,27 +379,27 @@ class _Place:
         mpi = self.session.cluster.mpi
         request = mpi.call(start)
         try:
-            mpi.finish(request, self._turn(), moves=True)
+            mpi.finish(request, self._progress_check(), moves=True)
         except BaseException:
             self.link.is_spoilt = True
             # MPI goes on to use the memory.
             self.session.cluster.abandon(request, start)
             raise
 
-    def _turn(self) -> Callable[[], None]:
+    def _progress_check(self) -> Callable[[], None]:
         """To be called while data move: where the run has failed meanwhile, it gives them some more time."""
         since: float | None = None
 
-        def turn() -> None:
+        def check() -> None:
             nonlocal since
             if self.session.run.failure is None:
-                self.patience.turn()
+                self.patience.check()
                 return
             since = since or time.monotonic()
             if time.monotonic() - since > _GRACE:
                 self.session.run.check()
 
-        return turn
+        return check
 
 
 def _starts(counts: Sequence[int]) -> list[int]:

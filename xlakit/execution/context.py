@@ -249,7 +249,7 @@ class ExecutionContext:
                 self._waits.pop(cast("Device", device), None)
 
     def announce(self, wait: Wait) -> None:
-        """Count a device as running that waits, on no thread as yet, for its turn: until it enters."""
+        """Count a device as running that has no thread yet and waits in a queue, until it enters."""
         with self.changing():
             wait.since = time.monotonic()
             self._active.add(wait.device)

@@ -1,6 +1,6 @@
 """Buffer: an array on a device.
 
-A buffer never changes. It may be still to come: the program that makes it runs, or waits for its turn. A read
+A buffer never changes. It may be still to come: the program that makes it runs, or waits in a queue. A read
 then waits, and raises the program's error where that failed.
 
 Inside, arrays lie major to minor. An array that has been given out is read-only from then on; a program that

@@ -66,7 +66,7 @@ class Part:
         self.participant: Any = self if participant is None else participant
         self.missing = 0
         self.has_started = False
-        # Whether the execution context counts it as running, or as waiting for its turn.
+        # Whether the execution context counts it as running, or as waiting in its queue.
         self.is_in_context = False
         self.arrays: Sequence[Array] = ()
         execution.parts.append(self)
@@ -85,7 +85,7 @@ class Part:
                 error.add_note(f"raised on device {self.queue.number} ({self.participant})")
             execution.fail(error)
 
-    def turn(self) -> Wait:
+    def queue_wait(self) -> Wait:
         """The wait for its place in the queue, which counts while other parts of the execution run already."""
         device = self.participant
         what = f"its turn on device {self.queue.number}"

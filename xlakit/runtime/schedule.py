@@ -46,7 +46,7 @@ class Schedule:
     # -- asking ----------------------------------------------------------------------------------
 
     def submit(self, execution: Execution) -> None:
-        """Have an execution done when its turn has come. Its parts read what is in their arguments now, or will be."""
+        """Put the parts of an execution into the queues of their devices; buffers among arguments may be to come."""
         with self._lock:
             self.check_open()
             for part in execution.parts:
@@ -140,7 +140,7 @@ class Schedule:
             # The others of the same execution are awaited from now on, and it is to be seen what they wait for.
             waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_context]
             for part in dict.fromkeys(waiting):
-                self.execution_context.announce(part.turn())
+                self.execution_context.announce(part.queue_wait())
             for part in (*beginning, *waiting):
                 part.is_in_context = True
             if over:

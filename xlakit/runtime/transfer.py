@@ -120,7 +120,7 @@ def copy_to_device(buffer: Buffer, device: Device) -> Buffer:
 
 
 def _later(device: Device, shape: Shape, origin: str, source: Array | Buffer, work: Work) -> Buffer:
-    """A buffer that the device makes when its turn has come."""
+    """A buffer that is filled by the queue of the device."""
     execution = Execution(f"the making of {shape.without_layout()} on device {device.id}")
     made = Buffer(device, shape, origin, None, execution=execution)
     if shape.is_token:

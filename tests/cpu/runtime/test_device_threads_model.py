@@ -16,7 +16,7 @@ END_OF_LIFE = -1
 def give(name, target, value, *, locked=True):
     """Give a thread its work, or its end; ``target(s, me)`` is the number of the thread.
 
-    locked: whether the thread cannot see it before its parking slot is unlocked; otherwise it is told before it is woken.
+    locked: whether the thread sees it only after its parking slot is unlocked; otherwise it is told first, then woken.
     """
 
     def there(s, me):

@@ -221,8 +221,8 @@ class EntryWriter:
 
     def _while(self, step: WhileStep) -> None:
         fn = self._fn
-        turns = max(1, int(_POLL_NANOSECONDS.value / (5.0 + _cost(step.condition) + _cost(step.body))))
-        interval = 1 << min(20, turns.bit_length())
+        iterations = max(1, int(_POLL_NANOSECONDS.value / (5.0 + _cost(step.condition) + _cost(step.body))))
+        interval = 1 << min(20, iterations.bit_length())
 
         def condition(_: object) -> Value:
             self._steps(step.condition)

@@ -1,4 +1,4 @@
-"""Which results of a kernel may lie where an operand does: where each turn reads just the element that it writes."""
+"""Which results of a kernel may share memory with an operand: those whose element is written where it was read."""
 
 from __future__ import annotations
 

@@ -311,35 +311,39 @@ class Function:
         self._jump(latch)
         self._start(latch)
         body_lines = self._lines[place + 1 :]
-        following = self._counted(index, step)
-        again = following < last
+        next_index = self._incremented(index, step)
+        again = next_index < last
         properties = list(promises.checked_hints(hints))
         if is_slow_to_vectorize(body_lines, [index.text, *(v.text for v in values)]):
             properties.append(SCALAR)
-        if group:
-            properties.append(promises.parallel(group))
-            if not any("vectorize" in hint or "unroll" in hint for hint in properties):
-                properties += for_few_iterations(first.constant, last.constant)
-        metadata = f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
+        metadata = self._loop_metadata(properties, group, first, last)
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
 
         def met(a: Value, b: Value) -> str:
             return f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]"
 
-        phis = [(index, first, following), *zip(values, carried, made.following, strict=True)]
+        phis = [(index, first, next_index), *zip(values, carried, made.next_values, strict=True)]
         self._lines[place] = "\n".join(f"  {v.text} = {met(a, b)}" for v, a, b in phis)
         self._start(exit)
-        pairs = zip(carried, made.following, strict=True)
-        made.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else made.following
+        pairs = zip(carried, made.next_values, strict=True)
+        made.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else made.next_values
 
-    def _counted(self, index: Value, step: int) -> Value:
-        """The next number of a loop."""
-        following = self.emit(index.type, f"add {promises.COUNTS} {index.type.name} {index.text}, {step}")
+    def _loop_metadata(self, properties: list[str], group: str, first: Value, last: Value) -> str:
+        """The ``!llvm.loop`` suffix of a back edge; ``group`` is the access group of an independent loop, or ""."""
+        if group:
+            properties.append(promises.parallel(group))
+            if not any("vectorize" in hint or "unroll" in hint for hint in properties):
+                properties += for_few_iterations(first.constant, last.constant)
+        return f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
+
+    def _incremented(self, index: Value, step: int) -> Value:
+        """The value of a loop's index in the next iteration."""
+        next_index = self.emit(index.type, f"add {promises.COUNTS} {index.type.name} {index.text}, {step}")
         if self.effort is not Effort.CODE:
-            return following
-        # LLVM does not see that this counts. What it would make of addresses that count is no better than what is
-        # written, and takes it longer than all else.
-        return self.emit(index.type, f"freeze {index.type.name} {following.text}")
+            return next_index
+        # The freeze hides the induction variable from LLVM: rewriting addresses as inductions would take it longer
+        # than everything else, and gives code no better than what is written.
+        return self.emit(index.type, f"freeze {index.type.name} {next_index.text}")
 
     @contextmanager
     def while_(self, carried: Sequence[Value], condition: Callable[[Loop], Value]) -> Generator[Loop]:
@@ -360,7 +364,7 @@ class Function:
         self._jump(header)
         self._lines[place] = "\n".join(
             f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{last} ]"
-            for v, a, b in zip(values, carried, made.following, strict=True)
+            for v, a, b in zip(values, carried, made.next_values, strict=True)
         )
         self._start(exit)
         made.results = tuple(values)

@@ -20,19 +20,19 @@ class Loop:
     After the loop, ``results`` are the carried values as the last iteration left them.
     """
 
-    __slots__ = ("carried", "following", "index", "results")
+    __slots__ = ("carried", "index", "next_values", "results")
 
     def __init__(self, index: Value, carried: Sequence[Value]) -> None:
         self.index = index
         self.carried = tuple(carried)
-        self.following: tuple[Value, ...] = self.carried
+        self.next_values: tuple[Value, ...] = self.carried
         self.results: tuple[Value, ...] = ()
 
     def next(self, *values: Value) -> None:
         """Say what the carried values are in the next iteration."""
         if [v.type for v in values] != [v.type for v in self.carried]:
             raise InternalError(f"the loop carries {self.carried}, not {values}")
-        self.following = values
+        self.next_values = values
 
 
 def for_few_iterations(begin: object, end: object) -> list[str]:

@@ -88,8 +88,8 @@ def _next(fn: Function, block: Value) -> Value:
     return fn.load(PTR, _HEADER.at(fn, _header(fn, block), "next"))
 
 
-def _set_next(fn: Function, block: Value, following: Value) -> None:
-    fn.store(following, _HEADER.at(fn, _header(fn, block), "next"))
+def _set_next(fn: Function, block: Value, next_block: Value) -> None:
+    fn.store(next_block, _HEADER.at(fn, _header(fn, block), "next"))
 
 
 def _list(fn: Function, size_class: Value) -> Value:
@@ -157,11 +157,11 @@ def _emit_give_back(module: Module) -> None:
     held = _CACHE.at(fn, fn.address("cache"), "held")
     with fn.while_(fn.parameters, lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
         (block,) = iteration.carried
-        following = _next(fn, block)
+        next_block = _next(fn, block)
         header = _header(fn, block)
         fn.atomic_update("sub", held, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
         fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
-        iteration.next(following)
+        iteration.next(next_block)
     fn.ret()
 
 
@@ -295,9 +295,9 @@ def _emit_thread_exit(module: Module) -> Function:
         place = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
         with fn.while_((fn.load(PTR, place),), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
             (block,) = iteration.carried
-            following = _next(fn, block)
+            next_block = _next(fn, block)
             fn.call("release_shared", VOID, block, classes.index)
-            iteration.next(following)
+            iteration.next(next_block)
         fn.store(fn.null(), place)
     THREAD.store(fn, state, "cached", fn.i64(0))
     fn.ret()

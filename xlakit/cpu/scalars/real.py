@@ -77,11 +77,11 @@ def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
         rest = fn.select(negative, fn.select(is_unit, b & 1, one), b)
     else:
         base, rest = a, b
-    with fn.while_([one, base, rest], lambda turn: turn.carried[2].ne(0)) as turn:
-        result, factor, left = turn.carried
+    with fn.while_([one, base, rest], lambda iteration: iteration.carried[2].ne(0)) as iteration:
+        result, factor, left = iteration.carried
         odd = (left & 1).ne(0)
-        turn.next(fn.select(odd, result * factor, result), factor * factor, left >> 1)
-    return turn.results[0]
+        iteration.next(fn.select(odd, result * factor, result), factor * factor, left >> 1)
+    return iteration.results[0]
 
 
 def _shift(opcode: str) -> Binary:

@@ -35,7 +35,7 @@ def register_lowerings(platform: str) -> None:
     from jax._src.lax import linalg
 
     from xlakit.jax.lowerings.callbacks import register_callbacks
-    from xlakit.jax.lowerings.later import OURS, WITHOUT_JAX, register_rules
+    from xlakit.jax.lowerings.deferred import OURS, WITHOUT_JAX, register_rules
     from xlakit.jax.lowerings.partitioning import register_functions
     from xlakit.jax.lowerings.platforms import register_platforms
     from xlakit.jax.lowerings.tridiagonal import tridiagonal_solve

@@ -44,7 +44,7 @@ class PassContext:
         self._names = 0
 
     def begin(self, name: str, *, takes_fuel: bool = True) -> None:
-        """Count what follows for the pass of this name; whether its rewrites take fuel."""
+        """Attribute the rewrites from here on to the pass of this name; whether they use up fuel."""
         self._current = Counter()
         self._takes_fuel = takes_fuel
         self.statistics.append((name, self._current))

@@ -1,4 +1,4 @@
-"""Epilogues: a product and what follows from it become one fusion, which never stores what is in between.
+"""Epilogues: a product and its epilogue become one fusion, so that the product itself is never stored.
 
 Where a block of the results of a dot or a convolution is complete, it is in the cache: there a bias is added, a
 function applied, the type changed, a row normalized. Where a softmax stands between two dots (attention), the whole of
@@ -55,7 +55,7 @@ class Epilogues(Pass):
 
 
 class _Group:
-    """Instructions that become one fusion: products, and what follows from them. ``body`` is what it computes."""
+    """Instructions that become one fusion: products and their epilogues. ``body`` is what it computes."""
 
     def __init__(self) -> None:
         self.members: dict[Instruction, None] = {}
@@ -168,7 +168,7 @@ class _Fusing:
     # -- what goes together ----------------------------------------------------------------------
 
     def _grown(self, product: Instruction) -> _Group | None:
-        """What follows from a product, taken in step by step as long as all of it is a chain."""
+        """Grow the epilogue of a product, one instruction at a time, while the whole remains a chain."""
         best = _Group().joined([product])
         refused: set[Instruction] = set()
         while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:

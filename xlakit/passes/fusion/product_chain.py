@@ -1,8 +1,8 @@
-"""What follows from a product in a fusion: what can be computed of each block of its results, while it is in the cache.
+"""Products with an epilogue: the part of a fusion that is computed on each block of results while it is in the cache.
 
-A chain is a dot or a convolution with what is computed from its elements one by one; or a dot with what is computed
-from its rows (softmax), and maybe a second dot that takes these as its rows. The pass that makes such fusions and the
-code generator both ask here what a fusion is.
+A chain is a dot or a convolution with an elementwise epilogue; or a dot with an epilogue over its rows (softmax) and
+optionally a second dot that takes the result of this epilogue as its rows (attention). The pass that builds such
+fusions and the code generator both use this module to recognize them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
 _ALLOWED = (*ELEMENTWISE, *MOVEMENT, Constant, DynamicSlice)
 
 
-class Following(enum.Enum):
-    """What an instruction has an element for: each element of the product, or each row of it."""
+class Domain(enum.Enum):
+    """The index space of an instruction in an epilogue: the elements of the product, or its rows."""
 
     ELEMENT = enum.auto()
     ROW = enum.auto()
@@ -41,7 +41,7 @@ class Following(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A product, and what is stored of it: the product itself, or its transpose, whose rows are the same."""
+    """A product, and the value that is stored: the product itself, or a transpose that keeps its rows whole."""
 
     product: Instruction
     value: Instruction
@@ -49,10 +49,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A product with what follows.
+    """A product with its epilogue.
 
-    roots: the results. reduces: the reductions of rows. second: a product of ``weights``, which have the shape of the
-    first one, with something else; ``last`` are the results that follow from it.
+    roots: the results of the fusion. reduces: the reductions of rows in the epilogue. second: a second product, of
+    ``weights`` (a value of the epilogue in the shape of the first product) and another operand. last: the roots that
+    are computed from the second product.
     """
 
     first: Link
@@ -99,7 +100,7 @@ def keeps_rows(instruction: Instruction) -> bool:
 
 
 def chain_of(computation: Computation) -> Chain | None:
-    """The chain that a fused computation is; None for other computations."""
+    """Recognize a fused computation as a chain; None if it is none."""
     products = [i for i in computation.instructions if is_product(i)]
     if not 1 <= len(products) <= 2:
         return None
@@ -149,7 +150,7 @@ def _single(
     return None if _elements(link.value, body) is None else Chain(link, roots)
 
 
-# -- what follows ----------------------------------------------------------------------------------
+# -- epilogues -------------------------------------------------------------------------------------
 
 
 def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instruction] | None:
@@ -178,8 +179,8 @@ def _rows(
     roots: Iterable[Instruction],
     reduces: Iterable[Instruction],
     until: Instruction | None = None,
-) -> dict[Instruction, Following] | None:
-    """What is computed from the rows of a dot, up to ``until``; None where something is not, row by row."""
+) -> dict[Instruction, Domain] | None:
+    """The domain of each instruction computed from a dot, up to ``until``; None if one does not work row by row."""
     sizes = link.value.shape.dimensions
     rows = _row_rank(link.product)
     if rows is None or link.value is not link.product:
@@ -192,11 +193,11 @@ def _rows(
             return None
     if any(r.shape.dimensions not in (sizes, sizes[:rows]) for r in roots):
         return None
-    found = {link.value: Following.ELEMENT}
+    found = {link.value: Domain.ELEMENT}
     for instruction in body:
         if instruction in found or instruction is until or not any(o in found for o in instruction.operands):
             continue
-        relation = _following(instruction, found, sizes, rows)
+        relation = _epilogue_domain(instruction, found, sizes, rows)
         if relation is None:
             return None
         found[instruction] = relation
@@ -210,21 +211,21 @@ def _row_rank(dot: Instruction) -> int | None:
     return dot.operands[0].shape.rank - len(dot.op.lhs_contracting_dims)
 
 
-def _following(
-    instruction: Instruction, found: Mapping[Instruction, Following], sizes: tuple[int, ...], rows: int
-) -> Following | None:
+def _epilogue_domain(
+    instruction: Instruction, found: Mapping[Instruction, Domain], sizes: tuple[int, ...], rows: int
+) -> Domain | None:
     given = {found[o] for o in instruction.operands if o in found}
     if is_large_reduction(instruction):
-        return Following.ROW if instruction.operands[1] not in found else None
+        return Domain.ROW if instruction.operands[1] not in found else None
     if len(given) > 1:
         return None
     (relation,) = given
-    own = sizes if relation is Following.ELEMENT else sizes[:rows]
+    own = sizes if relation is Domain.ELEMENT else sizes[:rows]
     if isinstance(instruction.op, Elementwise):
         return relation if instruction.shape.dimensions == own else None
-    if isinstance(instruction.op, Broadcast) and relation is Following.ROW:
+    if isinstance(instruction.op, Broadcast) and relation is Domain.ROW:
         whole = instruction.shape.dimensions == sizes and instruction.op.dimensions == tuple(range(rows))
-        return Following.ELEMENT if whole else None
+        return Domain.ELEMENT if whole else None
     return None
 
 
@@ -249,7 +250,7 @@ def _double(
     if found is None or not own or any(r.shape.num_elements != second.value.shape.num_elements for r in own):
         return None
     weights = [o for o in second.product.operands if o in found]
-    if len(weights) != 1 or found[weights[0]] is not Following.ELEMENT or weights[0] not in early:
+    if len(weights) != 1 or found[weights[0]] is not Domain.ELEMENT or weights[0] not in early:
         return None
     if any(o in found for i in last for o in i.operands if i is not second.product and o not in last):
         return None

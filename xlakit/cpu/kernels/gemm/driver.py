@@ -1,4 +1,4 @@
-"""What goes round the tiles of a product: tasks, blocks of k, packing. Its work is done by functions that it calls."""
+"""The loops around the tiles of a product: tasks, blocks of k, packing. Its work is done by functions that it calls."""
 
 from __future__ import annotations
 

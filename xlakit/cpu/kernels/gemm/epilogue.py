@@ -1,4 +1,4 @@
-"""What follows a product: a function that takes each rectangle of results as soon as it is complete, in the cache.
+"""The epilogue of a product: a function that takes each rectangle of results as soon as it is complete, in the cache.
 
 A product with something to follow is a function of its own, that all fusions of this product call: what follows stands
 in its table as the address of a function. So the product is compiled once, whatever follows it.
@@ -29,7 +29,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class EpilogueCall:
-    """Asks a product to call what follows it.
+    """Asks a product to call its epilogue.
 
     local: results are not written to the result's array but to memory of the task, row after row, which ends with
     the call; else the function finds them in the array.

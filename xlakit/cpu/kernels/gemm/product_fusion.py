@@ -1,4 +1,4 @@
-"""Fusions around a product: what follows is computed on each block of the product's results, while it is in the cache.
+"""Fusions around a product: the epilogue is computed on each block of the product's results, while it is in the cache.
 
 The product is a function that writes a rectangle of results and then calls what follows (:mod:`following`): a loop
 over the rectangle's elements, or over its rows, and after these maybe a second product with the rows.
@@ -48,7 +48,7 @@ from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
 
 def emit_product_fusion(module: Module, computation: Computation, name: str) -> Emitted | None:
-    """A kernel for a product with what follows; None where the computation is none."""
+    """A kernel for a product with an epilogue; None where the computation is no such chain."""
     chain = chain_of(computation)
     if chain is None:
         return None
@@ -98,7 +98,7 @@ class _Fusion:
         return found
 
     def _beside(self) -> set[Instruction]:
-        """The parameters of the product's size that what follows reads."""
+        """The parameters of the product's size that the epilogue reads."""
         count, product = self.chain.first.value.shape.num_elements, self.chain.first.product
         read = {o for i in self.computation.instructions if i is not product for o in i.operands}
         return {o for o in read if o in self.parameters and o.shape.num_elements == count}
@@ -153,10 +153,10 @@ class _Fusion:
         fn.effort = Effort.LITTLE
         return fn
 
-    # -- what follows ------------------------------------------------------------------------------
+    # -- the epilogue ------------------------------------------------------------------------------
 
     def _begin(self) -> tuple[Function, Emitter, Bounds]:
-        """The function of what follows. Its arrays are those of the table, then the rectangle."""
+        """The function of the epilogue. Its arrays are those of the table, then the rectangle."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
         columns, task_columns = self.cut.product.sizes[1], self.cut.task_columns
@@ -296,7 +296,7 @@ class _Fusion:
     # -- the second product ------------------------------------------------------------------------
 
     def _second(self, fn: Function, link: Link, weights: Instruction, rows: Value, bounds: Bounds) -> None:
-        """Multiply the rows of ``weights``, which begin at ``rows``; store what follows from the elements of that."""
+        """Multiply the rows of ``weights``, which begin at ``rows``; store the epilogue of the elements of that."""
         whole = product_of_rows(link, weights)
         direct = self.even and self.chain.last == (link.value,) and len(whole.rows.dims) < 2
         cut = cut_second(whole, self.cut.most, local=not direct)
@@ -326,7 +326,7 @@ class _Fusion:
             release(fn, memory)
 
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
-        """Store what follows from the elements of a second product, whose rectangle of results stands in ``memory``."""
+        """Store the epilogue of a second product, whose rectangle of results stands in ``memory``."""
         columns = whole.sizes[1]
         place = _place()
         roots = [(r, self._array(r)) for r in self.chain.last]

@@ -1,4 +1,4 @@
-"""From the sums of a tile to the result: what follows the product, rounding, storing."""
+"""From the sums of a tile to the result: elementwise epilogue, rounding, storing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 
-# Emits what follows the product: row, first column, and the sums (parts of complex ones) of as many columns from it on
+# Emits an elementwise epilogue: row, first column, and the sums (parts of complex ones) of as many columns from it on
 # as the values have lanes. Gives values of the same types.
 Epilogue = Callable[[Function, Value, Value, "tuple[Value, ...]"], "tuple[Value, ...]"]
 

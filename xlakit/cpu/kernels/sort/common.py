@@ -23,7 +23,7 @@ from xlakit.cpu.llvm.promises import APART
 from xlakit.data.primitive import PrimitiveType
 from xlakit.passes.analysis.sort_order import NanPlace, SortKey
 
-# The loops that move records gain from several turns at once, all others only from being compiled soon.
+# The loops that move records gain from several iterations at once, all others only from being compiled soon.
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
 NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 

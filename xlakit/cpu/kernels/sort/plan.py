@@ -104,9 +104,9 @@ class SortPlan:
     """How a sort is done.
 
     The operands are seen as ``outer`` times rows of ``length`` elements that are ``inner`` elements apart.
-    ``rounds``: the records to sort by, one after another, where the keys do not fit in one; the last round has the
-    first keys. ``in_place``: which results may have the memory of their operand. ``iotas``: operands that hold their
-    own index in the row and are not read.
+    ``records``: what rows are sorted by: one record, or several where the keys do not fit in one; then rows are sorted
+    by each in turn, and the last one holds the first keys. ``in_place``: which results may have the memory of their
+    operand. ``iotas``: operands that hold their own index in the row and are not read.
     """
 
     method: Method
@@ -115,7 +115,7 @@ class SortPlan:
     length: int
     inner: int
     order: KeyOrder | None
-    rounds: tuple[Record, ...]
+    records: tuple[Record, ...]
     iotas: frozenset[int]
     tasks: int
     columns: int  # rows that a task takes at a time, so that it uses whole cache lines
@@ -141,10 +141,10 @@ class SortPlan:
     def is_direct(self) -> bool:
         """Whether a record is just the element of a single contiguous operand."""
         return (
-            len(self.kinds) == len(self.rounds) == self.inner == 1
-            and self.rounds[0].bits == raw_type(self.kinds[0]).bits
-            and self.rounds[0].field(0) is not None
-            and is_kept(self.rounds[0].keys[0])
+            len(self.kinds) == len(self.records) == self.inner == 1
+            and self.records[0].bits == raw_type(self.kinds[0]).bits
+            and self.records[0].field(0) is not None
+            and is_kept(self.records[0].keys[0])
         )
 
     @property
@@ -152,7 +152,7 @@ class SortPlan:
         """The scratch memory of a task that sorts whole rows."""
         if self.method is Method.RADIX:
             buffers = 1 if self.is_direct else self.columns + 1
-            return _aligned(buffers * self.length * max(r.bytes for r in self.rounds))
+            return _aligned(buffers * self.length * max(r.bytes for r in self.records))
         if self.method is Method.MERGE:
             buffers = 1 if self.inner == 1 else self.columns + 1
             return buffers * self.buffer_bytes
@@ -163,9 +163,9 @@ class SortPlan:
         """About how many nanoseconds the whole sort takes on one processor."""
         elements = float(self.rows * self.length)
         if self.method is Method.RANKS:
-            return elements * (3.0 + 0.1 * self.length * len(self.rounds))
-        if self.rounds:
-            return elements * sum(2.0 + 2.0 * len(r.digits) for r in self.rounds)
+            return elements * (3.0 + 0.1 * self.length * len(self.records))
+        if self.records:
+            return elements * sum(2.0 + 2.0 * len(r.digits) for r in self.records)
         return elements * (10.0 + 5.0 * math.log2(max(2, self.length))) * len(self.kinds)
 
     @property
@@ -229,10 +229,10 @@ def plan_rows(
     widest = max(raw_type(k).bytes for k in kinds)
     columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
     method = _method(rows, length, order)
-    rounds = _rounds(order, kinds, length, iotas)
+    records = _records(order, kinds, length, iotas)
     in_place = (True,) * len(kinds)
-    if rounds and method in (Method.RADIX, Method.PARALLEL_RADIX):
-        in_place = tuple(carried(rounds[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
+    if records and method in (Method.RADIX, Method.PARALLEL_RADIX):
+        in_place = tuple(carried(records[-1], k, kind) or k in iotas for k, kind in enumerate(kinds))
     if method in (Method.PARALLEL_RADIX, Method.PARALLEL_MERGE):
         chunks = max(2, min(MOST_TASKS.value // rows, -(-length // CHUNK.value)))
         if method is Method.PARALLEL_MERGE:
@@ -240,7 +240,7 @@ def plan_rows(
         tasks = rows * chunks
     else:
         tasks = min(outer * -(-inner // columns), MOST_TASKS.value)
-    plan = SortPlan(method, kinds, outer, length, inner, order, rounds, iotas, tasks, columns, in_place, 0)
+    plan = SortPlan(method, kinds, outer, length, inner, order, records, iotas, tasks, columns, in_place, 0)
     return with_scratch(plan)
 
 
@@ -280,11 +280,11 @@ class ParallelLayout(NamedTuple):
 
 def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
     """The scratch memory of a parallel radix sort: one or two buffers of records, the counts, the passes made."""
-    widest = max(r.bytes for r in plan.rounds)
+    widest = max(r.bytes for r in plan.records)
     records = _aligned(plan.rows * plan.length * widest)
     counts = records * (1 if plan.is_direct else 2)
     passes = counts + plan.tasks * COUNTS_BYTES
-    digits = sum(len(r.digits) for r in plan.rounds)
+    digits = sum(len(r.digits) for r in plan.records)
     exceptions = passes + _aligned(((digits + 1) * plan.rows + 2) * 8)
     return ParallelLayout(records, 0, records, counts, passes, exceptions, exceptions + _aligned(plan.tasks))
 
@@ -299,7 +299,7 @@ def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
     return record.field(operand) is not None
 
 
-def _rounds(
+def _records(
     order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int, iotas: frozenset[int]
 ) -> tuple[Record, ...]:
     """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""

@@ -95,9 +95,9 @@ class _Plain(NamedTuple):
 
 def _plain(plan: SortPlan) -> _Plain | None:
     """The rows of a plan, if they are plain."""
-    record = plan.rounds[0]
+    record = plan.records[0]
     key, later = record.keys[0], record.keys[1:]
-    if len(plan.rounds) > 1 or later or plan.inner > 1 or plan.iotas or len(plan.kinds) > 2:
+    if len(plan.records) > 1 or later or plan.inner > 1 or plan.iotas or len(plan.kinds) > 2:
         return None
     others = [field for field in record.fields if field.operand != key.operand]
     if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in others):
@@ -107,7 +107,7 @@ def _plain(plan: SortPlan) -> _Plain | None:
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort each row in one task."""
-    sorters = [RecordSorter(module, record, plan.length) for record in plan.rounds]
+    sorters = [RecordSorter(module, record, plan.length) for record in plan.records]
     fn = task_function(module, "sort_rows")
     table, begin, _ = fn.parameters
     rows = Rows(fn, plan, table)
@@ -147,10 +147,10 @@ def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, ba
 def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
     """Make the records of a tile's rows, a row after the other, sort each, and take them apart."""
     fn, plan = rows.fn, rows.plan
-    row_bytes = plan.length * plan.rounds[0].bytes
+    row_bytes = plan.length * plan.records[0].bytes
     spare, first = slot, fn.at(slot, I8, row_bytes)
     for number, sorter in enumerate(sorters):
-        record, before = sorter.record, plan.rounds[number - 1] if number else None
+        record, before = sorter.record, plan.records[number - 1] if number else None
 
         def make(column: Value, index: Value, record: Record = record, before: Record | None = before) -> Value:
             place = column * plan.length + index
@@ -165,7 +165,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
             done = sorter.sort(fn, mine, spare, mine, fn.i64(plan.length), exception)
             with fn.if_(done.ne(mine), likely=False):
                 fn.copy(mine, done, row_bytes)
-    last = plan.rounds[-1]
+    last = plan.records[-1]
 
     def unpack(column: Value, index: Value) -> None:
         value = load_record(fn, last, first, column * plan.length + index)
@@ -192,7 +192,7 @@ def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
     """
     parallel = _Parallel(module, plan)
     phases = [parallel.begin()]
-    for number, record in enumerate(plan.rounds):
+    for number, record in enumerate(plan.records):
         sorter = RecordSorter(module, record, plan.length)
         if not plan.is_direct:
             phases.append(parallel.make_records(number))
@@ -237,8 +237,8 @@ class _Parallel:
         return Phase(fn.name, self.plan.tasks, 1.5 * self.plan.rows * self.plan.length)
 
     def make_records(self, number: int) -> Phase:
-        """Make the records of round ``number``, in place of those of the round before."""
-        plan, record, passes = self.plan, self.plan.rounds[number], self.passes
+        """Build the records of number ``number`` in the memory of those of the number before."""
+        plan, record, passes = self.plan, self.plan.records[number], self.passes
         plain = _plain(plan)
         if plain is not None:
             return self._tasks("sort_make_records", lambda task: task.make(plain))
@@ -248,7 +248,7 @@ class _Parallel:
             with fn.loop(task.begin, task.end, independent=True, carried=[fn.constant(I1, 0)]) as loop:
                 source = loop.index
                 if number:
-                    before = plan.rounds[number - 1]
+                    before = plan.records[number - 1]
                     source = index_of(fn, before, load_record(fn, before, now, source))
                 made, exception = task.rows.record(record, task.base, source)
                 store_raw(fn, made, now, loop.index)
@@ -311,7 +311,7 @@ class _Parallel:
 
     def finish(self) -> Phase:
         """Write the results."""
-        plan, record = self.plan, self.plan.rounds[-1]
+        plan, record = self.plan, self.plan.records[-1]
         plain = _plain(plan)
 
         def body(task: _Chunk) -> None:
@@ -379,7 +379,7 @@ class _Chunk:
     def buffer(self, moved: Value) -> Value:
         """The buffer of the row's records after so many moves."""
         fn, plan, layout = self.fn, self.rows.plan, self.parallel.layout
-        type = plan.rounds[0].type
+        type = plan.records[0].type
         place = self.row * plan.length
         first = fn.at(fn.at(self.rows.scratch, I8, layout.first), type, place)
         if plan.is_direct:

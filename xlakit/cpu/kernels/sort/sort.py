@@ -84,7 +84,7 @@ def check_plan(plan: SortPlan) -> None:
             ("there are rows, elements and tasks", min(plan.rows, plan.length, plan.tasks, plan.columns) > 0),
             (
                 "what goes by keys has an order and records",
-                not by_keys or (plan.order is not None and bool(plan.rounds)),
+                not by_keys or (plan.order is not None and bool(plan.records)),
             ),
         ],
     )
@@ -94,7 +94,7 @@ def check_plan(plan: SortPlan) -> None:
             ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
             ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
             ("runs of chunks are merged in pairs", pairs),
-            ("records that are made in place of others are as wide", len({r.bits for r in plan.rounds}) <= 1),
+            ("records that are made in place of others are as wide", len({r.bits for r in plan.records}) <= 1),
             ("places in a row fit their field", all(f.bits > 32 or plan.length <= 1 << f.bits for f in _places(plan))),
             ("results that are read again have memory of their own", _keeps_what_it_reads(plan)),
             ("scratch is as long", plan.scratch_bytes >= with_scratch(plan).scratch_bytes),
@@ -103,14 +103,14 @@ def check_plan(plan: SortPlan) -> None:
 
 
 def _places(plan: SortPlan) -> list[Field]:
-    return [f for r in plan.rounds for f in r.fields if f.operand == INDEX]
+    return [f for r in plan.records for f in r.fields if f.operand == INDEX]
 
 
 def _keeps_what_it_reads(plan: SortPlan) -> bool:
     """Whether no result lies where its operand does that is gathered when the order is known."""
     if plan.method not in (Method.RADIX, Method.PARALLEL_RADIX):
         return True
-    last = plan.rounds[-1] if plan.rounds else None
+    last = plan.records[-1] if plan.records else None
     return last is not None and all(
         not shares or carried(last, number, kind) or number in plan.iotas
         for number, (shares, kind) in enumerate(zip(plan.in_place, plan.kinds, strict=True))

@@ -380,8 +380,8 @@ class Emitter:
             known = known | set(group.variables)
             if not bounds:
                 self.hoist(fold.inputs, known)
-            following = self._looped(fold, inner, regrouped(loop.carried, shapes), bounds, known)
-            loop.next(*(v for r in following for v in parts(r)))
+            next_values = self._looped(fold, inner, regrouped(loop.carried, shapes), bounds, known)
+            loop.next(*(v for r in next_values for v in parts(r)))
         return regrouped(loop.results, shapes)
 
     def _iteration(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:

@@ -198,7 +198,7 @@ def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body:
 
 
 def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list[Value]]) -> None:
-    """Compute what follows from the accumulated results, and store it."""
+    """Compute and store the epilogue of the accumulated results."""
     fn = emitter.fn
 
     def body(index: Value) -> None:

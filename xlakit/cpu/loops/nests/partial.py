@@ -63,7 +63,7 @@ def store_parts(emitter: Emitter, reduced: Reduced, parts: int, place: Value, va
 
 
 def combine(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int) -> Phase:
-    """The phase that folds the parts together, and computes what follows."""
+    """The phase that reduces the partial results to one, and computes the epilogue."""
     offsets, _ = scratch_offsets(reduced, parts)
     scratch = reduced.arrays + len(reduced.roots)
 

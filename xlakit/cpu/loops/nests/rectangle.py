@@ -1,4 +1,4 @@
-"""Loops over a rectangle of a product's results: what follows from its elements, or from its rows.
+"""Loops over a rectangle of a product's results: epilogues over its elements, or over its rows.
 
 A result's index has many dimensions, a product's three: batch, row, column. Here the loop variables of the one are
 those of the other.
@@ -80,7 +80,7 @@ def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[S
 def write_elements(
     emitter: Emitter, where: Directions, bounds: Bounds, place: Place, outputs: Sequence[Output]
 ) -> None:
-    """Store what follows from each element of a rectangle."""
+    """Compute and store an elementwise epilogue for a rectangle."""
     fn = emitter.fn
     nodes = [n for o in outputs for n in o.nodes]
     indices = indices_of(nodes, [o.offset for o in outputs])
@@ -113,7 +113,7 @@ def local_index(place: Place, where: Directions, width: int) -> Affine:
 
 
 def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place, plan: Plan) -> None:
-    """Compute and store what follows from each row of a rectangle of whole rows."""
+    """Compute and store an epilogue over rows, for a rectangle of whole rows."""
     fn = emitter.fn
     stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
     nodes: list[Node] = [n for stage in plan.stages for n in stage.nodes] + [

@@ -60,12 +60,12 @@ class Reduced:
 
 def folded_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
     """One iteration of several reductions: what follows ``running``, the values of all of them one after the other."""
-    following: list[Scalar] = []
+    next_values: list[Scalar] = []
     for fold in reducers:
-        place = len(following)
+        place = len(next_values)
         values = [emitter.lane_values(n) for n in fold.inputs]
-        following += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)
-    return following
+        next_values += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)
+    return next_values
 
 
 def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -> Callable[[Index, int], Node]:

@@ -1,4 +1,4 @@
-"""Reductions of rows: the minor dimension is folded, and what follows from the result is computed in the same visit.
+"""Reductions over the minor dimension, row by row, with an epilogue that is computed while the row is in the cache.
 
 For each row the stages come one after the other: each folds the row into registers, the last one stores what has the
 size of a row. What is dear to compute and needed by two stages is kept in a scratch row.
@@ -293,8 +293,8 @@ def pass_over(
     def strip(begin: Value, end: Value, before: Sequence[Value]) -> Sequence[Value]:
         own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
-            following = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
-        return [v for r in following for v in parts(r)]
+            next_values = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
+        return [v for r in next_values for v in parts(r)]
 
     carried = [v for r in running for v in parts(r)]
     return regrouped(in_strips(emitter.fn, (level.begin, level.end), iterations, carried, strip), shapes)
@@ -319,8 +319,8 @@ def _pass(
                 known = known | set(level.group.variables)
                 if rest:
                     emitter.hoist(stage.nodes, known)
-                following = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
-                loop.next(*(v for r in following for v in parts(r)))
+                next_values = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
+                loop.next(*(v for r in next_values for v in parts(r)))
     return regrouped(loop.results, shapes)
 
 
@@ -340,6 +340,6 @@ def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
 
 
 def _iteration(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
-    following = folded_once(emitter, stage.reducers, running)
+    next_values = folded_once(emitter, stage.reducers, running)
     store_all(emitter, stage.stores)
-    return following
+    return next_values
