@@ -72,6 +72,42 @@ def test_two_collectives_in_different_orders_are_a_deadlock():
         executable(1)
     assert "replica 0 waits in all-gather" in str(caught.value)
     assert "replica 1 waits in all-reduce" in str(caught.value)
+    assert "a cycle: replica 0 -> replica 1 -> replica 0" in str(caught.value)
+
+
+def test_a_cycle_is_a_deadlock_at_once_though_another_replica_may_go_on():
+    def crossed(builder, x):
+        def total(v):
+            return xla.all_reduce(v, xla.add, replica_groups=[[0], [1, 2]])
+
+        def greatest(v):
+            return xla.all_reduce(v, xla.max, replica_groups=[[0], [1, 2]])
+
+        branches = [
+            lambda v: v + xla.infeed(v.builder, S32),
+            lambda v: total(greatest(v)),
+            lambda v: greatest(total(v)),
+        ]
+        return xla.conditional(xla.convert_element_type(xla.replica_id(builder), xla.S32), branches, [x, x, x])
+
+    context = xla.ExecutionContext(timeout=60)
+    executable = compiled(crossed, S32, num_replicas=3, execution_context=context)
+    idle = threading.Event()
+    host = threading.Thread(target=idle.wait)
+    host.start()
+    start = time.monotonic()
+    try:
+        with pytest.raises(xla.DeadlockError) as caught:
+            executable(1)
+    finally:
+        idle.set()
+        host.join()
+    assert time.monotonic() - start < 30
+    message = str(caught.value)
+    assert message.startswith("devices wait that cannot go on any more")
+    assert "a cycle: replica 1 of program -> replica 2 of program -> replica 1 of program" in message
+    assert "replica 0 of program waits in infeed" in message
+    assert "every device of a group must reach the collective" in caught.value.hint
 
 
 def test_an_infeed_that_never_comes_is_a_deadlock():
@@ -104,6 +140,7 @@ def test_programs_that_wait_for_each_other_are_a_deadlock():
         xla.run_together((first, [1]), (second, [1]))
     assert "of first waits in recv" in str(caught.value)
     assert "of second waits in recv" in str(caught.value)
+    assert "a cycle: replica 0 of first -> replica 0 of second -> replica 0 of first" in str(caught.value)
 
 
 def test_waiting_for_another_thread_ends_at_the_timeout():

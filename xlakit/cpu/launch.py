@@ -121,7 +121,14 @@ class Launch:
         def sleep(seconds: float) -> None:
             runtime().call("xlakit_rendezvous_sleep", address, int(seconds * 1e9))
 
-        wait = Wait(device, self._instructions[number], rendezvous.absent, rendezvous.is_complete, sleep=sleep)
+        wait = Wait(
+            device,
+            self._instructions[number],
+            rendezvous.absent_names,
+            rendezvous.is_complete,
+            rendezvous.absent,
+            sleep=sleep,
+        )
         try:
             with run.execution_context.bound(), run.execution_context.condition:
                 run.execution_context.wait(wait)
@@ -157,15 +164,14 @@ class _Rendezvous:
         """Whether all members have arrived, so that waiting in Python ends."""
         return self._slot[SLOT.index("arrived")] >= (self._generation + 1) * len(self._members)
 
-    def absent(self) -> str:
-        """The members that have not arrived, by name."""
+    def absent(self) -> list[int]:
+        """The numbers of the members that have not arrived."""
         first, step = (SLOT.size + ARRIVAL.offset("times")) // _WORD, ARRIVAL.size // _WORD
-        program = self._device.program
-        return "; ".join(
-            program.name_of(member)
-            for place, member in enumerate(self._members)
-            if self._slot[first + place * step] <= self._generation
-        )
+        return [m for i, m in enumerate(self._members) if self._slot[first + i * step] <= self._generation]
+
+    def absent_names(self) -> str:
+        """The members that have not arrived, by name."""
+        return "; ".join(map(self._device.program.name_of, self.absent()))
 
 
 class Replicas:

@@ -1,10 +1,11 @@
 """ExecutionContext: what devices and hosts share while programs run: feeds, channels, waits, and deadlock detection.
 
-Everything happens under one lock. A device that must wait says what for and when that has come. As soon as all devices
-of a run wait and nothing outside of the run can bring what they wait for, nothing can change any more, and the run
-fails with a DeadlockError that lists the devices, where each waits, and for what. Where a thread of the host (a feed, a
-host transfer) or another program of the same context (a channel) may still bring it they wait on: for the host for
-``timeout`` seconds, for another program as long as that one goes on.
+All state is protected by one lock. A device that must wait registers a :class:`Wait`: what it waits for, a function that
+says whether it has come, and which devices or sources could bring it. Deadlocks are found in the wait-for graph of
+these (:mod:`xlakit.execution.wait_graph`). It is looked at when all devices of a run wait. If some of them can never go
+on, the run fails with a DeadlockError that lists each device, the instruction where it waits, and the cycle if there is
+one. A wait for the host (a feed, a host transfer) is no deadlock while a thread of the host runs, for up to ``timeout``
+seconds; a wait for another program of the context (a channel) is none as long as that program goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
 from xlakit.execution.values import to_host
+from xlakit.execution.wait_graph import WaitGraph
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ class Wait:
     instruction: Instruction
     what: Callable[[], str]
     ready: Callable[[], bool]
+    # The numbers of the devices that must all arrive; None where any other device of the run could end the wait.
+    absent: Callable[[], Sequence[int]] | None = None
     # Whether a thread outside of the program could bring it.
     from_outside: bool = False
     # Does what is second best, where there is something, when nothing better can come any more.
@@ -295,14 +299,20 @@ class ExecutionContext:
     def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Value:
         """The next value of a device's infeed; waits for it."""
         queue = self._queues.infeed[device.place]
-        wait = Wait(device, instruction, lambda: f"an infeed of {shape.without_layout()}", lambda: len(queue) > 0, True)
+        wait = Wait(
+            device,
+            instruction,
+            lambda: f"an infeed of {shape.without_layout()}",
+            lambda: len(queue) > 0,
+            from_outside=True,
+        )
         return from_host(self._receive(queue, wait), shape, "infeed")
 
     def next_from_host(self, device: Device, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
         """The next value that the host sends on a channel; waits for it."""
         queue = self._queues.from_host[device.place, channel_id]
         what = f"the host to send on channel {channel_id}"
-        wait = Wait(device, instruction, lambda: what, lambda: len(queue) > 0, True)
+        wait = Wait(device, instruction, lambda: what, lambda: len(queue) > 0, from_outside=True)
         return from_host(self._receive(queue, wait), shape, "the value from the host")
 
     def _receive(self, queue: Feed[Any], wait: Wait) -> Any:
@@ -331,7 +341,7 @@ class ExecutionContext:
             return f"room in {what}, which holds {queue}"
 
         with self.condition:
-            self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), True))
+            self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), from_outside=True))
             queue.append(item, size)
             self._changed()
 
@@ -351,7 +361,7 @@ class ExecutionContext:
         )
 
     def _resolve(self) -> None:
-        """Fail the runs that wait in vain; where all runs do, first try the second choices of waits."""
+        """Fail the runs in a deadlock; if no device at all can go on, try the second choices of waits first."""
         if not self._waits:
             return
         stuck = self._stuck_runs()
@@ -362,16 +372,72 @@ class ExecutionContext:
         if all_stuck and any(w.second_choice is not None and w.second_choice() for w in waits):
             self._changed()
             return
-        failed = self._hopeless(stuck, all_stuck=all_stuck)
-        if not failed:
-            return
-        lines = "".join(f"\n  {line}" for run in stuck for line in _told(run, stuck[run], self._active))
-        for run, reached in failed.items():
-            rule = f"all devices wait and none can go on:{lines}"
-            run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if reached else _hint(stuck[run])))
+        late = self._late_runs(stuck, all_stuck=all_stuck)
+        graph = self._wait_graph(stuck, late, nothing_runs=all_stuck and not self._host_threads())
+        dead = set(graph.deadlocked())
+        # A run with a part in the queue of a device waits until the execution before it has ended, well or not.
+        failed = [
+            run
+            for run, own in stuck.items()
+            if any(w.device in dead for w in own) and not any(w.for_queue for w in own)
+        ]
+        if all_stuck and failed:
+            # Runs that wait for other programs wait for one of those that fail.
+            failed += [run for run, own in stuck.items() if run not in failed and any(w.from_programs for w in own)]
+        if failed:
+            self._fail_runs(failed, stuck, late, graph)
+
+    def _fail_runs(
+        self, failed: list[Run], stuck: dict[Run, list[Wait]], late: Set[Run], graph: WaitGraph[object]
+    ) -> None:
+        dead = set(graph.deadlocked())
+        is_total = all(wait.device in dead for run in stuck for wait in stuck[run])
+        rule = "all devices wait and none can go on:" if is_total else "devices wait that cannot go on any more:"
+        rule += "".join(f"\n  {line}" for run in stuck for line in _told(run, stuck[run], self._active))
+        cycle = graph.cycle()
+        if len(cycle) > 1:
+            rule += "\n  a cycle: " + " -> ".join(map(_device_name, [*cycle, cycle[0]]))
+        for run in failed:
+            own = [wait for wait in stuck[run] if wait.device in dead]
+            run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if run in late else _hint(own)))
+
+    def _late_runs(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> set[Run]:
+        """The stuck runs that have waited for the host for longer than the timeout."""
+        now = time.monotonic()
+        return {
+            run
+            for run, waits in stuck.items()
+            if any(w.from_outside for w in waits)
+            and now - max(w.since for w in waits) >= self.timeout
+            # Another program goes on: what it may bring has no timeout.
+            and (all_stuck or not any(w.from_programs for w in waits))
+        }
+
+    def _wait_graph(self, stuck: dict[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:
+        """The wait-for graph of the stuck runs, with a node for all that is outside of a run, and one for queues."""
+        outside = {run: ("outside of", run) for run in stuck}
+        queues = "queues"
+        graph = WaitGraph[object](
+            [queues, *(node for run, node in outside.items() if not nothing_runs and run not in late)]
+        )
+        for run, waits in stuck.items():
+            numbered = {device.index: device for device in run.devices}
+            for wait in waits:
+                absent = list(wait.absent()) if wait.absent is not None else []
+                if wait.for_queue:
+                    graph.add(wait.device, [queues])
+                elif absent:
+                    # Members in other processes are outside.
+                    graph.add(wait.device, [numbered.get(n, outside[run]) for n in absent], needs_all=True)
+                else:
+                    others: list[object] = [w.device for w in waits if w is not wait]
+                    if wait.from_programs:
+                        others += [w.device for other in stuck if other is not run for w in stuck[other]]
+                    graph.add(wait.device, [*others, *([outside[run]] if wait.from_outside else [])])
+        return graph
 
     def _stuck_runs(self) -> dict[Run, list[Wait]]:
-        """The runs all of whose devices wait in vain, with what they wait for."""
+        """The runs all of whose devices wait, with what they wait for."""
         runs = {wait.device.run for wait in self._waits.values()}
         found: dict[Run, list[Wait]] = {}
         for run in sorted(runs, key=lambda run: run.number):
@@ -381,26 +447,6 @@ class ExecutionContext:
                 found[run] = waits
         return found
 
-    def _hopeless(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> dict[Run, bool]:
-        """The runs that nothing can help any more, each with whether that is because its time is over."""
-        now = time.monotonic()
-        nothing_runs = all_stuck and not self._host_threads()
-        failed: dict[Run, bool] = {}
-        for run, waits in stuck.items():
-            if any(w.for_queue for w in waits):
-                continue
-            if nothing_runs or not any(w.from_outside for w in waits):
-                failed[run] = False
-            elif now - max(w.since for w in waits) >= self.timeout and (
-                # Another program goes on: it has no end of its time.
-                all_stuck or not any(w.from_programs for w in waits)
-            ):
-                failed[run] = True
-        if all_stuck and any(failed.values()):
-            # Those that wait for programs wait for each other.
-            failed.update({run: True for run, waits in stuck.items() if any(w.from_programs for w in waits)})
-        return failed
-
 
 _TIMEOUT_HINT = "ExecutionContext(timeout=), or the environment variable XLAKIT_TIMEOUT, says how many seconds to wait"
 _FULL_HINT = (
@@ -408,8 +454,13 @@ _FULL_HINT = (
 )
 
 
+def _device_name(node: object) -> str:
+    device = cast("Device", node)
+    return f"{device} of {device.program.module.name}" if device.run.shares_context else f"{device}"
+
+
 def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
-    """What each device of a run does, in lines."""
+    """A line for each device of a run that waits, and one for those that have ended."""
     ended = [str(device) for device in run.devices if device not in active]
     lines = list(map(str, waits))
     if ended:

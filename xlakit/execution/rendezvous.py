@@ -148,10 +148,10 @@ class Rendezvous:
                 if source == own and not here[target]:
                     session.send((rendezvous, number), members[target], payloads[number])
 
-        def absent() -> list[str]:
-            return [self._device.program.name_of(members[pairs[n][0]]) for n in near if n not in box.values]
+        def absent() -> list[int]:
+            return [members[pairs[n][0]] for n in near if n not in box.values]
 
-        self._wait(rendezvous, box, lambda: "; ".join(absent()), lambda: not absent(), here.count(True))
+        self._wait(rendezvous, box, absent, lambda: not absent(), here.count(True))
         arrived = {number: box.values[number] for number in near}
         if session is not None:
             for number, (source, target) in enumerate(pairs):
@@ -208,19 +208,27 @@ class Rendezvous:
             with self._context.changing():
                 box.outcome = outcome
 
-        def absent() -> str:
-            names = [self._device.program.name_of(m) for m in here if m not in box.values]
-            return "; ".join(names) or "devices in other processes"
+        def absent() -> list[int]:
+            return [m for m in here if m not in box.values]
 
         self._wait(rendezvous, box, absent, lambda: box.outcome is not None, len(here))
         return box.outcome or {}
 
     def _wait(
-        self, rendezvous: RendezvousKey, box: Box, what: Callable[[], str], ready: Callable[[], bool], count: int
+        self,
+        rendezvous: RendezvousKey,
+        box: Box,
+        absent: Callable[[], list[int]],
+        ready: Callable[[], bool],
+        count: int,
     ) -> None:
-        """Wait until a rendezvous is ready; the last of ``count`` devices clears away."""
+        """Wait until a rendezvous is ready; the last of ``count`` devices removes its box."""
+
+        def names() -> str:
+            return "; ".join(map(self._device.program.name_of, absent())) or "devices in other processes"
+
         with self._context.condition:
-            self._context.wait(Wait(self._device, rendezvous.instruction, what, ready))
+            self._context.wait(Wait(self._device, rendezvous.instruction, names, ready, absent))
             box.left += 1
             if box.left == count:
                 del self._run.boxes[rendezvous.key]

@@ -154,7 +154,15 @@ class Transfers:
         session, shared = self._run.session, self._run.shares_context
         outside = shared or session is not None
         second_choice = self._run.channels[channel_id].join_others
-        wait = Wait(self._device, instruction, lambda: what, ready, outside, second_choice, from_programs=shared)
+        wait = Wait(
+            self._device,
+            instruction,
+            lambda: what,
+            ready,
+            from_outside=outside,
+            second_choice=second_choice,
+            from_programs=shared,
+        )
         with nullcontext() if session is None else session.expecting(), self._context.condition:
             self._context.wait(wait)
 
