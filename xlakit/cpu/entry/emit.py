@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from xlakit.cpu.entry.collective_step import emit_collective
+from xlakit.cpu.entry.effort import lessen_efforts, phases_in
 from xlakit.cpu.entry.parallel import grain_of, is_parallel
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
@@ -56,7 +57,7 @@ class EntryWriter:
         self._variables: dict[BufferSlice, Value] = {}
         self._constants: Value | None = None
         self._inlines = True
-        self._is_cold = True
+        self._is_cold, self._is_in_loop = True, False
         self._shared_table: Value | None = None
         for name, result, parameters in (
             ("xlakit_parallel", VOID, [PTR, PTR, I64, I64]),
@@ -71,10 +72,11 @@ class EntryWriter:
         context = fn.parameters[2]
         self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
         self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
+        lessen_efforts(self._module, steps)
         self._inlines = not is_plain("inline") and self._is_short(steps)
         self._steps(steps)
         fn.ret(fn.i64(0))
-        # Next to kernels that take longer than a call, its own time is nothing.
+        # Next to kernels that take longer than a call, its own time is nothing; nor is it where each step comes once.
         fn.effort = Effort.LITTLE if self._is_cold else Effort.ALL
         if self._calls_blas:
             self._write_around_blas()
@@ -83,7 +85,7 @@ class EntryWriter:
         """Whether kernels may be inlined: there are few of them, and few lines in all places where they would be."""
         if _count(steps) > _MOST_INLINED.value:
             return False
-        inlined = [p.function for p in _phases(steps) if self._is_small(p)]
+        inlined = [p.function for p in phases_in(steps) if self._is_small(p)]
         lines = {name: self._module.functions[name].text().count("\n") for name in set(inlined)}
         return sum(lines[name] for name in inlined) <= _MOST_INLINED_LINES.value
 
@@ -162,9 +164,10 @@ class EntryWriter:
             if not phase.tasks:
                 continue
             kernel = self._module.functions[phase.function]
-            if phase.cost <= _CALLED_NANOSECONDS.value and self._inlines:
+            if self._inlines and self._is_in_loop and phase.cost <= _CALLED_NANOSECONDS.value:
                 self._is_cold = False
             if self._inlines and self._is_small(phase):
+                self._is_cold = False
                 _add(kernel.attributes, INLINED)
             else:
                 _add(kernel.attributes, APART)
@@ -221,6 +224,7 @@ class EntryWriter:
 
     def _while(self, step: WhileStep) -> None:
         fn = self._fn
+        outside, self._is_in_loop = self._is_in_loop, True
         iterations = max(1, int(_POLL_NANOSECONDS.value / (5.0 + _cost(step.condition) + _cost(step.body))))
         interval = 1 << min(20, iterations.bit_length())
 
@@ -235,6 +239,7 @@ class EntryWriter:
                 status = fn.call("xlakit_poll", I64, fn.parameters[2])
                 fn.return_if(status.ne(0), status)
             loop.next(count + 1)
+        self._is_in_loop = outside
 
     def _conditional(self, step: ConditionalStep) -> None:
         fn = self._fn
@@ -276,19 +281,6 @@ def _count(steps: Sequence[Step]) -> int:
         else:
             total += 1
     return total
-
-
-def _phases(steps: Sequence[Step]) -> Iterator[Phase]:
-    """The phases of all kernels, in all places where these are called."""
-    for step in steps:
-        if isinstance(step, KernelStep):
-            yield from step.phases
-        elif isinstance(step, WhileStep):
-            yield from _phases(step.condition)
-            yield from _phases(step.body)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from _phases(branch)
 
 
 def _add(attributes: list[str], attribute: str) -> None:

@@ -46,8 +46,8 @@ class Function:
         self.calls_math = False
         # Whether nothing is gained by compiling it together with the functions that call it.
         self.is_apart = False
-        # Whether it has loops of which LLVM may make vectors.
-        self.has_independent_loops = False
+        # Whether it has independent loops: LLVM may make vectors of long ones, and writes out those of few iterations.
+        self.has_independent_loops = self.has_long_loops = False
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count = 0
@@ -332,8 +332,10 @@ class Function:
         """The ``!llvm.loop`` suffix of a back edge; ``group`` is the access group of an independent loop, or ""."""
         if group:
             properties.append(promises.parallel(group))
+            few = for_few_iterations(first.constant, last.constant)
+            self.has_long_loops |= not few
             if not any("vectorize" in hint or "unroll" in hint for hint in properties):
-                properties += for_few_iterations(first.constant, last.constant)
+                properties += few
         return f", !llvm.loop {self.module.loop_metadata(properties)}" if properties else ""
 
     def _incremented(self, index: Value, step: int) -> Value:

@@ -1,0 +1,93 @@
+"""Kernels that run once and cost next to nothing are compiled quickly; they give the same bits."""
+
+import numpy as np
+import pytest
+from evaluating import build, f32
+
+import xlakit as xla
+from xlakit import options
+from xlakit.cpu.compile import generate
+from xlakit.cpu.llvm import Effort
+from xlakit.cpu.program import Target
+from xlakit.execution.groups import Grid
+from xlakit.passes.pipeline import run_pipeline
+
+FEW = "effort.quick_nanoseconds", "effort.quick_together"
+
+
+def code_of(program):
+    """The code of a module or a computation."""
+    module = program if isinstance(program, xla.HloModule) else program.to_module()
+    return generate(run_pipeline(module), Target(Grid(1, 1))).llvm
+
+
+def efforts(program):
+    """The efforts of a program's parts."""
+    return {effort for effort, _ in code_of(program).parts()}
+
+
+def in_a_loop(*sizes):
+    """A program that does the same to an array ten times over."""
+    state = f"(s32[], f32[{','.join(map(str, sizes))}])"
+    array = state[:-1].partition(", ")[2]
+    return xla.HloModule.from_text(f"""HloModule loop
+    body {{
+      s = {state} parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      x = {array} get-tuple-element(s), index=1
+      one = s32[] constant(1)
+      next = s32[] add(i, one)
+      y = {array} multiply(x, x)
+      ROOT t = {state} tuple(next, y)
+    }}
+    condition {{
+      s = {state} parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      ten = s32[] constant(10)
+      ROOT less = pred[] compare(i, ten), direction=LT
+    }}
+    ENTRY e {{ s = {state} parameter(0) ROOT w = {state} while(s), condition=condition, body=body }}
+    """)
+
+
+def test_a_few_elements_once_are_compiled_quickly():
+    assert efforts(build(lambda x, y: x * y + 1.0, f32(3), f32(3))) == {Effort.LITTLE}
+
+
+def test_more_elements_get_good_code():
+    assert Effort.CODE in efforts(build(lambda x, y: x * y + xla.sin(x), f32(30, 7), f32(30, 7)))
+
+
+def test_a_kernel_in_a_loop_is_compiled_well():
+    assert efforts(in_a_loop(3)) == {Effort.ALL}
+
+
+def test_many_small_kernels_share_what_they_may_cost():
+    module = build(lambda x, y: x * y + 1.0, f32(3), f32(3))
+    with options.compiling(knobs={"effort.quick_together": 0.0}):
+        assert efforts(module) != {Effort.LITTLE}
+
+
+def test_sums_that_llvm_may_reorder_are_left_to_it():
+    module = build(lambda x: xla.reduce(x, 0.0, xla.add, [0]), f32(5, 3))
+    with options.compiling(knobs={"effort.quick_nanoseconds": 1e6, "effort.quick_together": 1e6}):
+        code = code_of(module)
+    sums = [fn for fn in code.functions.values() if " reassoc " in fn.text()]
+    assert all(fn.effort is not Effort.LITTLE for fn in sums)
+
+
+@pytest.mark.parametrize("few", [0.0, 1e6])
+def test_the_results_are_the_same_bits(few):
+    def program(x, y):
+        z = xla.exp(x * y) / (1.5 + xla.abs(y))
+        return xla.tuple_([z, xla.select(z > 1.0, x - y, z), xla.dot(x, xla.transpose(y, [1, 0]))])
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(4, 5)).astype(np.float32) for _ in range(2)]
+    module = build(program, f32(4, 5), f32(4, 5))
+    expected = xla.compile(module, cache=False)(*arrays)
+    names = (*FEW, "effort.scalar_nanoseconds", "effort.rolled_nanoseconds")
+    with options.compiling(knobs=dict.fromkeys(names, few)):
+        found = xla.compile(module, cache=False)(*arrays)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(a).view(np.uint32), np.asarray(b).view(np.uint32))

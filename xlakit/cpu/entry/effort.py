@@ -1,0 +1,66 @@
+"""How much LLVM does for kernels that run once: less, where compiling them well takes longer than it ever gains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from xlakit.cpu.llvm import Effort, Module
+from xlakit.cpu.llvm.promises import CONTRACTS, REASSOCIATES
+from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep
+from xlakit.options import knob
+
+# Calling a program takes some microseconds. Kernels whose calls cost no more than this in one run, by their estimates,
+# get code as it comes, which takes some times as long ...
+_QUICK_NANOSECONDS = knob("effort.quick_nanoseconds", 30.0, 0.0, 1e6)
+# ... as long as all of them together cost no more than this.
+_QUICK_TOGETHER = knob("effort.quick_together", 150.0, 0.0, 1e7)
+# Those that cost no more than this go without LLVM's vectorizer, ...
+_SCALAR_NANOSECONDS = knob("effort.scalar_nanoseconds", 100.0, 0.0, 1e6)
+# ... and those that have no loops for it anyway, but short ones that would be unrolled, up to this.
+_ROLLED_NANOSECONDS = knob("effort.rolled_nanoseconds", 500.0, 0.0, 1e6)
+
+# A call of a function that is not LLVM's own.
+_CALLS = re.compile(r"\bcall [^@\n]*(?:@(?!llvm\.)|%[\w.]+\()")
+
+
+def lessen_efforts(module: Module, steps: Sequence[Step]) -> None:
+    """Have LLVM do less for kernels that are not called in loops and cost little. Their results stay the same bits."""
+    costs: dict[str, float] = {}
+    for phase in phases_in(steps):
+        costs[phase.function] = costs.get(phase.function, 0.0) + phase.cost
+    for phase in phases_in(steps, outside=False):
+        costs.pop(phase.function, None)
+    left = _QUICK_TOGETHER.value
+    for name, cost in sorted(costs.items(), key=lambda item: item[1]):
+        fn = module.functions[name]
+        if fn.effort is not Effort.ALL or cost > _ROLLED_NANOSECONDS.value:
+            continue
+        text = fn.text()
+        if _is_rounded_by_llvm(text):
+            continue
+        # What is always inlined goes into functions of its own effort alone.
+        if cost <= min(_QUICK_NANOSECONDS.value, left) and not _CALLS.search(text):
+            fn.effort = Effort.LITTLE
+            left -= cost
+        elif cost <= _SCALAR_NANOSECONDS.value or not fn.has_long_loops:
+            fn.has_independent_loops = fn.has_long_loops = False
+
+
+def _is_rounded_by_llvm(text: str) -> bool:
+    """Whether LLVM may order a function's sums, or fuse its products with them, one way or another."""
+    return f" {REASSOCIATES} " in text or f" {CONTRACTS} " in text
+
+
+def phases_in(steps: Sequence[Step], *, outside: bool = True) -> Iterator[Phase]:
+    """The phases of all kernels, in all places where these are called; or only those in loops."""
+    for step in steps:
+        if isinstance(step, KernelStep) and outside:
+            yield from step.phases
+        elif isinstance(step, WhileStep):
+            yield from phases_in(step.condition)
+            yield from phases_in(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from phases_in(branch, outside=outside)
