@@ -101,6 +101,19 @@ def test_plain_memory_is_used_once():
     assert usual.temp_size_in_bytes < plain.temp_size_in_bytes
 
 
+def test_empty_updates_without_rewrites():
+    text = """ENTRY e {
+      x = f32[8,3] parameter(0)
+      u = f32[4,0] parameter(1)
+      i = s32[] parameter(2)
+      j = s32[] constant(0)
+      ROOT r = f32[8,3] dynamic-update-slice(x, u, i, j)
+    }"""
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    program = compiled(text, plain=frozenset({"rewrites"}))
+    np.testing.assert_array_equal(program(x, np.zeros((4, 0), np.float32), np.int32(2)), x)
+
+
 def test_options_are_part_of_the_key():
     module = module_of(CHAIN)
     keys: list[str | None] = []

@@ -76,7 +76,7 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
     """The innermost loop where it is so short that the one around it should be vectorized in its place."""
-    if len(groups) < 2 or groups[-1].extent > SHORT.value or groups[-2].extent <= groups[-1].extent:
+    if len(groups) < 2 or not 0 < groups[-1].extent <= SHORT.value or groups[-2].extent <= groups[-1].extent:
         return []
     size = sum(_MOST_WRITTEN.value if isinstance(n, Fold) else 1 for n in walk(nodes))
     return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
