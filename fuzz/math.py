@@ -45,10 +45,10 @@ class Compiled:
             arguments = [run.load(kind, run.at(source, kind, loop.index)) for source in sources]
             run.store(math_function(run, name, *arguments), run.at(target, kind, loop.index))
         run.ret()
-        optimized = engine.optimize(module.text())
-        self.text = str(optimized)
+        with engine.optimizing(module.text()) as optimized:
+            self.text = str(optimized)
+            data = engine.emit_object(optimized)
         self.dtype = _DTYPES[kind]
-        data = engine.emit_object(optimized)
         self._library = engine.Library(f"proof.{next(_numbers)}", data, ["run"], {})
         types = [ctypes.c_void_p] * (arity + 1) + [ctypes.c_int64]
         self._run = ctypes.CFUNCTYPE(None, *types)(self._library.address("run"))

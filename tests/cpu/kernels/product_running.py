@@ -35,7 +35,7 @@ def run(module, stages, arrays):
     symbols = {name: address for name, address in found.items() if address is not None}
     symbols[scratch.ACQUIRE] = ctypes.cast(_acquire, ctypes.c_void_p).value
     symbols[scratch.RELEASE] = ctypes.cast(_release, ctypes.c_void_p).value
-    data = engine.emit_object(engine.optimize(text))
+    data = engine.make_object(text)
     library = engine.Library(f"products{len(_libraries)}", data, [f.name for f, _ in stages], symbols)
     _libraries.append(library)
     table = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))

@@ -24,7 +24,7 @@ class Program:
         names = sorted({p.function for p in phases})
         for name in names:
             module.functions[name].linkage = ""
-        data = engine.emit_object(engine.optimize(module.text()))
+        data = engine.make_object(module.text())
         symbols = {name: address for name in module.declared if (address := common.resolve(name)) is not None}
         self.library = engine.Library(f"sort_test_{Program.count}", data, names, symbols)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

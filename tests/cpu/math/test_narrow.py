@@ -22,7 +22,7 @@ def compiled(convert, kind, source, target):
         value = fn.load(source, fn.at(given, source, loop.index))
         fn.store(convert(fn, kind, value), fn.at(result, target, loop.index))
     fn.ret()
-    library = engine.Library(f"narrow.{next(_names)}", engine.emit_object(engine.optimize(module.text())), ["run"], {})
+    library = engine.Library(f"narrow.{next(_names)}", engine.make_object(module.text()), ["run"], {})
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("run"))
 
     def call(x, dtype, library=library):

@@ -123,7 +123,7 @@ def library() -> engine.Library:
         write(module)
     names = ["counts", "nests", "add", "spin", "host", "status", "context", "scratch"]
     symbols = runtime_symbols()
-    data = engine.emit_object(engine.optimize(module.text(), level=1))
+    data = engine.make_object(module.text(), level=1)
     return engine.Library("runtime_tests", data, names, {name: symbols[name] for name in _IMPORTS})
 
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -51,13 +51,15 @@ class _Machine:
         """Improve a module with the passes of the level, or with a few that are quick."""
         # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
         passes = _tidying() if tidies else self._builder.getModulePassManager()
-        _native().run_passes(passes, module, self._builder)
-        # llvmlite frees no pass managers by itself: the method that does is hidden by that of another base class.
-        NewPassManager._dispose(passes)  # pyright: ignore[reportPrivateUsage]
-        passes.detach()
+        try:
+            _native().run_passes(passes, module, self._builder)
+        finally:
+            # llvmlite frees no pass managers by itself: the method that does is hidden by that of another base class.
+            NewPassManager._dispose(passes)  # pyright: ignore[reportPrivateUsage]
+            passes.detach()
 
 
-# Machines change while they are used, so each is lent to one compilation at a time.
+# Machines change while they are used, so each serves one compilation at a time.
 _machines: dict[tuple[int, Processor], list[_Machine]] = {}
 
 
@@ -69,8 +71,10 @@ def _machine(level: int) -> Generator[_Machine]:
         machine = free.pop()
     except IndexError:
         machine = _Machine(*key)
-    yield machine
-    free.append(machine)
+    try:
+        yield machine
+    finally:
+        free.append(machine)
 
 
 class _Native:
@@ -105,41 +109,64 @@ _LEVELS = {Effort.ALL: (1, 3), Effort.TIDY: (0, 3), Effort.CODE: (0, 3), Effort.
 
 def compiled(text: str, effort: Effort) -> bytes:
     """The object file of an IR text."""
-    return emit_object(_improved(text, effort), _levels(effort)[1])
+    with _improving(text, effort) as module:
+        return emit_object(module, _levels(effort)[1])
+
+
+def make_object(text: str, level: int = _LEVELS[Effort.ALL][0]) -> bytes:
+    """The object file of an IR text, after LLVM's own passes of a level."""
+    with optimizing(text, level) as module:
+        return emit_object(module)
 
 
 def optimized(text: str, effort: Effort) -> str:
     """The IR text after LLVM's own passes."""
-    return str(_improved(text, effort))
+    with _improving(text, effort) as module:
+        return str(module)
 
 
 def assembly(text: str, effort: Effort) -> str:
     """The assembly text of an IR text."""
-    return emit_assembly(_improved(text, effort), _levels(effort)[1])
+    with _improving(text, effort) as module:
+        return emit_assembly(module, _levels(effort)[1])
 
 
 def _levels(effort: Effort) -> tuple[int, int]:
     return _LEVELS[Effort.LITTLE if options.is_plain("llvm") else effort]
 
 
-def _improved(text: str, effort: Effort) -> Any:
-    return optimize(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
+def _improving(text: str, effort: Effort) -> AbstractContextManager[Any]:
+    return optimizing(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
 
 
-def optimize(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Any:
-    """The LLVM module of an IR text after LLVM's own passes; raises InternalError where the text is faulty.
+# LLVM's contexts that have a module. A module is freed before its context; what an exception leaves behind, of Ctrl-C
+# for one, Python's garbage collector would free in any order.
+_contexts: dict[int, Any] = {}
+
+
+@contextmanager
+def optimizing(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Generator[Any]:
+    """The LLVM module of an IR text after LLVM's own passes, while it is used; InternalError where the text is faulty.
 
     level: of passes that LLVM has put together. tidies: run a few that are quick in their place.
     """
-    with _machine(level) as machine:
-        try:
-            module = llvm.parse_assembly(text, llvm.create_context())
-        except RuntimeError as error:
-            raise InternalError(f"the compiler wrote faulty LLVM IR: {error}") from None
-        module.triple = machine.target.triple
-        module.data_layout = machine.data_layout
-        machine.run_passes(module, tidies=tidies)
-        return module
+    context = llvm.create_context()
+    _contexts[id(context)] = context
+    module = None
+    try:
+        with _machine(level) as machine:
+            try:
+                module = llvm.parse_assembly(text, context)
+            except RuntimeError as error:
+                raise InternalError(f"the compiler wrote faulty LLVM IR: {error}") from None
+            module.triple = machine.target.triple
+            module.data_layout = machine.data_layout
+            machine.run_passes(module, tidies=tidies)
+        yield module
+    finally:
+        if module is not None:
+            module.close()
+        del _contexts[id(context)]
 
 
 def _tidying() -> Any:

@@ -113,7 +113,7 @@ def runtime_text() -> str:
 def runtime_object(text: str) -> bytes:
     """The object file of the runtime's text. It holds no addresses, so that it can be kept on disk."""
     # It is written as it should run, and has no loop to vectorize: LLVM's passes would take longer than all else.
-    return engine.emit_object(engine.optimize(text, level=0))
+    return engine.make_object(text, level=0)
 
 
 class Runtime:

@@ -98,7 +98,7 @@ def _kept_or_made(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
     entry = None if key is None else compile_cache.load(key)
     if entry is None:
         text, names = slots_text(of_python)
-        entry = compile_cache.Entry({"slots": names}, {"object": engine.emit_object(engine.optimize(text, level=1))})
+        entry = compile_cache.Entry({"slots": names}, {"object": engine.make_object(text, level=1)})
         if key is not None:
             compile_cache.save(key, entry)
     return list(entry.fields["slots"]), bytes(entry.sections["object"])

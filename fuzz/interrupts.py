@@ -1,0 +1,91 @@
+"""``python -m fuzz.interrupts``: Ctrl-C at any moment of compiling and running leaves a process that goes on rightly.
+
+Each generated module is compiled and run; then again, several times, with a KeyboardInterrupt at a moment drawn at
+random, behind which all garbage is collected; then once more, undisturbed, which must give the same bits. A process
+that dies is the worst that is found; ``--number`` says of which module.
+
+    python -m fuzz.interrupts --seed 7 --seconds 60
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import numpy as np
+
+from fuzz.programs.draft import Program
+from fuzz.programs.modules import module as generated
+from fuzz.support import numbered
+from xlakit import compile as compile_program
+from xlakit.cpu.verified import difference
+from xlakit.errors import XlakitError
+from xlakit.ir.instruction import HloModule
+from xlakit.ir.operation import Array
+from xlakit.tools.inputs import flatten
+
+_INTERRUPTIONS = 4
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupted_after(seconds: float) -> Generator[None]:
+    """What is inside may be ended by a KeyboardInterrupt after a time, and by nothing else."""
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass  # It is what was asked for.
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def _run(program: Program) -> dict[str, Array]:
+    module = HloModule.from_text(program.text)
+    return flatten(compile_program(module, backend="cpu", cache=False)(*program.arguments[0]))
+
+
+def judge(program: Program, rng: np.random.Generator) -> str:
+    """What is wrong with a program that is compiled and run behind interruptions; empty where nothing is."""
+    begin = time.perf_counter()
+    expected = _run(program)
+    takes = time.perf_counter() - begin
+    for _ in range(_INTERRUPTIONS):
+        with _interrupted_after(max(1e-4, takes * rng.random())):
+            _run(program)
+        gc.collect()
+    try:
+        found = _run(program)
+    except XlakitError as error:
+        return f"after an interruption: {type(error).__name__}: {error}"
+    faults = ((name, difference(np.asarray(found[name]), np.asarray(value))) for name, value in expected.items())
+    return next((f"result {name} is another one after an interruption: {fault}" for name, fault in faults if fault), "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = numbered.parser("fuzz.interrupts", __doc__ or "", 500).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
+        program = generated(options.seed, number)
+        if options.number is not None:
+            print(program.text)
+        return judge(program, np.random.default_rng([options.seed, number]))
+
+    return numbered.run("fuzz.interrupts", numbered.entries(options, fault_of), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""An exception in the middle of compiling, such as Ctrl-C, leaves LLVM's memory in order."""
+
+import subprocess
+import sys
+
+# What is left of it is collected as garbage, in any order: LLVM's module must be gone by then. A fault ends the process.
+INTERRUPTED = """
+import gc
+import numpy as np
+import xlakit as xla
+from xlakit.cpu.llvm import engine
+
+module = xla.HloModule.from_text("ENTRY e { x = f32[8] parameter(0) ROOT r = f32[8] negate(x) }")
+whole = engine._Machine.run_passes
+
+def interrupted(self, *arguments, **options):
+    whole(self, *arguments, **options)
+    raise KeyboardInterrupt
+
+for _ in range(10):
+    engine._Machine.run_passes = interrupted
+    try:
+        xla.compile(module, cache=False)
+    except KeyboardInterrupt as error:
+        error.cycle = error
+    gc.collect()
+    engine._Machine.run_passes = whole
+    assert (xla.compile(module, cache=False)(np.ones(8, np.float32)) == -1).all()
+assert not engine._contexts
+print("fine")
+"""
+
+
+def test_an_exception_while_llvm_is_at_work():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
