@@ -1,6 +1,6 @@
 """ExecutionContext: what devices and hosts share while programs run: feeds, channels, waits, and deadlock detection.
 
-All state is protected by one lock. A device that must wait registers a :class:`Wait`: what it waits for, a function that
+All state is protected by one lock. A device that must wait registers a :class:`Wait`: what for, a function that
 says whether it has come, and which devices or sources could bring it. Deadlocks are found in the wait-for graph of
 these (:mod:`xlakit.execution.wait_graph`). It is looked at when all devices of a run wait. If some of them can never go
 on, the run fails with a DeadlockError that lists each device, the instruction where it waits, and the cycle if there is

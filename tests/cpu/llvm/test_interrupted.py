@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-# What is left of it is collected as garbage, in any order: LLVM's module must be gone by then. A fault ends the process.
+# What is left of it is collected as garbage, in any order: LLVM's module must be gone by then. A fault ends the child.
 INTERRUPTED = """
 import gc
 import numpy as np
