@@ -307,7 +307,10 @@ class Emitter:
     def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
         """Where a load is that may be asked for beyond its array; what is read then is not chosen."""
         low, high = node.offset.bounds
-        if node.count is None or (low >= 0 and high + width <= node.count):
+        # The bounds hold where the load applies. Elsewhere variables and clamped indices are within theirs, too, but an
+        # index that is divided may be negative there, and its quotient is then far beyond the extent that it has.
+        is_bounded = not any(isinstance(a, Opaque) and isinstance(a.node, Divided) for a, _ in node.offset.terms)
+        if node.count is None or (is_bounded and low >= 0 and high + width <= node.count):
             return self.place(node.array, node.offset)
         place = self.index(node.offset)
         last = self.fn.constant(I64, node.count - width)
