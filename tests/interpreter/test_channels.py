@@ -43,7 +43,8 @@ def test_pairs_that_run_together_at_one_time_do_not_mix(pair):
 def test_two_programs_at_one_end_are_an_error(pair):
     sends, receives = pair
     with pytest.raises(xla.ExecutionError, match="'receives' and 'receives' run at one time, and both receive on chan"):
-        xla.run_together((receives, []), (receives, []), (sends, [ints(1)]))
+        # Were something sent, one of them might have it and be gone before the other begins.
+        xla.run_together((receives, []), (receives, []))
     got = []
     waiting = threading.Thread(target=lambda: got.append(int(receives())))
     waiting.start()
