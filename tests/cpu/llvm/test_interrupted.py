@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from xlakit.cpu.llvm import engine
+
 # What is left of it is collected as garbage, in any order: LLVM's module must be gone by then. A fault ends the child.
 INTERRUPTED = """
 import gc
@@ -34,3 +38,23 @@ print("fine")
 def test_an_exception_while_llvm_is_at_work():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_threads_end_that_were_being_started(monkeypatch):
+    parts = [(engine.Effort.CODE, f"define i64 @f{n}(i64 %x) {{\n  ret i64 %x\n}}\n") for n in range(4)]
+    start = engine._started
+    begun = []
+
+    def interrupted(work):
+        begun.append(start(work))
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return begun[-1]
+
+    monkeypatch.setattr(engine, "_started", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.compiled_all(parts, 3)
+    for thread in begun:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(engine.compiled_all(parts, 1)) == len(parts)

@@ -210,11 +210,10 @@ def compiled_all(parts: Iterable[tuple[Effort, str]], threads: int) -> list[byte
                 # Where the system gives no more threads, or Python is about to end, those that there are do.
                 with suppress(RuntimeError):
                     helpers.append(_started(work.until_none))
-        for _ in range(len(helpers) + 1):
-            work.waiting.put(None)
+        work.waiting.put(None)
         work.until_none()
     except BaseException:
-        work.give_up(len(helpers))
+        work.give_up()
         raise
     finally:
         for helper in helpers:
@@ -245,21 +244,24 @@ class _Work:
         self.failures: list[Exception] = []
 
     def until_none(self) -> None:
-        """Compile what comes, up to a None."""
+        """Compile what comes, up to a None.
+
+        It is left for the other threads: how many there are is not known where Ctrl-C came while one was started.
+        """
         while (job := self.waiting.get()) is not None:
             number, effort, text = job
             try:
                 self.made[number] = compiled(text, effort)
             except Exception as error:
                 self.failures.append(error)
+        self.waiting.put(None)
 
-    def give_up(self, helpers: int) -> None:
-        """Let this many threads end after what they are at."""
+    def give_up(self) -> None:
+        """Let all threads end after what they are at."""
         with suppress(Empty):
             while True:
                 self.waiting.get_nowait()
-        for _ in range(helpers):
-            self.waiting.put(None)
+        self.waiting.put(None)
 
 
 class Library:
