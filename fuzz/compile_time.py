@@ -44,6 +44,8 @@ _LIMIT = 1.2
 # What grows by less than this from the first length to the last one says nothing about how it grows.
 _FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
 _SECONDS = 60
+# How much longer programs are that are looked at where shorter ones grow too fast.
+_LONGER = 16
 _GIGABYTES = 8
 _QUICK_SECONDS = 30
 # Each element of what they give is made of several: the first to look at, since a chain of them that is written out in
@@ -164,19 +166,30 @@ class Finding(NamedTuple):
 
 
 def examine(case: Case, lengths: Sequence[int], limit: float) -> Finding:
-    """Measure a case in a process of its own; where only its time grows too fast, once more."""
+    """Measure a case in a process of its own; where it grows too fast, once more.
+
+    Its time may have been another process's. What is computed again and again up to a bound grows faster until it comes
+    to that bound, and in proportion from there on: only longer programs tell it from what has no bound.
+    """
     finding = _examined(case, lengths, limit)
-    return _examined(case, lengths, limit) if finding.fault.startswith("seconds") else finding
+    if finding.fault.startswith("seconds"):
+        return _examined(case, lengths, limit)
+    if "grow" in finding.fault:
+        first, *others = lengths
+        longer = _examined(case, (first, *(_LONGER * length for length in others)), limit, _LONGER * _SECONDS)
+        only_time = longer.fault.startswith("seconds")
+        return longer._replace(fault=longer.fault.partition("; ")[2]) if only_time else longer
+    return finding
 
 
-def _examined(case: Case, lengths: Sequence[int], limit: float) -> Finding:
+def _examined(case: Case, lengths: Sequence[int], limit: float, seconds: float = _SECONDS) -> Finding:
     command = [sys.executable, "-m", "fuzz.compile_time", "--measure", json.dumps([*case]), *map(str, lengths)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         out, error = done.stdout, done.stderr if done.returncode else ""
     except subprocess.TimeoutExpired as expired:
         out = (expired.stdout or b"").decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
-        error = f"not compiled in {_SECONDS} s"
+        error = f"not compiled in {seconds:g} s"
     rows = [json.loads(line) for line in out.splitlines()]
     wrong = rows.pop()["wrong"] if rows and "wrong" in rows[-1] else ""
     if error or len(rows) < len(lengths):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fuzz.compile_time import Case, examine, exponents, measured, wrong_numbers
+from fuzz import compile_time
+from fuzz.compile_time import Case, Finding, examine, exponents, measured, wrong_numbers
 from fuzz.programs.long import MIXED, PATTERNS, long_module
 from fuzz.programs.steps import FAMILIES
 
@@ -55,3 +56,22 @@ def test_a_case_has_a_process_of_its_own_and_a_limit_that_it_may_break():
     finding = examine(Case("slices", "chain", 2, 0), (1, 40, 80), limit=0.5)
     assert len(finding.rows) == 3
     assert "calls grow with exponent" in finding.fault
+
+
+def test_what_grows_up_to_a_bound_is_looked_at_in_longer_programs(monkeypatch):
+    def found(growth):
+        seen = []
+
+        def examined(case, lengths, limit, seconds=60):
+            seen.append(tuple(lengths))
+            measured = [{"length": n, "calls": growth(n), "lines": 0.0, "seconds": 0.0} for n in lengths]
+            steep = exponents(measured).get("calls", 0.0) > limit
+            return Finding(case, measured, "calls grow with exponent" * steep)
+
+        monkeypatch.setattr(compile_time, "_examined", examined)
+        return examine(Case("clamps", "shared", 3, 0), (1, 16, 32, 64), 1.2).fault, seen
+
+    bounded = found(lambda n: 1e4 * n * min(n, 200) ** 0.5)
+    assert bounded == ("", [(1, 16, 32, 64), (1, 256, 512, 1024)])
+    assert found(lambda n: 1e4 * n)[1] == [(1, 16, 32, 64)]
+    assert found(lambda n: 1e3 * n**2)[0]
