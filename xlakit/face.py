@@ -71,7 +71,7 @@ from xlakit.ir.enums import (
     Transpose as Transpose,
 )
 from xlakit.ir.instruction import Computation as Computation, HloModule as HloModule, Instruction as Instruction
-from xlakit.ops.asynchronous import (
+from xlakit.ops.communication.asynchronous import (
     async_done as async_done,
     async_start as async_start,
     async_update as async_update,
@@ -83,14 +83,14 @@ from xlakit.ops.batch_norm import (
     batch_norm_inference as batch_norm_inference,
     batch_norm_training as batch_norm_training,
 )
-from xlakit.ops.collective_moves import (
+from xlakit.ops.communication.collective_moves import (
     all_to_all as all_to_all,
     all_to_all_tuple as all_to_all_tuple,
     collective_permute as collective_permute,
     collective_permute_in_place as collective_permute_in_place,
     ragged_all_to_all as ragged_all_to_all,
 )
-from xlakit.ops.collectives import (
+from xlakit.ops.communication.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,
     collective_broadcast as collective_broadcast,
@@ -100,7 +100,7 @@ from xlakit.ops.collectives import (
     reduce_scatter as reduce_scatter,
     replica_id as replica_id,
 )
-from xlakit.ops.compare import (
+from xlakit.ops.elementwise.compare import (
     compare as compare,
     eq as eq,
     eq_total_order as eq_total_order,
@@ -123,7 +123,7 @@ from xlakit.ops.control import (
     scan as scan,
     while_ as while_,
 )
-from xlakit.ops.convert import (
+from xlakit.ops.elementwise.convert import (
     bitcast as bitcast,
     bitcast_convert_type as bitcast_convert_type,
     convert_element_type as convert_element_type,
@@ -169,7 +169,7 @@ from xlakit.ops.dynamic import (
     remove_dynamic_dimension as remove_dynamic_dimension,
     set_dimension_size as set_dimension_size,
 )
-from xlakit.ops.elementary import (
+from xlakit.ops.elementwise.elementary import (
     acos as acos,
     acosh as acosh,
     asin as asin,
@@ -191,7 +191,7 @@ from xlakit.ops.elementary import (
     tan as tan,
     tanh as tanh,
 )
-from xlakit.ops.elementwise_binary import (
+from xlakit.ops.elementwise.binary import (
     add as add,
     and_ as and_,
     atan as atan,
@@ -213,7 +213,7 @@ from xlakit.ops.elementwise_binary import (
     sub as sub,
     xor as xor,
 )
-from xlakit.ops.elementwise_unary import (
+from xlakit.ops.elementwise.unary import (
     abs as abs,
     ceil as ceil,
     clz as clz,
@@ -234,7 +234,7 @@ from xlakit.ops.fft import fft as fft
 from xlakit.ops.gather import GatherDimensionNumbers as GatherDimensionNumbers, gather as gather
 from xlakit.ops.handle import XlaOp as XlaOp
 from xlakit.ops.linear_algebra import cholesky as cholesky, triangular_solve as triangular_solve
-from xlakit.ops.math_library import (
+from xlakit.ops.elementwise.math_library import (
     is_inf as is_inf,
     is_nan as is_nan,
     is_neg_inf as is_neg_inf,
@@ -264,11 +264,11 @@ from xlakit.ops.random import (
 )
 from xlakit.ops.reduction import map as map, reduce as reduce, reduce_all as reduce_all
 from xlakit.ops.scatter import ScatterDimensionNumbers as ScatterDimensionNumbers, scatter as scatter
-from xlakit.ops.select import clamp as clamp, select as select
+from xlakit.ops.elementwise.select import clamp as clamp, select as select
 from xlakit.ops.shared.padding import Padding as Padding, make_padding as make_padding
 from xlakit.ops.shuffle import shuffle_permute as shuffle_permute, shuffle_rotate as shuffle_rotate
 from xlakit.ops.sort import sort as sort, top_k as top_k
-from xlakit.ops.transfer import (
+from xlakit.ops.communication.transfer import (
     domain as domain,
     infeed as infeed,
     infeed_with_token as infeed_with_token,

@@ -10,7 +10,7 @@ compare.
                                                         (:mod:`xlakit.cpu.llvm.target`); native is this machine's own
     XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
     XLAKIT_FLUSH_SUBNORMALS=1                           products of BF16 may take subnormal numbers for zero, see
-                                                        :mod:`xlakit.cpu.kernels.gemm.engine`
+                                                        :mod:`xlakit.cpu.kernels.shared.engine`
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
     XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory

@@ -16,9 +16,9 @@ from xlakit.data.shape import Shape, make_shape
 from xlakit.errors import FormatError, UnsupportedError
 from xlakit.formats.hlo_proto import module_from_json, module_to_json, read_module, schema, write_module
 from xlakit.formats.hlo_proto.literals import decode_varints, encode_varints, read_literal, write_literal
-from xlakit.formats.hlo_proto.names import sanitized
 from xlakit.formats.hlo_proto.shapes import read_shape, write_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
+from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import (
     Annotations,
     AxisRef,

@@ -6,8 +6,8 @@ import pytest
 from evaluating import build, f32, floats, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.collective_moves import AllToAll
-from xlakit.ops.collective_pairs import (
+from xlakit.ops.communication.collective_moves import AllToAll
+from xlakit.ops.communication.collective_pairs import (
     AllGatherDone,
     AllGatherStart,
     AllReduceDone,
@@ -15,7 +15,7 @@ from xlakit.ops.collective_pairs import (
     CollectivePermuteDone,
     CollectivePermuteStart,
 )
-from xlakit.ops.collectives import CollectiveBroadcast
+from xlakit.ops.communication.collectives import CollectiveBroadcast
 
 
 def replicated(function, *arguments, replicas=None, partitions=1):

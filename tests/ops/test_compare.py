@@ -10,7 +10,7 @@ from evaluating import evaluate, f32, floats, infer, ints, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
-from xlakit.ops.compare import Compare
+from xlakit.ops.elementwise.compare import Compare
 
 RELATIONS = {name: getattr(operator, name) for name in ("eq", "ne", "ge", "gt", "le", "lt")}
 FLOATS = [xla.F64, xla.F32, xla.F16, xla.BF16, xla.F8E5M2, xla.F8E4M3FN, xla.F8E4M3, xla.F8E3M4, xla.F4E2M1FN]

@@ -7,7 +7,7 @@ from evaluating import build, evaluate, f32, floats, infer, ints, refused, s32, 
 
 import xlakit as xla
 from xlakit.ir.enums import TriState
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 
 # -- call and fusion -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 from evaluating import build, evaluate, f32, floats, ints, refused, s32, same
 
 import xlakit as xla
-from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from xlakit.ops.communication.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 
 
 def program(function, *shapes, **options):

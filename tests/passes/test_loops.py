@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import xlakit as xla
 from xlakit.passes import PassContext
-from xlakit.passes.loops.analysis import loop_of, trip_count
+from xlakit.passes.analysis.loops import loop_of, trip_count
 from xlakit.passes.pipeline import run_pipeline
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -32,8 +32,9 @@ from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_e
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import c_functions_of
-from xlakit.execution.device import Device, Stopped
+from xlakit.execution.device import Device
 from xlakit.execution.groups import Grid
+from xlakit.execution.program import Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.values import to_device

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xlakit.cpu.compile import Code
-from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels import common_families
+from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import Effort, engine
 from xlakit.data.shape import Shape
 from xlakit.execution.analysis import Holder, MemoryAnalysis
@@ -80,4 +81,4 @@ def _parts(code: Code) -> list[tuple[Effort, str]]:
 
 
 def _common(code: Code) -> list[tuple[Effort, str]]:
-    return [(Effort.ALL, common.text(name)) for name in code.imports if name.startswith(common.PREFIX)]
+    return [(Effort.ALL, common_families.text(name)) for name in code.imports if name.startswith(PREFIX)]

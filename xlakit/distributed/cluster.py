@@ -26,10 +26,11 @@ from xlakit.distributed.session import MpiSession
 from xlakit.distributed.spread import Link, Spread, ranks_of
 from xlakit.distributed.watch import Kind, Phase, State, Watch
 from xlakit.errors import ArgumentError, ExecutionError, RankError
-from xlakit.ops.shared.collective import Collective
+from xlakit.execution.network import ConnectedRun
+from xlakit.ops.communication.collective import Collective
 
 if TYPE_CHECKING:
-    from xlakit.execution.device import Program, Run
+    from xlakit.execution.program import Program
 
 _NAME_BYTES = 256
 
@@ -127,7 +128,7 @@ class MpiCluster:
 
     # -- the beginning of a run ------------------------------------------------------------------
 
-    def session(self, run: Run) -> MpiSession | None:
+    def session(self, run: ConnectedRun) -> MpiSession | None:
         """Say that this process takes part in the next run; None for a program of one device."""
         if run.program.grid.num_devices == 1:
             return None

@@ -9,18 +9,15 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from xlakit.distributed.mpi import Pause
 from xlakit.distributed.packing import Bytes, pack_into, packed_size, unpack
+from xlakit.distributed.patience import Patience
+from xlakit.distributed.watch import Watch
 from xlakit.ir.operation import Value
-
-if TYPE_CHECKING:
-    from xlakit.distributed.patience import Patience
-    from xlakit.distributed.session import MpiSession
-    from xlakit.distributed.watch import Watch
 
 _WORD = 8
 # The words of an address: of a channel run, channel, sender and receiver; of a collective-permute run, the mark of the
@@ -29,10 +26,23 @@ _CHANNEL, _PERMUTE = 4, 5
 Address = tuple[int, ...]
 
 
+class Receiver(Protocol):
+    """A run for whose channels values come."""
+
+    @property
+    def number(self) -> int:
+        """How many runs there were, with this one."""
+        ...
+
+    def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
+        """Put a message from another process into a channel here."""
+        ...
+
+
 class Mailbox:
     """What has come for the devices of this process."""
 
-    def __init__(self, watch: Watch, sessions: Mapping[int, MpiSession], is_over: Callable[[int], bool]) -> None:
+    def __init__(self, watch: Watch, sessions: Mapping[int, Receiver], is_over: Callable[[int], bool]) -> None:
         self._watch = watch
         self._sessions = sessions
         self._is_over = is_over
@@ -65,7 +75,7 @@ class Mailbox:
             patience.check()
             pause()
 
-    def open(self, session: MpiSession) -> None:
+    def open(self, session: Receiver) -> None:
         """Deliver what has come for a run before it began here."""
         with self._lock:
             early = self._early.pop(session.number, [])
@@ -98,6 +108,6 @@ class Mailbox:
             _deliver(session, address, value)
 
 
-def _deliver(session: MpiSession, address: Address, value: Value) -> None:
+def _deliver(session: Receiver, address: Address, value: Value) -> None:
     _, channel, sender, receiver = address
     session.deliver(channel, sender, receiver, value)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from xlakit.distributed.watch import Phase, State
+from xlakit.distributed.watch import Phase, State, Watch
 from xlakit.errors import RankError
-
-if TYPE_CHECKING:
-    from xlakit.distributed.session import MpiSession
+from xlakit.execution.program import AnyRun
 
 # When the first question is asked, in seconds; each next one comes later by this factor.
 _FIRST, _LATER = 0.25, 1.5
@@ -22,10 +20,47 @@ _HINT = "the environment variable XLAKIT_TIMEOUT says how many seconds to wait f
 _MOST_LINES = 8
 
 
+class Processes(Protocol):
+    """The processes that run a program, as far as waiting for them needs it."""
+
+    @property
+    def timeout(self) -> float:
+        """How many seconds to wait for one that does not come."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """What they say of themselves."""
+        ...
+
+    def name_of(self, rank: int) -> str:
+        """What errors call one of them."""
+        ...
+
+
+class Waiting(Protocol):
+    """The part of a run that waits."""
+
+    @property
+    def cluster(self) -> Processes:
+        """Those that it waits for."""
+        ...
+
+    @property
+    def run(self) -> AnyRun:
+        """The run."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """How many runs there were, with this one."""
+        ...
+
+
 class Patience:
     """Waiting for some processes at one place of a run: ``mark``, or the beginning where that is None."""
 
-    def __init__(self, session: MpiSession, mark: int | None, ranks: Sequence[int]) -> None:
+    def __init__(self, session: Waiting, mark: int | None, ranks: Sequence[int]) -> None:
         self._session = session
         self._cluster = session.cluster
         self._mark = mark

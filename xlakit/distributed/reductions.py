@@ -14,7 +14,7 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array
-from xlakit.ops.elementwise_binary import Add, Multiply
+from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.reduction import reducer_op
 
 # Of integers, by opcode: the operation, and whether the sign counts.

@@ -13,23 +13,24 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from xlakit.distributed.mailbox import Mailbox
+from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
-from xlakit.distributed.patience import Patience
+from xlakit.distributed.patience import Patience, Processes
 from xlakit.distributed.reductions import combine, datatype, mpi_operation
 from xlakit.distributed.slots import HEAD, inline_limit, open_rendezvous, slot_bytes
-from xlakit.distributed.spread import Link
+from xlakit.distributed.spread import Link, Spread
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
-from xlakit.execution.network import RendezvousKey
+from xlakit.execution.network import ConnectedRun, RendezvousKey
+from xlakit.execution.program import AnyDevice
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
-    from xlakit.distributed.cluster import MpiCluster
-    from xlakit.execution.device import Device, Run
     from xlakit.ir.instruction import Computation
 
 _NOTE = 512
@@ -47,10 +48,46 @@ class _Slots:
     inline: list[Bytes] | None
 
 
+class Cluster(Processes, Protocol):
+    """The processes that MPI has started, as far as a run needs them; see :mod:`xlakit.distributed.cluster`."""
+
+    @property
+    def mpi(self) -> Mpi:
+        """MPI."""
+        ...
+
+    @property
+    def spread(self) -> Spread:
+        """Which devices are in which process."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """What comes for devices here."""
+        ...
+
+    @property
+    def any_order(self) -> bool:
+        """Whether MPI may combine the values of a reduction in an order of its own."""
+        ...
+
+    def begin(self, session: MpiSession) -> Mapping[tuple[int, ...], Link]:
+        """Wait until all processes take part in a run; gives the links of its groups."""
+        ...
+
+    def end(self, session: MpiSession) -> None:
+        """A run is over in this process."""
+        ...
+
+    def abandon(self, *things: object) -> None:
+        """Keep what an operation that may never end goes on to use."""
+        ...
+
+
 class MpiSession:
     """See :class:`xlakit.execution.network.Session`."""
 
-    def __init__(self, cluster: MpiCluster, run: Run, number: int, program: int) -> None:
+    def __init__(self, cluster: Cluster, run: ConnectedRun, number: int, program: int) -> None:
         self.cluster = cluster
         self.run = run
         # How many runs there were, with this one; and what stands for its program.
@@ -234,7 +271,7 @@ class MpiSession:
         address = (self.number, self.mark(rendezvous, "permute"), rendezvous.number, number, target)
         self.cluster.mailbox.send(self.cluster.spread.rank_of(target), address, value)
 
-    def receive(self, key: tuple[RendezvousKey, int], source: int, device: Device) -> Value:
+    def receive(self, key: tuple[RendezvousKey, int], source: int, device: AnyDevice) -> Value:
         """Wait for a value that a device in another process sends."""
         rendezvous, number = key
         mark = self.mark(rendezvous, "permute")

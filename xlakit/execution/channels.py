@@ -14,16 +14,11 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from threading import Condition
 
 from xlakit.errors import ExecutionError
+from xlakit.execution.program import AnyDevice, AnyRun, End
 from xlakit.ir.operation import Value
-
-if TYPE_CHECKING:
-    from xlakit.execution.device import Device, Run
-
-# A channel, and whether it is the end that sends.
-End = tuple[int | None, bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +29,7 @@ class Message:
     receiver: int | None
     value: Value
     # The run that it comes from; None where that is in another process.
-    run: Run | None = None
+    run: AnyRun | None = None
     has_arrived: bool = False
 
 
@@ -43,7 +38,7 @@ class Room:
     """Where a recv of a device wants a value, and the message that has come."""
 
     device: int
-    run: Run
+    run: AnyRun
     message: Message | None = None
 
 
@@ -92,15 +87,17 @@ class Channels:
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
         # For each end of a channel and device number, the device that uses it now.
-        self._users: dict[tuple[End, int], Device] = {}
+        self._users: dict[tuple[End, int], AnyDevice] = {}
 
     def __getitem__(self, channel_id: int | None) -> Channel:
         return self._channels[channel_id]
 
     @contextmanager
-    def using(self, device: Device, ends: Iterable[End]) -> Generator[None]:
-        """Be at these ends meanwhile; raises ExecutionError where the same device of another program is."""
-        condition = device.execution_context.condition
+    def using(self, device: AnyDevice, ends: Iterable[End], condition: Condition) -> Generator[None]:
+        """Be at these ends meanwhile; raises ExecutionError where the same device of another program is.
+
+        condition: what the channels are changed under.
+        """
         places = [(end, device.index) for end in ends]
         with condition:
             for place in places:
@@ -116,7 +113,7 @@ class Channels:
                     if self._users.get(place) is device:
                         del self._users[place]
 
-    def forget(self, run: Run) -> list[Message]:
+    def forget(self, run: AnyRun) -> list[Message]:
         """Take away what a run has left behind, because it failed or is over; gives its messages."""
         left: list[Message] = []
         for number, channel in list(self._channels.items()):
@@ -128,7 +125,7 @@ class Channels:
         return left
 
 
-def _taken(end: End, one: Device, other: Device) -> ExecutionError:
+def _taken(end: End, one: AnyDevice, other: AnyDevice) -> ExecutionError:
     names = " and ".join(f"'{device.program.module.name}'" for device in (one, other))
     channel_id, sends = end
     return ExecutionError(

@@ -22,13 +22,13 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
+from xlakit.execution.program import AnyDevice, AnyRun
 from xlakit.execution.values import to_host
 from xlakit.execution.wait_graph import WaitGraph
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
-    from xlakit.execution.device import Device, Run
     from xlakit.execution.network import Network
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Value
@@ -43,7 +43,7 @@ _QUEUE_BYTES = 1 << 30
 class Wait:
     """Why a device waits: for ``what``, until ``ready``."""
 
-    device: Device
+    device: AnyDevice
     instruction: Instruction
     what: Callable[[], str]
     ready: Callable[[], bool]
@@ -106,7 +106,7 @@ class ExecutionContext:
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
         # What runs: devices of programs, and whatever else brings something sooner or later.
         self._active: set[object] = set()
-        self._waits: dict[Device, Wait] = {}
+        self._waits: dict[AnyDevice, Wait] = {}
         # Threads that run a device or wait for one: they bring nothing from outside.
         self._bound_threads = Counter[int]()
         # When the threads of the host that wait can go on.
@@ -250,7 +250,7 @@ class ExecutionContext:
         with self.changing():
             self._active.update(devices)
             for device in devices:
-                self._waits.pop(cast("Device", device), None)
+                self._waits.pop(cast("AnyDevice", device), None)
 
     def announce(self, wait: Wait) -> None:
         """Count a device as running that has no thread yet and waits in a queue, until it enters."""
@@ -291,12 +291,12 @@ class ExecutionContext:
         finally:
             self.condition.acquire()
 
-    def count_waiting(self, run: Run) -> int:
+    def count_waiting(self, run: AnyRun) -> int:
         """How many devices of a run wait."""
         with self.condition:
             return sum(wait.device.run is run for wait in self._waits.values())
 
-    def next_infeed(self, device: Device, instruction: Instruction, shape: Shape) -> Value:
+    def next_infeed(self, device: AnyDevice, instruction: Instruction, shape: Shape) -> Value:
         """The next value of a device's infeed; waits for it."""
         queue = self._queues.infeed[device.place]
         wait = Wait(
@@ -308,7 +308,7 @@ class ExecutionContext:
         )
         return from_host(self._receive(queue, wait), shape, "infeed")
 
-    def next_from_host(self, device: Device, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
+    def next_from_host(self, device: AnyDevice, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
         """The next value that the host sends on a channel; waits for it."""
         queue = self._queues.from_host[device.place, channel_id]
         what = f"the host to send on channel {channel_id}"
@@ -323,19 +323,19 @@ class ExecutionContext:
             self._changed()
             return item
 
-    def append_outfeed(self, device: Device, instruction: Instruction, value: Value, shape: Shape) -> None:
+    def append_outfeed(self, device: AnyDevice, instruction: Instruction, value: Value, shape: Shape) -> None:
         """Append to a device's outfeed; waits for room."""
         queue = self._queues.outfeed[device.place]
         self._put(queue, device, instruction, Sent(to_host(value), shape), byte_count(value), "its outfeed")
 
-    def append_to_host(self, device: Device, instruction: Instruction, channel_id: int, value: Value) -> None:
+    def append_to_host(self, device: AnyDevice, instruction: Instruction, channel_id: int, value: Value) -> None:
         """Send to the host; waits for room."""
         queue = self._queues.to_host[device.place, channel_id]
         what = f"channel {channel_id} to the host"
         self._put(queue, device, instruction, to_host(value), byte_count(value), what)
 
     def _put(
-        self, queue: Feed[Any], device: Device, instruction: Instruction, item: object, size: int, what: str
+        self, queue: Feed[Any], device: AnyDevice, instruction: Instruction, item: object, size: int, what: str
     ) -> None:
         def full() -> str:
             return f"room in {what}, which holds {queue}"
@@ -351,7 +351,7 @@ class ExecutionContext:
         return any(self._is_free(device) for device in self._active)
 
     def _is_free(self, participant: object) -> bool:
-        wait = self._waits.get(cast("Device", participant))
+        wait = self._waits.get(cast("AnyDevice", participant))
         return wait is None or wait.ready()
 
     def _host_threads(self) -> bool:
@@ -388,7 +388,7 @@ class ExecutionContext:
             self._fail_runs(failed, stuck, late, graph)
 
     def _fail_runs(
-        self, failed: list[Run], stuck: dict[Run, list[Wait]], late: Set[Run], graph: WaitGraph[object]
+        self, failed: list[AnyRun], stuck: dict[AnyRun, list[Wait]], late: Set[AnyRun], graph: WaitGraph[object]
     ) -> None:
         dead = set(graph.deadlocked())
         is_total = all(wait.device in dead for run in stuck for wait in stuck[run])
@@ -401,7 +401,7 @@ class ExecutionContext:
             own = [wait for wait in stuck[run] if wait.device in dead]
             run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if run in late else _hint(own)))
 
-    def _late_runs(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> set[Run]:
+    def _late_runs(self, stuck: dict[AnyRun, list[Wait]], *, all_stuck: bool) -> set[AnyRun]:
         """The stuck runs that have waited for the host for longer than the timeout."""
         now = time.monotonic()
         return {
@@ -413,7 +413,9 @@ class ExecutionContext:
             and (all_stuck or not any(w.from_programs for w in waits))
         }
 
-    def _wait_graph(self, stuck: dict[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:
+    def _wait_graph(
+        self, stuck: dict[AnyRun, list[Wait]], late: Set[AnyRun], *, nothing_runs: bool
+    ) -> WaitGraph[object]:
         """The wait-for graph of the stuck runs, with a node for all that is outside of a run, and one for queues."""
         outside = {run: ("outside of", run) for run in stuck}
         queues = "queues"
@@ -436,10 +438,10 @@ class ExecutionContext:
                     graph.add(wait.device, [*others, *([outside[run]] if wait.from_outside else [])])
         return graph
 
-    def _stuck_runs(self) -> dict[Run, list[Wait]]:
+    def _stuck_runs(self) -> dict[AnyRun, list[Wait]]:
         """The runs all of whose devices wait, with what they wait for."""
         runs = {wait.device.run for wait in self._waits.values()}
-        found: dict[Run, list[Wait]] = {}
+        found: dict[AnyRun, list[Wait]] = {}
         for run in sorted(runs, key=lambda run: run.number):
             running = [device for device in run.devices if device in self._active]
             waits = [self._waits[device] for device in running if device in self._waits]
@@ -455,11 +457,11 @@ _FULL_HINT = (
 
 
 def _device_name(node: object) -> str:
-    device = cast("Device", node)
+    device = cast("AnyDevice", node)
     return f"{device} of {device.program.module.name}" if device.run.shares_context else f"{device}"
 
 
-def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
+def _told(run: AnyRun, waits: list[Wait], active: Set[object]) -> list[str]:
     """A line for each device of a run that waits, and one for those that have ended."""
     ended = [str(device) for device in run.devices if device not in active]
     lines = list(map(str, waits))

@@ -1,4 +1,4 @@
-"""Device: what a replica and partition of a running program sees; Run: one execution; Program: what does not change."""
+"""Device: what a replica and partition of a running program sees; Run: one execution of a program."""
 
 from __future__ import annotations
 
@@ -8,52 +8,16 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import ExecutionError
-from xlakit.execution.channels import Channels, End
+from xlakit.execution.channels import Channels
 from xlakit.execution.context import ExecutionContext
-from xlakit.execution.custom_calls import CustomCalls
-from xlakit.execution.groups import Grid
+from xlakit.execution.program import Program, Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.rendezvous import Box, Rendezvous
 from xlakit.execution.run_group import enter_group, shared_channels
 from xlakit.execution.transfers import Transfers
-from xlakit.ir.instruction import Computation, HloModule
-from xlakit.ops.transfer import Recv, Send
 
 if TYPE_CHECKING:
     from xlakit.execution.network import Session
-
-
-class Program:
-    """What all executions of one program share."""
-
-    def __init__(self, module: HloModule, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
-        self.module = module
-        self.num_replicas = num_replicas
-        self.num_partitions = num_partitions
-        self.grid = Grid(num_replicas, num_partitions)
-        self.custom_calls = custom_calls
-        self.channel_ends = _channel_ends(module)
-        # What the interpreter makes of each computation when it first runs it.
-        self.plans: dict[Computation, Any] = {}
-
-    def name_of(self, device: int) -> str:
-        """What errors call a device."""
-        replica, partition = divmod(device, self.num_partitions)
-        return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
-
-
-def _channel_ends(module: HloModule) -> frozenset[End]:
-    """Where a program talks to other ones."""
-    return frozenset(
-        (instruction.op.channel_id, isinstance(instruction.op, Send))
-        for computation in module.computations
-        for instruction in computation.instructions
-        if isinstance(instruction.op, (Send, Recv)) and not instruction.op.is_host_transfer
-    )
-
-
-class Stopped(ExecutionError):
-    """This device stops because another one failed; the caller of the program raises the error of that one."""
 
 
 _run_numbers = itertools.count()
@@ -130,8 +94,8 @@ class Device:
         self.place = index if place is None else place
         self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
         self.random = random
-        self.rendezvous = Rendezvous(self)
-        self.transfers = Transfers(self)
+        self.rendezvous = Rendezvous(self, run, run.execution_context)
+        self.transfers = Transfers(self, run, run.execution_context)
         run.devices.append(self)
 
     @contextmanager
@@ -142,7 +106,7 @@ class Device:
             if not run.shares_context or not self.program.channel_ends:
                 yield
                 return
-            with run.channels.using(self, self.program.channel_ends):
+            with run.channels.using(self, self.program.channel_ends, self.execution_context.condition):
                 yield
 
     def __str__(self) -> str:

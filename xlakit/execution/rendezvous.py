@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from xlakit.execution.context import Wait
+from xlakit.execution.context import ExecutionContext, Wait
 from xlakit.execution.groups import check_pairs
-from xlakit.execution.network import RendezvousKey, Session
-from xlakit.ops.shared.collective import reduce_members
+from xlakit.execution.network import ConnectedRun, RendezvousKey, Session
+from xlakit.execution.program import AnyDevice
+from xlakit.ops.communication.collective import reduce_members
 
 if TYPE_CHECKING:
-    from xlakit.execution.device import Device
     from xlakit.ir.attributes import ReplicaGroups
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Evaluation, Value
@@ -51,13 +51,19 @@ class Group:
     use_global_device_ids: bool | None
 
 
+class _Run(ConnectedRun, Protocol):
+    """A run whose devices meet."""
+
+    boxes: dict[Any, Box]
+
+
 class Rendezvous:
     """The rendezvous of one device in one run."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: AnyDevice, run: _Run, context: ExecutionContext) -> None:
         self._device = device
-        self._run = device.run
-        self._context = device.execution_context
+        self._run = run
+        self._context = context
         self._grid = device.program.grid
         self._generations = Counter[Any]()
 

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from xlakit.execution.channels import Channels
+from xlakit.execution.program import AnyRun
 
 if TYPE_CHECKING:
     from xlakit.execution.context import ExecutionContext
-    from xlakit.execution.device import Run
 
 
 class RunGroup:
@@ -20,7 +20,7 @@ class RunGroup:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: list[Run] = []
+        self._runs: list[AnyRun] = []
         self._error: BaseException | None = None
         self._channels: dict[ExecutionContext, Channels] = {}
 
@@ -29,7 +29,7 @@ class RunGroup:
         with self._lock:
             return self._channels.setdefault(execution_context, Channels())
 
-    def add(self, run: Run) -> None:
+    def add(self, run: AnyRun) -> None:
         """Count a run in; it fails at once where another one has failed already."""
         with self._lock:
             self._runs.append(run)
@@ -65,7 +65,7 @@ def shared_channels(execution_context: ExecutionContext) -> Channels:
     return execution_context.channels if group is None else group.channels(execution_context)
 
 
-def enter_group(run: Run) -> None:
+def enter_group(run: AnyRun) -> None:
     """Count a run into the group of this thread, if it has one."""
     group = _current.get()
     if group is not None:

@@ -12,8 +12,8 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.operation import Evaluation, Value
+from xlakit.ops.communication.collective import different_sizes
 from xlakit.ops.dynamic import CHECK_GROUP, CHECK_REGROUPING, CHECK_RESHAPE, CHECK_SIZE, check_reshape, check_size
-from xlakit.ops.shared.collective import different_sizes
 from xlakit.ops.shared.regrouping import sizes_after_reshape
 
 _NOTHING = np.asarray(0, np.int32)

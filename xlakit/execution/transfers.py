@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Message, Room
-from xlakit.execution.context import Wait
+from xlakit.execution.context import ExecutionContext, Wait
+from xlakit.execution.network import ConnectedRun
+from xlakit.execution.program import AnyDevice
 from xlakit.execution.values import to_device
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Value
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xlakit.data.shape import Shape
-    from xlakit.execution.device import Device
 
 
 @dataclass(slots=True)
@@ -43,10 +44,10 @@ class _Recv:
 class Transfers:
     """The feeds and channels of one device in one run."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: AnyDevice, run: ConnectedRun, context: ExecutionContext) -> None:
         self._device = device
-        self._run = device.run
-        self._context = device.execution_context
+        self._run = run
+        self._context = context
         self._sends: dict[int, _Send] = {}
         self._recvs: dict[int, _Recv] = {}
         # Requests travel through the program as u32.

@@ -21,7 +21,8 @@ from xlakit.ops.data import Constant, Parameter, literal_value
 from xlakit.ops.shared.numerics import convert
 
 if TYPE_CHECKING:
-    from xlakit.execution.device import Device, Program
+    from xlakit.execution.device import Device
+    from xlakit.execution.program import Program
     from xlakit.ir.attributes import ReplicaGroups
 
 

@@ -15,8 +15,9 @@ from xlakit.errors import ArgumentError, DeadlockError, ResourceError, Unsupport
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
 from xlakit.execution.custom_calls import CustomCalls
-from xlakit.execution.device import Device, Program, Run, Stopped
+from xlakit.execution.device import Device, Run
 from xlakit.execution.executable import Executable
+from xlakit.execution.program import Program, Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.run_group import RunGroup, running_in

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.execution.analysis import Holder, MemoryAnalysis
-from xlakit.execution.device import Program
+from xlakit.execution.program import Program
 from xlakit.interpreter.evaluate import plan_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Forwarding

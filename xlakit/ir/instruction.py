@@ -24,7 +24,6 @@ from xlakit.ir.attributes import (
     StackFrames,
 )
 from xlakit.ir.operation import Op
-from xlakit.ir.structure import structure_of
 
 _OpT = TypeVar("_OpT", bound=Op)
 
@@ -315,10 +314,15 @@ class HloModule:
         """
         if not isinstance(other, HloModule):
             return NotImplemented
-        return self is other or structure_of(self) == structure_of(other)
+        return self is other or self._structure() == other._structure()
 
     def __hash__(self) -> int:
-        return hash(structure_of(self))
+        return hash(self._structure())
+
+    def _structure(self) -> object:
+        from xlakit.ir.structure import structure_of
+
+        return structure_of(self)
 
     # -- formats: kept here because this is where a person looks for them --------------------------
 

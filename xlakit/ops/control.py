@@ -19,6 +19,7 @@ from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.enums import FusionKind, TriState
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Value, attribute, operation
+from xlakit.ops.data import ArgumentLike, as_argument
 from xlakit.ops.handle import (
     Builder,
     ComputationLike,
@@ -30,15 +31,7 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
-from xlakit.ops.shared.calling import (
-    ArgumentLike,
-    Calling,
-    agree,
-    as_argument,
-    check_aliasing,
-    check_arguments,
-    join_dynamic,
-)
+from xlakit.ops.shared.calling import Calling, agree, check_aliasing, check_arguments, join_dynamic
 from xlakit.ops.shared.hints import below
 
 

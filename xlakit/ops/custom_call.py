@@ -14,8 +14,9 @@ from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAlias
 from xlakit.ir.enums import CustomCallApiVersion, CustomCallSchedule, PaddingType, Precision
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Evaluation, Kind, Value, attribute, operation
+from xlakit.ops.data import ArgumentLike, as_argument
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building
-from xlakit.ops.shared.calling import ArgumentLike, Calling, agree, as_argument, check_aliasing
+from xlakit.ops.shared.calling import Calling, agree, check_aliasing
 from xlakit.ops.shared.checks import need_declared
 
 

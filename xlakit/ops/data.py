@@ -6,6 +6,7 @@ Source: seed document "Operation semantics", sections Iota, Tuple, GetTupleEleme
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Distinct, Elementwise, Forwarding
-from xlakit.ops.handle import Builder, XlaOp, building, common_builder, emit
+from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared.checks import need_declared
 from xlakit.ops.shared.hints import below
 
@@ -251,3 +252,14 @@ def after_all(operands: Sequence[XlaOp]) -> XlaOp:
 def create_token(builder: Builder) -> XlaOp:
     """A new token that waits for nothing. Source: XlaBuilder::CreateToken."""
     return builder.append(AfterAll(), ())
+
+
+# What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
+ArgumentLike: TypeAlias = OperandLike | tuple[Any, ...]
+
+
+def as_argument(builder: Builder, value: ArgumentLike) -> XlaOp:
+    """One handle for an argument of a computation; tuples become tuple instructions."""
+    if isinstance(value, tuple):
+        return tuple_(builder, *(as_argument(builder, v) for v in value))
+    return as_op(builder, value)

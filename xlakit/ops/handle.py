@@ -248,7 +248,7 @@ name_type(HasComputation, "an XlaComputation", "XlaComputations")
 
 
 def _page() -> Any:
-    from xlakit.ops import elementwise_binary  # the pages import this module
+    from xlakit.ops.elementwise import binary as elementwise_binary
 
     return elementwise_binary
 
@@ -260,7 +260,7 @@ def _subscripts() -> Any:
 
 
 def _unary_page() -> Any:
-    from xlakit.ops import elementwise_unary
+    from xlakit.ops.elementwise import unary as elementwise_unary
 
     return elementwise_unary
 

@@ -17,7 +17,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Associative, Commutative
-from xlakit.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
+from xlakit.ops.elementwise.binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
 from xlakit.ops.handle import (
     ComputationLike,
     OperandLike,

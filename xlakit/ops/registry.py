@@ -5,45 +5,35 @@ A new page is one line here.
 
 from xlakit.ir.operation import OPERATIONS, Op
 from xlakit.ops import (
-    asynchronous,
     batch_norm,
-    collective_moves,
-    collective_pairs,
-    collectives,
-    compare,
     control,
-    convert,
     convolution,
     custom_call,
     data,
     dot,
     dot_variants,
     dynamic,
-    elementary,
-    elementwise_binary,
-    elementwise_unary,
     fft,
     gather,
     linear_algebra,
-    math_library,
     movement,
     random,
     reduction,
     scatter,
-    select,
     shuffle,
     sort,
-    transfer,
     windows,
 )
+from xlakit.ops.communication import asynchronous, collective_moves, collective_pairs, collectives, transfer
+from xlakit.ops.elementwise import binary, compare, convert, elementary, math_library, select, unary
 
 # In the order in which a reader meets them; the generated documents follow it.
 PAGES = (
     data,
-    elementwise_unary,
+    unary,
     elementary,
     math_library,
-    elementwise_binary,
+    binary,
     compare,
     select,
     convert,

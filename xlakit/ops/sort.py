@@ -17,8 +17,8 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.compare import Compare, lt_total_order
 from xlakit.ops.data import Parameter
+from xlakit.ops.elementwise.compare import Compare, lt_total_order
 from xlakit.ops.handle import (
     ComputationLike,
     OperandLike,

@@ -21,10 +21,10 @@ from xlakit.errors import ArgumentError, DeletedBufferError, Location, Unsupport
 from xlakit.ir.operation import Array
 from xlakit.ops.handle import caller_location
 from xlakit.runtime import dlpack
+from xlakit.runtime.execution import Execution
 
 if TYPE_CHECKING:
     from xlakit.runtime.device import Device
-    from xlakit.runtime.execution import Execution
 
 
 class Buffer:

@@ -7,19 +7,44 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError
 from xlakit.execution.context import PAUSE_SECONDS, Wait
-from xlakit.execution.device import Run, Stopped
+from xlakit.execution.device import Run
+from xlakit.execution.program import Stopped
 from xlakit.ir.operation import Array
-
-if TYPE_CHECKING:
-    from xlakit.runtime.buffer import Buffer
-    from xlakit.runtime.worker import Worker
+from xlakit.runtime.worker import Worker
 
 # What a device does: the arrays that it reads in, the arrays that it makes out. It may empty the list that it is given.
 Work = Callable[[list[Array]], Sequence[Array]]
+
+
+class Result(Protocol):
+    """What an execution knows of a buffer: that its array may be still to come, and from which execution."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its array."""
+        ...
+
+    @property
+    def producer(self) -> Execution | None:
+        """What makes the array, while that is not there."""
+        ...
+
+    def receive(self, array: Array | None) -> None:
+        """Take the array; None for a token."""
+        ...
+
+    def redeem(self) -> Array | None:
+        """The array, in place of the buffer among arguments."""
+        ...
+
+    def resolve(self) -> None:
+        """Become what the producer, which is done, has made of it."""
+        ...
 
 
 class Queue:
@@ -50,11 +75,11 @@ class Part:
         execution: Execution,
         queue: Queue,
         work: Work,
-        arguments: list[Array | Buffer],
-        results: Sequence[Buffer],
+        arguments: list[Any],
+        results: Sequence[Result],
         *,
         participant: Any = None,
-        also_after: Sequence[Buffer] = (),
+        also_after: Sequence[Result] = (),
     ) -> None:
         self.execution = execution
         self.queue = queue
@@ -126,7 +151,7 @@ class Execution:
         self.error: BaseException | None = None
         self._traceback: TracebackType | None = None
         # The parts that wait for its results, and the number among its arguments (-1 for a token).
-        self.dependents: list[tuple[Part, int, Buffer]] = []
+        self.dependents: list[tuple[Part, int, Result]] = []
         self.is_done = False
         # Whether the error could be seen: then it need not be kept for a later wait for the device.
         self.has_been_seen = False

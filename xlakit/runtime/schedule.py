@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 from xlakit.errors import ExecutionError, ResourceError
 from xlakit.execution.context import ExecutionContext
 from xlakit.runtime.buffer import Buffer
-from xlakit.runtime.execution import Execution, Part, Queue
+from xlakit.runtime.execution import Execution, Part, Queue, Result
 from xlakit.runtime.worker import Worker
 
 # How long closing, and the end of the process, wait for threads that are in Python functions of the caller.
@@ -129,7 +130,7 @@ class Schedule:
                 beginning.append(part)
         self._update_context(beginning, over)
         for part in beginning:
-            self._worker_of(part.queue).put(part, self._finish)
+            self._worker_of(part.queue).put(part.run, partial(self._finish, part))
 
     def _update_context(self, beginning: list[Part], over: list[Part]) -> None:
         over = [part for part in over if part.is_in_context]
@@ -250,7 +251,7 @@ def _await_arguments(part: Part) -> None:
         _await(part, -1, token)
 
 
-def _await(part: Part, number: int, buffer: Buffer) -> None:
+def _await(part: Part, number: int, buffer: Result) -> None:
     producer = buffer.producer
     if producer is None:
         if number >= 0:

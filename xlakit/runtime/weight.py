@@ -6,7 +6,7 @@ from xlakit.ir.instruction import HloModule
 from xlakit.ops.control import While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.cost import cost_of
-from xlakit.passes.loops.analysis import loop_of, trip_count
+from xlakit.passes.analysis.loops import loop_of, trip_count
 
 # Some ten microseconds of one processor, mostly: to ask another thread takes the caller as long, and its answer longer.
 _LIGHT = 250_000

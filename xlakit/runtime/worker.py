@@ -5,19 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from xlakit.execution.context import ExecutionContext
 
-if TYPE_CHECKING:
-    from xlakit.runtime.execution import Part
+# What a worker does, and what is to be called then.
+_Order = tuple[Callable[[], None], Callable[[], None]]
 
 
 class Worker:
-    """A thread that does the parts it is given, in order. It holds on to nothing else while it waits."""
+    """A thread that does what it is given, in order. It holds on to nothing else while it waits."""
 
     def __init__(self, number: int, execution_context: ExecutionContext) -> None:
-        self._inbox: SimpleQueue[tuple[Part, Callable[[Part], None]] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread = threading.Thread(
             target=_serve, args=(self._inbox, execution_context), name=f"xlakit-device-{number}", daemon=True
         )
@@ -28,9 +27,9 @@ class Worker:
         """The number of its thread."""
         return self._thread.ident
 
-    def put(self, part: Part, finish: Callable[[Part], None]) -> None:
-        """Have a part done, and ``finish`` called with it then."""
-        self._inbox.put((part, finish))
+    def put(self, run: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Have ``run`` called, and ``finish`` then."""
+        self._inbox.put((run, finish))
 
     def stop(self) -> None:
         """Let the thread end when it has done what it was given."""
@@ -42,18 +41,18 @@ class Worker:
             self._thread.join(seconds)
 
 
-def _serve(inbox: SimpleQueue[tuple[Part, Callable[[Part], None]] | None], execution_context: ExecutionContext) -> None:
+def _serve(inbox: SimpleQueue[_Order | None], execution_context: ExecutionContext) -> None:
     # Whatever it runs is a device of this execution_context: nothing comes from outside.
     with execution_context.bound():
         while _serve_one(inbox.get()):
             pass
 
 
-def _serve_one(order: tuple[Part, Callable[[Part], None]] | None) -> bool:
-    # A function of its own, so that nothing of the last part stays alive in variables.
+def _serve_one(order: _Order | None) -> bool:
+    # A function of its own, so that nothing of the last order stays alive in variables.
     if order is None:
         return False
-    part, finish = order
-    part.run()
-    finish(part)
+    run, finish = order
+    run()
+    finish()
     return True

@@ -9,9 +9,9 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import ReplicaGroups
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import OPERATIONS, Op
-from xlakit.ops.collective_moves import Permuting
-from xlakit.ops.collectives import PartitionId, ReplicaId
-from xlakit.ops.shared.collective import Collective
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting
+from xlakit.ops.communication.collectives import PartitionId, ReplicaId
 from xlakit.passes.core.framework import with_callees, with_computations
 
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
-from xlakit.ops.asynchronous import CopyDone, CopyStart
+from xlakit.ops.communication.asynchronous import CopyDone, CopyStart
+from xlakit.ops.communication.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.control import Call, Conditional, While
-from xlakit.ops.convert import Bitcast
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dynamic import DynamicUpdateSlice
-from xlakit.ops.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from xlakit.ops.elementwise.convert import Bitcast
 from xlakit.verifier.annotations import annotation_faults
 from xlakit.verifier.buffers import buffer_faults
 from xlakit.verifier.devices import device_faults

@@ -12,7 +12,7 @@ from typing import Any
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple

@@ -13,8 +13,8 @@ from typing import Any
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
-from xlakit.ops.collectives import AllReduce
+from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.communication.collectives import AllReduce
 from xlakit.ops.control import Conditional, Fusion, While
 from xlakit.verifier.faults import Fault, Program
 

@@ -12,8 +12,8 @@ from xlakit.data.shape import Shape
 from xlakit.ir.control_deps import is_control_dep
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
-from xlakit.ops.collective_pairs import (
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.communication.collective_pairs import (
     AllGatherDone,
     AllGatherStart,
     AllReduceDone,
@@ -21,10 +21,10 @@ from xlakit.ops.collective_pairs import (
     CollectivePermuteDone,
     CollectivePermuteStart,
 )
+from xlakit.ops.communication.transfer import Domain, Recv, RecvDone, Send, SendDone
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from xlakit.ops.transfer import Domain, Recv, RecvDone, Send, SendDone
 from xlakit.verifier.faults import Fault, Program
 
 # Each start has one user; a send or recv may also travel in a tuple to its done.

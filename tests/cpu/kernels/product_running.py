@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 
 import xlakit as xla
-from xlakit.cpu.kernels.shared import blas, common, scratch
+from xlakit.cpu.kernels.shared import blas, common_code, scratch
 from xlakit.cpu.llvm import engine
 from xlakit.ops.shared.numerics import to_double
 
@@ -31,7 +31,7 @@ def run(module, stages, arrays):
     for function, _ in stages:
         function.linkage = ""
     text = module.text()
-    found = {name: blas.resolve(name) or common.resolve(name) for name in module._declarations}
+    found = {name: blas.resolve(name) or common_code.resolve(name) for name in module._declarations}
     symbols = {name: address for name, address in found.items() if address is not None}
     symbols[scratch.ACQUIRE] = ctypes.cast(_acquire, ctypes.c_void_p).value
     symbols[scratch.RELEASE] = ctypes.cast(_release, ctypes.c_void_p).value

@@ -7,7 +7,7 @@ import numpy as np
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared import common_code
 from xlakit.cpu.kernels.sort.sort import comparator_less, emit_sort, plan_sort
 from xlakit.cpu.llvm import Module, engine
 from xlakit.data.primitive import PrimitiveType
@@ -25,7 +25,7 @@ class Program:
         for name in names:
             module.functions[name].linkage = ""
         data = engine.make_object(module.text())
-        symbols = {name: address for name in module.declared if (address := common.resolve(name)) is not None}
+        symbols = {name: address for name in module.declared if (address := common_code.resolve(name)) is not None}
         self.library = engine.Library(f"sort_test_{Program.count}", data, names, symbols)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.phases = [(prototype(self.library.address(p.function)), p.tasks) for p in phases]

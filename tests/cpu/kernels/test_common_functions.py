@@ -5,11 +5,12 @@ import ctypes
 import numpy as np
 import pytest
 
+from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass
-from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
-from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared import common, common_code
+from xlakit.cpu.kernels.shared.engine import choose_engine
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.data.primitive import PrimitiveType as P
 
@@ -30,13 +31,13 @@ WORD = ctypes.c_int64
 )
 def test_a_name_says_all(function):
     symbol = common.symbol_of(function)
-    again = common.function_of(symbol)
+    again = common_families.function_of(symbol)
     assert common.symbol_of(again) == symbol
-    assert f"define void @{symbol}(" in common.text(symbol)
+    assert f"define void @{symbol}(" in common_families.text(symbol)
 
 
 def walked(dims, first, count, padded, base=0, scale=1, apart=1, pad=0):
-    address = common.resolve(common.symbol_of(Walk()))
+    address = common_code.resolve(common.symbol_of(Walk()))
     code = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[WORD] * 6, ctypes.c_void_p, WORD, WORD)(address)
     table = np.array(dims, np.int64)
     out = np.full(padded * apart + 1, -1, np.int64)

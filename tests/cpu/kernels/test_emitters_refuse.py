@@ -15,8 +15,8 @@ from xlakit.cpu.kernels.fft.rows import emit_long_rows
 from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
-from xlakit.cpu.kernels.gemm.gemm import Product
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.scan.prefix_sum import ScanPlan, emit_prefix_sum
 from xlakit.cpu.kernels.scatter import scatter
 from xlakit.cpu.kernels.scatter.plan import Sharing, plan_scatter

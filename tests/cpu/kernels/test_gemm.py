@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from product_running import close, run
 
-from xlakit.cpu.kernels.gemm.gemm import Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up, transposed
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError

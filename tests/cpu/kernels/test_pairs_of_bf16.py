@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.kernels.gemm.engine import flushes_subnormals
+from xlakit.cpu.kernels.shared.engine import flushes_subnormals
 from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import Processor
 from xlakit.options import compiling

@@ -2,6 +2,7 @@
 
 import pytest
 
+from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.common import (
     ChunkPlaces,
@@ -38,8 +39,8 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)
 )
 def test_a_name_says_all(function):
     symbol = common.symbol_of(function)
-    assert common.function_of(symbol) == function
-    assert f"define void @{symbol}(" in common.text(symbol)
+    assert common_families.function_of(symbol) == function
+    assert f"define void @{symbol}(" in common_families.text(symbol)
 
 
 def test_a_key_is_the_one_of_its_record():

@@ -9,7 +9,8 @@ import pytest
 
 import xlakit as xla
 from fuzz.large import KINDS, large_program
-from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels import common_families
+from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Effort, Module, engine, promises
 from xlakit.cpu.runtime.library import runtime_text
 from xlakit.errors import InternalError
@@ -63,8 +64,8 @@ def test_programs_promise_nothing_else(kind):
     code = xla.compile(parse_module(large_program(kind, 0, 0).text))._generated_code
     assert promises.NO_UNWIND in check(code.text)
     for name in code.imports:
-        if name.startswith(common.PREFIX):
-            check(common.text(name))
+        if name.startswith(PREFIX):
+            check(common_families.text(name))
 
 
 def test_the_runtime_promises_nothing_else():

@@ -8,7 +8,7 @@ from evaluating import shape
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
 from xlakit.cpu.loops.nests.arg_min_max import arg_min_max_of
-from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.elementwise.binary import Maximum, Minimum
 
 
 def first_of(compare):

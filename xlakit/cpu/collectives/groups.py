@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.execution.groups import Grid, check_pairs
-from xlakit.ops.collective_moves import Permuting
-from xlakit.ops.collectives import CollectiveBroadcast
-from xlakit.ops.shared.collective import Collective
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting
+from xlakit.ops.communication.collectives import CollectiveBroadcast
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from xlakit.cpu.scalars.memory import constant
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation
-from xlakit.ops.shared.collective import combiner_of
+from xlakit.ops.communication.collective import combiner_of
 
 # Groups of at most so many members are combined in registers, larger ones in a buffer that stays in the cache.
 _IN_REGISTERS = 8

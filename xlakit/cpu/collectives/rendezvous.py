@@ -17,10 +17,16 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ops.collective_moves import AllToAll, Permuting, RaggedAllToAll
-from xlakit.ops.collective_pairs import AllGatherStart, CollectivePermuteStart
-from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, CollectiveReduce, ReduceScatter
-from xlakit.ops.shared.collective import Collective
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
+from xlakit.ops.communication.collective_pairs import AllGatherStart, CollectivePermuteStart
+from xlakit.ops.communication.collectives import (
+    AllGather,
+    AllReduce,
+    CollectiveBroadcast,
+    CollectiveReduce,
+    ReduceScatter,
+)
 
 
 @dataclass(frozen=True, slots=True)

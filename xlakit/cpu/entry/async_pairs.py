@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import AsyncStart
 
 # The opcode of the start that each done has.
 STARTS = {

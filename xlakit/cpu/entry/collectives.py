@@ -11,8 +11,8 @@ from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
 from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
-from xlakit.ops.asynchronous import AsyncStart
-from xlakit.ops.collectives import AllReduce, PartitionId, ReplicaId
+from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReplicaId
 from xlakit.ops.data import Parameter
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
-from xlakit.cpu.loops.ir.index import Affine, linear
-from xlakit.cpu.loops.ir.nodes import Constant, Load, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, linear
+from xlakit.cpu.loops.ir.nodes import Constant, Load
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer, is_traced
 from xlakit.cpu.loops.ir.walking import walk

@@ -12,8 +12,8 @@ from xlakit.memory.checker.check import check_memory_plan
 from xlakit.memory.checker.faults import MemoryPlanError
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.steps import CollectiveStep, KernelStep, walk
-from xlakit.ops.collective_moves import Permuting, RaggedAllToAll
-from xlakit.ops.shared.collective import Collective
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import Permuting, RaggedAllToAll
 
 
 def prove_memory_plan(plan: MemoryPlan, grid: Grid) -> None:

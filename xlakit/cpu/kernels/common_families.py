@@ -1,13 +1,20 @@
-"""The functions that all programs share, by the names of their families."""
+"""The functions that all programs share: of which family each is, and its code, by the name that programs import.
+
+``shared/common.py`` makes the names, ``shared/common_code.py`` keeps the machine code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from xlakit import options
 from xlakit.cpu.kernels.fft.lanes import Pass
 from xlakit.cpu.kernels.gemm.panels import PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
+from xlakit.cpu.kernels.shared.common_code import PREFIX, is_there, keep
+from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.kernels.sort.common import (
     ChunkPlaces,
     CountDigits,
@@ -17,9 +24,71 @@ from xlakit.cpu.kernels.sort.common import (
     TakeApart,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
+from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Module
+from xlakit.data.primitive import PrimitiveType
+from xlakit.errors import InternalError
 
 _PRODUCTS = (Tiles, Walk, PackRows, PackSlivers)
 _SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPlaces)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
 FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, Pass, *_SORTS, *_FIRST)}
+
+
+def function_of(symbol: str) -> Any:
+    """The common function that has this name."""
+    head, *values = symbol.removeprefix(PREFIX).split(".")
+    family, _, tag = head.partition("$")
+    if tag != options.current().tag:
+        raise InternalError(f"the common function {symbol} is to be made with other options than its program")
+    return FAMILIES[family](*map(_read, values))
+
+
+def text(symbol: str) -> str:
+    """The LLVM IR of a common function, by the name that programs import."""
+    function = function_of(symbol)
+    module = Module(symbol)
+    # Its name tells nothing of knobs.
+    with options.compiling(replace(options.current(), knobs={})):
+        fn = module.function(symbol, VOID, function.parameters, external=True)
+        function.write(fn)
+        fn.ret()
+        return module.text()
+
+
+_TYPES = {type.name: type for type in (F16, F32, F64, I8, I16, I32, I64)}
+
+
+def _read(text: str) -> Any:
+    kind, rest = text[0], text[1:]
+    if kind == "n":
+        return None
+    if kind == "b":
+        return rest == "1"
+    if kind == "i":
+        return int(rest)
+    if kind == "k":
+        return next(k for k in PrimitiveType if k.hlo_name == rest)
+    if kind == "e":
+        packed, acc, *numbers = rest.split("_")
+        return Engine("common", _TYPES[packed], _TYPES[acc], *map(int, numbers))
+    return rest
+
+
+class Missing:
+    """The common functions among the imports of a program that this process does not have yet.
+
+    Those that are on disk are loaded; the others are to be compiled.
+    """
+
+    def __init__(self, imports: Iterable[str]) -> None:
+        self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
+
+    def parts(self) -> Iterator[tuple[Effort, str]]:
+        """What is to be compiled."""
+        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
+
+    def keep(self, objects: Sequence[bytes]) -> None:
+        """Load what has been compiled, and keep it for other processes."""
+        for symbol, data in zip(self._symbols, objects, strict=True):
+            keep(symbol, data)

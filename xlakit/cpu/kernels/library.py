@@ -8,8 +8,8 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
-from xlakit.cpu.kernels.gemm.product_fusion import emit_product_fusion
 from xlakit.cpu.kernels.makers import MAKERS
+from xlakit.cpu.kernels.product_fusion.fusion import emit_product_fusion
 from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar
 from xlakit.cpu.kernels.sort.top_k import emit_partial_sort

@@ -15,12 +15,12 @@ from xlakit.cpu.scalars.real import BINARY, UNARY, is_exact, is_finite, maximum,
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Op
-from xlakit.ops.compare import Compare
-from xlakit.ops.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from xlakit.ops.data import Copy
-from xlakit.ops.elementwise_binary import Atan2, Complex, Divide, Multiply
-from xlakit.ops.elementwise_unary import Imag, IsFinite, Real
-from xlakit.ops.select import Clamp, Select
+from xlakit.ops.elementwise.binary import Atan2, Complex, Divide, Multiply
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
+from xlakit.ops.elementwise.select import Clamp, Select
+from xlakit.ops.elementwise.unary import Imag, IsFinite, Real
 
 _SPECIAL = (
     *(Compare, Select, Clamp, Convert, BitcastConvert, Complex, Real, Imag, IsFinite, ReducePrecision, Copy),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlakit.cpu.llvm import Function, Value, integer
 from xlakit.cpu.scalars.memory import from_stored, is_narrow, rounded, to_stored
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ops.convert import ReducePrecision
+from xlakit.ops.elementwise.convert import ReducePrecision
 
 _MANTISSA_BITS = {PrimitiveType.BF16: 7, PrimitiveType.F16: 10, PrimitiveType.F32: 23, PrimitiveType.F64: 52}
 

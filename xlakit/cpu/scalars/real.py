@@ -9,8 +9,8 @@ from xlakit.cpu.math import math_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Copy
-from xlakit.ops.elementwise_binary import And, Maximum, Minimum, Or, Remainder
-from xlakit.ops.elementwise_unary import (
+from xlakit.ops.elementwise.binary import And, Maximum, Minimum, Or, Remainder
+from xlakit.ops.elementwise.unary import (
     Abs,
     Ceil,
     CountLeadingZeros,

@@ -14,9 +14,9 @@ from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto.attributes import read_operation
 from xlakit.formats.hlo_proto.metadata import bytes_of, read_metadata, read_origin, read_payload, text_of
 from xlakit.formats.hlo_proto.module_fields import read_module_fields
-from xlakit.formats.hlo_proto.names import sanitized
 from xlakit.formats.hlo_proto.shapes import read_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding
+from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.registry import OPERATIONS

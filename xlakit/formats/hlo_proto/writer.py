@@ -15,15 +15,15 @@ from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_proto.attributes import write_operation
 from xlakit.formats.hlo_proto.metadata import bytes_of, write_metadata, write_origin
 from xlakit.formats.hlo_proto.module_fields import write_module_fields
-from xlakit.formats.hlo_proto.names import unique_names
 from xlakit.formats.hlo_proto.shapes import write_program_shape, write_shape
 from xlakit.formats.hlo_proto.shardings import write_sharding
+from xlakit.formats.unique_names import unique_names
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
+from xlakit.ops.communication.transfer import Outfeed
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant
-from xlakit.ops.transfer import Outfeed
 
 
 def module_to_message(module: HloModule) -> Any:

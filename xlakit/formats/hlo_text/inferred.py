@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.operation import Op
+from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.elementwise.select import Clamp
 from xlakit.ops.movement import Reverse, Transpose
-from xlakit.ops.select import Clamp
 from xlakit.ops.sort import Sort
-from xlakit.ops.transfer import Domain
 
 
 def laid_out(op: Op, operands: Sequence[Shape], result: Shape) -> Shape:

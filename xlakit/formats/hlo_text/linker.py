@@ -15,7 +15,7 @@ from xlakit.formats.hlo_text.reader import unknown
 from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Kind, Op
-from xlakit.ops.transfer import Outfeed, Send, SendDone
+from xlakit.ops.communication.transfer import Outfeed, Send, SendDone
 
 # Whatever the text says that they give; old texts say what they take.
 _ALWAYS_TOKENS = (Outfeed, SendDone)

@@ -19,7 +19,7 @@ def _is_plain(name: str) -> bool:
 
 def _plain(name: str, taken: set[str]) -> str:
     """A name made plain, and unlike those that are taken."""
-    from xlakit.formats.hlo_proto.names import sanitized  # the proto needs it too, and most programs do not
+    from xlakit.formats.unique_names import sanitized  # the proto needs it too, and most programs do not
 
     stem = name if _is_plain(name) else sanitized(name or "unnamed")
     found, number = stem, 0

@@ -28,7 +28,7 @@ from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import Precision
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
-from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import AsyncStart
 from xlakit.ops.control import Conditional
 
 

@@ -21,7 +21,7 @@ from xlakit.formats.hlo_text.metadata import (
     parse_origin,
     parse_statistics,
 )
-from xlakit.formats.hlo_text.records import CALLING, Body, Callee, Record, fill_silent, table_of
+from xlakit.formats.hlo_text.records import CALLING, Bodies, Body, Callee, Record, fill_silent, table_of
 from xlakit.formats.hlo_text.shapes import at_shape, list_of, parse_shape
 from xlakit.formats.hlo_text.sharding import parse_sharding
 from xlakit.formats.hlo_text.sugar import read_sugar, unsugar
@@ -36,12 +36,8 @@ def unknown(word: str, known: list[str], what: str) -> tuple[str, str]:
     return f"unknown {what} '{word}'", f"did you mean {' or '.join(close)}?" if close else ""
 
 
-class Reader:
-    """Reads the computations of a text into ``bodies``, in the order in which they end."""
-
-    def __init__(self, lexer: Lexer) -> None:
-        self.lexer = lexer
-        self.bodies: dict[str, Body] = {}
+class Reader(Bodies):
+    """Reads the computations of a text, in the order in which they end."""
 
     # -- computations ------------------------------------------------------------------------------
 
@@ -70,20 +66,6 @@ class Reader:
         lexer.expect_name("a parameter's name")
         lexer.expect(":", "after a parameter's name")
         parse_shape(lexer)
-
-    def add(self, body: Body) -> None:
-        """Enter a computation; raises ParseError where the name is taken."""
-        if body.name in self.bodies:
-            raise self.lexer.error(f"there are two computations called '{body.name}'", body.offset)
-        self.bodies[body.name] = body
-
-    def unused_name(self, stem: str) -> str:
-        """A name that no computation so far has."""
-        name, number = stem, 0
-        while name in self.bodies:
-            number += 1
-            name = f"{stem}.{number}"
-        return name
 
     def _read_instructions(self, body: Body) -> None:
         lexer = self.lexer

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from xlakit.data.shape import Shape
+from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import TriState
 from xlakit.ir.instruction import Instruction
@@ -65,6 +66,28 @@ class Body:
         """A name that no instruction so far has."""
         name, number = stem, 0
         while name in self.names:
+            number += 1
+            name = f"{stem}.{number}"
+        return name
+
+
+class Bodies:
+    """The computations that a text has had so far, by their names."""
+
+    def __init__(self, lexer: Lexer) -> None:
+        self.lexer = lexer
+        self.bodies: dict[str, Body] = {}
+
+    def add(self, body: Body) -> None:
+        """Enter a computation; raises ParseError where the name is taken."""
+        if body.name in self.bodies:
+            raise self.lexer.error(f"there are two computations called '{body.name}'", body.offset)
+        self.bodies[body.name] = body
+
+    def unused_name(self, stem: str) -> str:
+        """A name that no computation so far has."""
+        name, number = stem, 0
+        while name in self.bodies:
             number += 1
             name = f"{stem}.{number}"
         return name

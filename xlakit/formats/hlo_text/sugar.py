@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.formats.hlo_text.records import Body, Callee, Record, table_of
+from xlakit.formats.hlo_text.records import Bodies, Body, Callee, Record, table_of
 from xlakit.ir.attributes import NO_ANNOTATIONS
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
-from xlakit.ops.collective_moves import CollectivePermute
-from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.collectives import AllGather, AllReduce
+from xlakit.ops.communication.transfer import Recv, Send
 from xlakit.ops.data import Constant, Copy, Parameter
-from xlakit.ops.transfer import Recv, Send
-
-if TYPE_CHECKING:
-    from xlakit.formats.hlo_text.reader import Reader
 
 # These have opcodes of their own for start and done.
 _NOT_WRAPPED = (AllGather, AllReduce, CollectivePermute, Copy, Recv, Send)
@@ -42,7 +39,7 @@ def read_sugar(opcode: str) -> tuple[type[Op], type[Op]] | None:
     return None
 
 
-def unsugar(reader: Reader, body: Body, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
+def unsugar(reader: Bodies, body: Body, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
     """Make the computation that a start wraps; updates and done refer to it through their operand."""
     lexer = reader.lexer
     if record.cls is not AsyncStart:
@@ -96,7 +93,7 @@ def _settle(record: Record, shape: Shape) -> None:
         record.shape = shape
 
 
-def _bind_callee(reader: Reader, inner: Body, root: Record) -> None:
+def _bind_callee(reader: Bodies, inner: Body, root: Record) -> None:
     """Take arguments and result from the computation that a wrapped call or fusion runs, where it is known already."""
     callee = root.values.get({"call": "to_apply", "fusion": "calls"}.get(root.cls.opcode, ""))
     called = reader.bodies.get(callee.name) if isinstance(callee, Callee) else None
@@ -115,7 +112,7 @@ def _callees(value: object) -> list[Callee]:
     return [c for c in value if isinstance(c, Callee)] if isinstance(value, tuple) else []  # pyright: ignore
 
 
-def _check_follower(reader: Reader, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
+def _check_follower(reader: Bodies, record: Record, wrapped: type[Op], values: dict[str, Any], offset: int) -> None:
     if not record.operands:
         raise reader.lexer.error(
             f"{wrapped.opcode}{record.cls.opcode.removeprefix('async')} takes what a start gave", offset

@@ -33,7 +33,7 @@ from xlakit.memory.steps import (
     WhileStep,
 )
 from xlakit.memory.values import HloValue
-from xlakit.ops.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import AsyncStart
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
 from xlakit.ops.random import Rng

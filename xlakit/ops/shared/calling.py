@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,12 +12,7 @@ from xlakit.errors import ShapeError
 from xlakit.ir.attributes import OutputOperandAliasing
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN, Op, Value
-from xlakit.ops.data import tuple_
-from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op
 from xlakit.ops.shared.hints import below
-
-# What a person may give as an argument of a computation: an operand, or a (nested) tuple of operands.
-ArgumentLike: TypeAlias = OperandLike | tuple[Any, ...]
 
 
 class Calling(Op):
@@ -114,10 +108,3 @@ def zero_value(shape: Shape) -> Value:
     if not shape.is_array:
         return TOKEN
     return np.broadcast_to(np.zeros((), shape.element_type.dtype), [max(size, 0) for size in shape.dimensions])
-
-
-def as_argument(builder: Builder, value: ArgumentLike) -> XlaOp:
-    """One handle for an argument of a computation; tuples become tuple instructions."""
-    if isinstance(value, tuple):
-        return tuple_(builder, *(as_argument(builder, v) for v in value))
-    return as_op(builder, value)

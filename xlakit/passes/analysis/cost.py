@@ -15,7 +15,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.traits import Forwarding, Transcendental
-from xlakit.ops.collectives import PartitionId, ReplicaId
+from xlakit.ops.communication.collectives import PartitionId, ReplicaId
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import AfterAll, Constant, Copy, Parameter, Tuple
@@ -30,7 +30,7 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.window_geometry import window_output
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
-from xlakit.passes.loops.analysis import loop_of, trip_count
+from xlakit.passes.analysis.loops import loop_of, trip_count
 
 _TRANSCENDENTAL = (Transcendental, Rng, RngBitGenerator)
 # What only says where values are, or brings them about at no cost.

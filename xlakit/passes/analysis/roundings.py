@@ -20,11 +20,11 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AddDependency, Constant, Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dot import Contraction
-from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.elementwise.binary import Maximum, Minimum
+from xlakit.ops.elementwise.select import Select
 from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.ops.reduction import Map
-from xlakit.ops.select import Select
 from xlakit.ops.sort import Sort
 
 # The places of arrays in a value.

@@ -19,13 +19,13 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Op
-from xlakit.ops.compare import Compare
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Constant, Copy, Iota, Parameter
-from xlakit.ops.elementwise_binary import And, Or
-from xlakit.ops.elementwise_unary import Imag, Negate, Not, Real
+from xlakit.ops.elementwise.binary import And, Or
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.elementwise.unary import Imag, Negate, Not, Real
 from xlakit.ops.movement import Broadcast
-from xlakit.ops.select import Select
 
 
 class NanPlace(enum.Enum):

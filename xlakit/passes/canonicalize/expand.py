@@ -11,18 +11,18 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
-from xlakit.ops.compare import Compare
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Copy, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
+from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import TopK
-from xlakit.ops.transfer import Domain
 from xlakit.passes.canonicalize.expand_algebra import (
     batch_norm,
     scaled_dot,

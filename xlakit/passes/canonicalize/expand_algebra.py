@@ -15,10 +15,10 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dot_variants import ScaledDot
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS

@@ -13,10 +13,10 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension, SparsitySide
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.compare import Compare
-from xlakit.ops.convert import Convert
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Iota
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Reshape, Slice
 from xlakit.ops.registry import OPERATIONS

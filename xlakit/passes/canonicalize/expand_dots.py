@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.convert import Convert
 from xlakit.ops.dot import Dot
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.registry import OPERATIONS

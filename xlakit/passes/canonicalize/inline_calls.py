@@ -10,8 +10,8 @@ from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Parameter
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Map
 from xlakit.passes.core.framework import ComputationPass, Names, PassContext, inherited, with_operands

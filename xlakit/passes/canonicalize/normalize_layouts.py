@@ -16,12 +16,12 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.ops.convert import Bitcast, BitcastConvert
+from xlakit.ops.communication.transfer import Infeed
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import AT_SIZES
+from xlakit.ops.elementwise.convert import Bitcast, BitcastConvert
 from xlakit.ops.movement import Reshape, Slice, Transpose
-from xlakit.ops.transfer import Infeed
 from xlakit.passes.core.framework import Names, Pass, PassContext, change_computations, inherited
 from xlakit.passes.core.matching import permutation_inverse
 

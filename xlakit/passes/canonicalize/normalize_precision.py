@@ -13,18 +13,18 @@ from functools import reduce
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import Shape, floating_types
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
-from xlakit.ops.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from xlakit.ops.communication.transfer import Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.control import Call, Conditional, Scan, While
-from xlakit.ops.convert import BitcastConvert, Convert, StochasticConvert
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dot import Contraction
 from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.elementwise.convert import BitcastConvert, Convert, StochasticConvert
 from xlakit.ops.movement import Concatenate, Pad
 from xlakit.ops.reduction import Map, Reduce
 from xlakit.ops.scatter import Scatter
-from xlakit.ops.transfer import Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext, calls_computations

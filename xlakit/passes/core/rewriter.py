@@ -22,8 +22,8 @@ from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import OPERATIONS, Array, Op
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Constant
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live
 from xlakit.verifier import matches

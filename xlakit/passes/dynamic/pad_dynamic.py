@@ -18,11 +18,11 @@ from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import UnsupportedError, XlakitError
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.communication.transfer import Infeed, Recv, RecvDone
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
 from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
-from xlakit.ops.transfer import Infeed, Recv, RecvDone
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, live_instructions

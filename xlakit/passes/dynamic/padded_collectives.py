@@ -9,12 +9,12 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.collective_moves import AllToAll
-from xlakit.ops.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import AllToAll
+from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.ops.data import Tuple
 from xlakit.ops.dynamic import CHECK_GROUP, DynamicUpdateSlice
 from xlakit.ops.movement import Pad, Slice
-from xlakit.ops.shared.collective import Collective
 from xlakit.passes.dynamic.padded_values import (
     NoRuleError,
     Padded,

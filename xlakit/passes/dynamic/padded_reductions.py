@@ -12,9 +12,9 @@ from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array
-from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional
 from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import highest, lowest

@@ -20,11 +20,11 @@ from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Op
-from xlakit.ops.compare import Compare
 from xlakit.ops.control import Conditional
-from xlakit.ops.convert import Convert
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Iota, Tuple
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Broadcast, Concatenate, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.computation_builder import ComputationBuilder

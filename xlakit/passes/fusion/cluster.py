@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import DataMovement, Elementwise, Expensive
-from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.data import Constant, Iota
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Transpose
 from xlakit.ops.reduction import Reduce

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Elementwise
-from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Parameter, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions

@@ -9,9 +9,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
 from xlakit.ops.movement import Broadcast
-from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.loops.analysis import (
+from xlakit.passes.analysis.loops import (
     Loop,
     LoopPass,
     State,
@@ -21,6 +19,8 @@ from xlakit.passes.loops.analysis import (
     loop_of,
     with_state,
 )
+from xlakit.passes.core.computation_builder import ComputationCloner
+from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.simplify.common_subexpressions import operation_key
 
 

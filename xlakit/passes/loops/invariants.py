@@ -17,9 +17,9 @@ from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
+from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, loop_of, with_state
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.loops.analysis import Loop, LoopPass, State, elements_read, loop_of, with_state
 
 # What costs nothing where it stands: it says what elements are, or where they are found.
 _FREE = (Broadcast, Constant, GetTupleElement, Iota, Parameter, Reshape, Tuple)

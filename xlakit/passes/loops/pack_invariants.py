@@ -11,9 +11,9 @@ from xlakit.ops.control import While
 from xlakit.ops.dot import Dot
 from xlakit.ops.movement import Reshape, Transpose
 from xlakit.options import knob
+from xlakit.passes.analysis.loops import Loop, LoopPass, loop_of, trip_count, with_loops
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count, with_loops
 
 # Columns lie side by side in slivers of so many bytes: a line of the cache, which is two vectors of 32 bytes.
 _SLIVER_BYTES = 64

@@ -9,22 +9,22 @@ from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import DataMovement
-from xlakit.ops.compare import Compare
 from xlakit.ops.control import While
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Constant, Copy, Iota
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.elementwise.binary import Maximum, Minimum
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate
 from xlakit.ops.scatter import Scatter
-from xlakit.ops.select import Clamp, Select
 from xlakit.ops.shared.numerics import limits, to_integer
+from xlakit.passes.analysis.loops import Loop, LoopPass, counted_elements, element_read, loop_of, with_loops
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.matching import as_integer, literal, uniform
 from xlakit.passes.core.rewriter import Rewriter, RuleIndex
 from xlakit.passes.core.rules import Rules
-from xlakit.passes.loops.analysis import Loop, LoopPass, counted_elements, element_read, loop_of, with_loops
 from xlakit.passes.simplify.indexing import only_window, update_window
 from xlakit.passes.simplify.slices import make_slice
 

@@ -19,14 +19,14 @@ from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from xlakit.ops.elementwise_binary import Add, Subtract
+from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
+from xlakit.passes.analysis.loops import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, inherited, is_fixed
 from xlakit.passes.core.matching import as_integer, uniform
-from xlakit.passes.loops.analysis import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
 
 # Sums of narrow types are rounded in each iteration; that is part of what they mean.
 _KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})

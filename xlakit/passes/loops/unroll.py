@@ -11,9 +11,9 @@ from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.options import knob
+from xlakit.passes.analysis.loops import Loop, LoopPass, loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
-from xlakit.passes.loops.analysis import Loop, LoopPass, loop_of, trip_count
 
 # A loop of at most so many iterations, which make at most so many instructions, is written out.
 _MOST_ITERATIONS = knob("unroll_loops.most_iterations", 8, 0, 50)

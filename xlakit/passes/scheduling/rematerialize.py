@@ -16,7 +16,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
-from xlakit.ops.elementwise_binary import Divide
+from xlakit.ops.elementwise.binary import Divide
 from xlakit.ops.movement import Broadcast
 from xlakit.options import knob
 from xlakit.passes.analysis.cost import flops_of

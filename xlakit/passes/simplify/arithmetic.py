@@ -15,10 +15,10 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array
 from xlakit.ir.traits import Associative
-from xlakit.ops.convert import Convert
-from xlakit.ops.elementwise_binary import Maximum, Minimum, Multiply, Subtract
-from xlakit.ops.elementwise_unary import Abs, Ceil, Floor, Negate, RoundNearestAfz, RoundNearestEven
-from xlakit.ops.select import Clamp
+from xlakit.ops.elementwise.binary import Maximum, Minimum, Multiply, Subtract
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.elementwise.select import Clamp
+from xlakit.ops.elementwise.unary import Abs, Ceil, Floor, Negate, RoundNearestAfz, RoundNearestEven
 from xlakit.ops.shared.numerics import from_double, highest, lowest, to_integer, wrap
 from xlakit.passes.core.matching import (
     as_integer,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Conditional
 from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.passes.analysis.loops import element_read, elements_read
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
-from xlakit.passes.loops.analysis import element_read, elements_read
 
 
 class ConditionalElements(ComputationPass):

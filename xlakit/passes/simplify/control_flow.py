@@ -8,9 +8,9 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import DataMovement
-from xlakit.ops.compare import Compare
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, Iota, Parameter, Tuple
+from xlakit.ops.elementwise.compare import Compare
 from xlakit.options import knob
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.core.rewriter import Rewriter

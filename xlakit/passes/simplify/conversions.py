@@ -8,10 +8,10 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.convert import BitcastConvert, Convert
 from xlakit.ops.data import Copy
-from xlakit.ops.elementwise_binary import Complex
-from xlakit.ops.elementwise_unary import Imag, Negate, Real
+from xlakit.ops.elementwise.binary import Complex
+from xlakit.ops.elementwise.convert import BitcastConvert, Convert
+from xlakit.ops.elementwise.unary import Imag, Negate, Real
 from xlakit.ops.shared.numerics import convert, wrap
 from xlakit.passes.core.matching import one_type
 from xlakit.passes.core.rewriter import Rewriter

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.convert import Convert
 from xlakit.ops.dot import Dot
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Transpose
 from xlakit.options import knob
 from xlakit.passes.core.matching import one_type

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from xlakit.ir.instruction import Instruction
+from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, OptimizationBarrier, Parameter
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Reduce
-from xlakit.ops.transfer import Domain
 from xlakit.passes.core.rewriter import ANY, Rewriter
 from xlakit.passes.core.rules import Rules
 

@@ -9,17 +9,18 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import XlakitError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import CustomCalls
-from xlakit.execution.device import Device, Program, Run
+from xlakit.execution.device import Device, Run
+from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
 from xlakit.interpreter.evaluate import Context
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
 from xlakit.ir.traits import Elementwise
-from xlakit.ops.convert import BitcastConvert
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Copy, GetTupleElement, Iota, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Map, Reduce

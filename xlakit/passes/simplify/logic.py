@@ -7,10 +7,10 @@ import dataclasses
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.compare import Compare
-from xlakit.ops.elementwise_binary import And
-from xlakit.ops.elementwise_unary import Not
-from xlakit.ops.select import Select
+from xlakit.ops.elementwise.binary import And
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.elementwise.unary import Not
 from xlakit.ops.shared.numerics import highest, lowest
 from xlakit.passes.core.matching import (
     as_integer,

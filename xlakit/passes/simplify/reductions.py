@@ -12,7 +12,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array, Op
 from xlakit.ir.traits import Idempotent
 from xlakit.ops.data import Tuple
-from xlakit.ops.elementwise_binary import Maximum, Minimum
+from xlakit.ops.elementwise.binary import Maximum, Minimum
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.sort import Sort

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ops.data import GetTupleElement, Tuple
-from xlakit.ops.elementwise_unary import Negate
+from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.movement import Reverse
 from xlakit.ops.sort import Sort, TopK
 from xlakit.passes.analysis.sort_order import recognize_order

@@ -15,7 +15,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction, post_order
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Iota, Tuple
-from xlakit.ops.elementwise_unary import Negate
+from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.movement import Reshape, Slice, Transpose
 from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import Sort

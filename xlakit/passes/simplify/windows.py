@@ -12,7 +12,7 @@ import math
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Idempotent
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import reducer_op
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob

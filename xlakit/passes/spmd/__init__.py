@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ops.collective_moves import CollectivePermute
-from xlakit.ops.collectives import PartitionId
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.collectives import PartitionId
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.shared.collective import Collective
 from xlakit.passes.core.framework import Pass, PassContext
 
 __all__ = ["Partition", "is_split", "is_to_be_split", "split_over"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.collective_moves import CollectivePermute
-from xlakit.ops.shared.collective import Collective
+from xlakit.ops.communication.collective import Collective
+from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.passes.core.framework import with_callees
 from xlakit.passes.spmd.annotations import as_sharding
 from xlakit.passes.spmd.factors import Dims, Factors
@@ -24,9 +24,7 @@ from xlakit.passes.spmd.pieces import smallest
 from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.tilings import Tiling, local_sizes, whole
 from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
-
-if TYPE_CHECKING:
-    from xlakit.passes.spmd.walk import Program, Walk
+from xlakit.passes.spmd.walking import Program, Walking
 
 RULE: Final = "xla.sdy.sharding_rule"
 
@@ -58,7 +56,7 @@ def register_partitioner(target: str, partitioner: Partitioner) -> None:
     PARTITIONERS[target] = partitioner
 
 
-def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def partitioned(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """What the program of one partition gives for its parts of the operands."""
     scope = smallest(walk.scope, operands)
     if scope.size < scope.count:
@@ -120,7 +118,7 @@ def rule_factors(text: str, old: Instruction) -> Factors:
     return Factors(operands, results)
 
 
-def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
+def _tiling(walk: Walking, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
     """How a sharding splits an array; parts are equal."""
     said = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
     tiling = walk.pieces.usable(said, sizes)

@@ -14,12 +14,12 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Annotations, ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
-from xlakit.ops.collective_moves import AllToAll, CollectivePermute
-from xlakit.ops.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
+from xlakit.ops.communication.collective_moves import AllToAll, CollectivePermute
+from xlakit.ops.communication.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.passes.core.computation_builder import ComputationBuilder
 from xlakit.passes.core.framework import PassContext

@@ -19,7 +19,7 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Transpose

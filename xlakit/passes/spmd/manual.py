@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
@@ -21,9 +21,7 @@ from xlakit.passes.spmd.annotations import IN_SHARDINGS, OUT_SHARDINGS, with_axe
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
 from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
-
-if TYPE_CHECKING:
-    from xlakit.passes.spmd.walk import Walk
+from xlakit.passes.spmd.walking import Walking
 
 _ENDS: Final = "xla.sdy.LocalToGlobalShape"
 
@@ -41,7 +39,7 @@ def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
     return found
 
 
-def scope_of(walk: Walk, boundary: Instruction) -> Scope:
+def scope_of(walk: Walking, boundary: Instruction) -> Scope:
     """The scope of the manual computation that begins or ends with an instruction."""
     said = walk.program.annotations
     found = said.manual_axes(boundary)
@@ -63,15 +61,15 @@ class _Border:
 # -- Shardy's form -----------------------------------------------------------------------------------
 
 
-def _begin(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _begin(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return _across(walk, old, operands, IN_SHARDINGS, _to_parts)
 
 
-def _end(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _end(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return _across(walk, old, operands, OUT_SHARDINGS, _from_parts)
 
 
-def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
+def _across(walk: Walking, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
     """Each array of the operands, across the border that an instruction is."""
     given, shapes = _arrays(old, operands)
     said = walk.program.annotations
@@ -99,7 +97,7 @@ def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece],
     return given, shapes
 
 
-def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
+def _to_parts(walk: Walking, piece: Piece, shape: Shape, border: _Border) -> Piece:
     """What a team has of an array; what that is split in beyond what is done by hand, it stays split in."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
@@ -123,7 +121,7 @@ def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -
     return None if places is None else inner.agreed(tuple(outer.of_partitions(list(places))))
 
 
-def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
+def _from_parts(walk: Walking, piece: Piece, shape: Shape, border: _Border) -> Piece:
     """The array of which teams have these parts."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
@@ -158,7 +156,7 @@ def _check(whole_shape: Shape, part: Shape, hand: Sequence[Split | None]) -> Non
 # -- the form of older programs ------------------------------------------------------------------------
 
 
-def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _full_to_shard(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     sharding = old.annotations.sharding
     numbers = None if sharding is None else walk.program.annotations.manual_numbers(sharding)
     inner = walk.scope if numbers is None else walk.scope.inside(numbers)
@@ -169,7 +167,7 @@ def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
     return rebuilt(old.shape, iter(made))
 
 
-def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _shard_to_full(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
         by_hand = _by_ratio(walk, shape, piece.shape, old, whole(len(piece.tiling)))
@@ -178,7 +176,7 @@ def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
 
 
 def _by_ratio(
-    walk: Walk, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
+    walk: Walking, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
 ) -> tuple[Split | None, ...]:
     """The split of each dimension into as many parts as sizes say, where an instruction says which."""
     splits = walk.program.annotations.splits(said.annotations.sharding, whole_shape.rank) or tiling
@@ -193,8 +191,8 @@ def _by_ratio(
     return tuple(found)
 
 
-_Boundary = Callable[["Walk", Instruction, tuple[Value, ...]], Value]
-_Crossed = Callable[["Walk", Piece, Shape, _Border], Piece]
+_Boundary = Callable[["Walking", Instruction, tuple[Value, ...]], Value]
+_Crossed = Callable[["Walking", Piece, Shape, _Border], Piece]
 
 BOUNDARIES: Final[dict[str, _Boundary]] = {
     "SPMDFullToShardShape": _full_to_shard,

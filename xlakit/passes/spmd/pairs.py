@@ -13,10 +13,10 @@ from typing import Final
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Done
-from xlakit.ops.asynchronous import AsyncStart
-from xlakit.ops.collective_moves import CollectivePermute
-from xlakit.ops.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
-from xlakit.ops.collectives import AllGather, AllReduce
+from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceStart, CollectivePermuteStart
+from xlakit.ops.communication.collectives import AllGather, AllReduce
 from xlakit.ops.control import Call
 from xlakit.passes.core.framework import PassContext, change_computations
 

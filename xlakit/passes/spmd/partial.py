@@ -11,12 +11,12 @@ from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Idempotent
-from xlakit.ops.compare import Compare
 from xlakit.ops.data import Constant
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.scatter import Scatter
-from xlakit.ops.select import Select
 from xlakit.passes.core.matching import is_zero, uniform
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.simplify.reductions import is_identity

@@ -10,11 +10,11 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import OPERATIONS, Op
-from xlakit.ops.convert import Convert
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Iota, Tuple
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.passes.core.framework import PassContext

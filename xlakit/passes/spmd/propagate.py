@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Sharding
@@ -38,25 +37,12 @@ from xlakit.passes.spmd.factors import Dims, factors_of
 from xlakit.passes.spmd.manual import ends_of_calls
 from xlakit.passes.spmd.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
 from xlakit.passes.spmd.values import leaf_shapes, placing
+from xlakit.passes.spmd.walking import Frame
 
 # Operations, beside those on elements, whose results are split as their operands are wherever they can be.
 _KEEPING = (DataMovement, Concatenate, Pad)
 
 _Nodes = tuple[int, ...]
-
-
-@dataclass(eq=False)
-class Frame:
-    """The values of a computation, as one way of calls leads to it: for each instruction a node for each leaf."""
-
-    tilings: list[Tiling]
-    nodes: dict[Instruction, _Nodes] = field(default_factory=dict)
-    inner: dict[tuple[Instruction, Computation], Frame] = field(default_factory=dict)
-
-    def hints(self, instruction: Instruction) -> list[Tiling] | None:
-        """A tiling for each array and token that an instruction gives; whole where nothing is known."""
-        nodes = self.nodes.get(instruction)
-        return None if nodes is None else [self.tilings[n] for n in nodes]
 
 
 def keeps_elements(instruction: Instruction) -> bool:

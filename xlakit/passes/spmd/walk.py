@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd import control, custom, effects, inspection, manual
-from xlakit.passes.spmd.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, Annotations, is_open, of_leaves
-from xlakit.passes.spmd.emit import Channels
+from xlakit.passes.spmd.annotations import CONSTRAINTS, GROUP, HINTS, OF_RESULT, is_open, of_leaves
 from xlakit.passes.spmd.pieces import Hint, Pieces, smallest
-from xlakit.passes.spmd.propagate import Frame, keeps_elements
+from xlakit.passes.spmd.propagate import keeps_elements
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, local_sizes, refines
 from xlakit.passes.spmd.values import Piece, Value, leaves, mapped, placing, rebuilt
+from xlakit.passes.spmd.walking import Frame, Program
 
 _FEEDS: Final = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done"})
 _COLLECTIVES: Final = frozenset(
@@ -30,18 +28,6 @@ _COLLECTIVES: Final = frozenset(
 
 # Where their dones follow, pairs.py has made one operation of the two.
 _STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"})
-
-
-@dataclass
-class Program:
-    """What all walks through the computations of a module share."""
-
-    module: HloModule
-    annotations: Annotations
-    channels: Channels
-    context: PassContext
-    # How the operands of calls are split that ask for it.
-    inspected: dict[Instruction, Sharding] = field(default_factory=dict)
 
 
 class Walk:

@@ -16,10 +16,10 @@ from xlakit.cpu.kernels.conv.depthwise import emit_lanes, fits_lanes, lanes_task
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
-from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.store import Epilogue
+from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
 from xlakit.data.primitive import PrimitiveType

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
-from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
 from xlakit.cpu.kernels.gemm.store import Output, store_elements
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 

@@ -1,1 +1,1 @@
-"""Matrix products: blocking, packing, micro-kernels, and fusions around products."""
+"""Matrix products: blocking, packing and micro-kernels."""

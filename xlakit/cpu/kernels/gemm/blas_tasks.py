@@ -6,9 +6,9 @@ import struct
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
-from xlakit.cpu.kernels.gemm.gemm import Product
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Steps, smaller
+from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import Matrix
+from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import Rule, require
 
 if TYPE_CHECKING:
-    from xlakit.cpu.kernels.gemm.gemm import Blocking, Product
+    from xlakit.cpu.kernels.gemm.product import Blocking, Product
 
 
 def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from xlakit.cpu import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
-from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
-from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.gemm.store import Epilogue
+from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xlakit.cpu.kernels.gemm.check import check_cut
-from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
@@ -25,6 +24,7 @@ from xlakit.cpu.kernels.gemm.panels import ACROSS, ALONG, SINGLE, PackRows, Pack
 from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_rows
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk, apart
 from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
@@ -32,7 +32,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
 if TYPE_CHECKING:
-    from xlakit.cpu.kernels.gemm.gemm import Blocking, Product
+    from xlakit.cpu.kernels.gemm.product import Blocking, Product
 
 # Tiles whose sums are kept before they become results.
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)

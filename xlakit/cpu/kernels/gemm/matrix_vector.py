@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
 from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector

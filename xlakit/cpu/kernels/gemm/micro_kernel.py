@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, vectors_of
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.cpu.llvm.target import has_feature
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed, to_packed
+from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.llvm import I32, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType

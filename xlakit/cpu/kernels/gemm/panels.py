@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlakit.cpu.kernels.gemm.engine import Engine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, paired, transposed, widened
+from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged, real_parts, strides_of
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
-from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Block, smaller
+from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Loop, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.cpu.scalars import constant, load, memory_type, store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType

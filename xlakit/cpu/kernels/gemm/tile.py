@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_packed, vectors_of
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.scalars.memory import memory_type

@@ -18,7 +18,7 @@ from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
-from xlakit.ops.elementwise_binary import Add, Maximum, Minimum, Multiply
+from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
 from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 

@@ -26,7 +26,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
-from xlakit.ops.elementwise_binary import Add
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.options import knob

@@ -1,23 +1,21 @@
 """Functions that many programs need, compiled once: they depend on types and on the sizes of tiles, not on a program.
 
 A program imports them by name, and the name says all that there is to know about one, so that it can be made wherever
-the program is loaded; ``common_code.py`` does that.
+the program is loaded; ``common_families.py`` does that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol
 
 from xlakit import options
-from xlakit.cpu.kernels.gemm.engine import Engine
-from xlakit.cpu.kernels.shared.common_code import PREFIX, is_there, keep, resolve
-from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Function, Module, Type, Value
+from xlakit.cpu.kernels.shared.common_code import PREFIX
+from xlakit.cpu.kernels.shared.engine import Engine
+from xlakit.cpu.llvm import VOID, Function, Module, Type, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
-
-__all__ = ["PREFIX", "Common", "Missing", "call", "declared", "function_of", "resolve", "symbol_of", "text"]
 
 
 class Common(Protocol):
@@ -47,32 +45,7 @@ def symbol_of(function: Any) -> str:
     return PREFIX + ".".join([f"{function.family}${options.current().tag}", *values])
 
 
-def function_of(symbol: str) -> Any:
-    """The common function that has this name."""
-    from xlakit.cpu.kernels.common_families import FAMILIES
-
-    head, *values = symbol.removeprefix(PREFIX).split(".")
-    family, _, tag = head.partition("$")
-    if tag != options.current().tag:
-        raise InternalError(f"the common function {symbol} is to be made with other options than its program")
-    return FAMILIES[family](*map(_read, values))
-
-
-def text(symbol: str) -> str:
-    """The LLVM IR of a common function, by the name that programs import."""
-    function = function_of(symbol)
-    module = Module(symbol)
-    # Its name tells nothing of knobs.
-    with options.compiling(replace(options.current(), knobs={})):
-        fn = module.function(symbol, VOID, function.parameters, external=True)
-        function.write(fn)
-        fn.ret()
-        return module.text()
-
-
 # -- names -----------------------------------------------------------------------------------------
-
-_TYPES = {type.name: type for type in (F16, F32, F64, I8, I16, I32, I64)}
 
 
 def _written(value: Any) -> str:
@@ -91,41 +64,3 @@ def _written(value: Any) -> str:
         parts = (value.packed.name, value.acc.name, value.group, value.parts, value.rows, value.vectors)
         return "e" + "_".join(map(str, parts))
     raise InternalError(f"a common function cannot depend on {value!r}")
-
-
-def _read(text: str) -> Any:
-    kind, rest = text[0], text[1:]
-    if kind == "n":
-        return None
-    if kind == "b":
-        return rest == "1"
-    if kind == "i":
-        return int(rest)
-    if kind == "k":
-        return next(k for k in PrimitiveType if k.hlo_name == rest)
-    if kind == "e":
-        packed, acc, *numbers = rest.split("_")
-        return Engine("common", _TYPES[packed], _TYPES[acc], *map(int, numbers))
-    return rest
-
-
-# -- machine code ----------------------------------------------------------------------------------
-
-
-class Missing:
-    """The common functions among the imports of a program that this process does not have yet.
-
-    Those that are on disk are loaded; the others are to be compiled.
-    """
-
-    def __init__(self, imports: Iterable[str]) -> None:
-        self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
-
-    def parts(self) -> Iterator[tuple[Effort, str]]:
-        """What is to be compiled."""
-        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
-
-    def keep(self, objects: Sequence[bytes]) -> None:
-        """Load what has been compiled, and keep it for other processes."""
-        for symbol, data in zip(self._symbols, objects, strict=True):
-            keep(symbol, data)

@@ -23,7 +23,7 @@ def resolve(symbol: str) -> int | None:
     if not symbol.startswith(PREFIX):
         return None
     if not is_there(symbol):
-        from xlakit.cpu.kernels.shared.common import Missing
+        from xlakit.cpu.kernels.common_families import Missing
 
         missing = Missing([symbol])
         missing.keep(engine.compiled_all(missing.parts(), threads=1))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
 from xlakit.cpu.loops.emit.guards import UNROLLED, is_better_chosen, reads
-from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
     Bound,
@@ -21,7 +21,6 @@ from xlakit.cpu.loops.ir.nodes import (
     Guarded,
     JoinBits,
     Load,
-    Node,
     Part,
     Position,
     SplitBits,
@@ -36,7 +35,7 @@ from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation
-from xlakit.ops.elementwise_binary import Add, Multiply
+from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from xlakit.cpu.llvm import I64, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Opaque
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.index import Node, Opaque
+from xlakit.cpu.loops.ir.nodes import Fold, Load
 from xlakit.cpu.loops.ir.walking import unconditional
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 
 if TYPE_CHECKING:
-    from xlakit.cpu.loops.emit.kernel import Level
+    from xlakit.cpu.loops.emit.levels import Level
     from xlakit.cpu.loops.ir.space import Group
 
 # Iterations of a strip: what they ask for stays in the first cache until it is read.

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from xlakit.cpu.loops.ir.nodes import Constant, Fold, Given, Guarded, Load, Node
+from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.ir.nodes import Constant, Fold, Given, Guarded, Load
 from xlakit.options import knob
 
 # Reductions of at most so many iterations are written out, so that the loop around them can be vectorized.

@@ -9,20 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
 from xlakit.cpu.loops.emit.lanes import write_iterations
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import fence, streamed
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
-from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
-from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
 # Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.
@@ -45,21 +44,6 @@ class Phase:
 
 # The phases, the results that are an operand changed in place, and the bytes of scratch.
 Emitted = tuple[tuple[Phase, ...], dict[int, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An element that a kernel stores: array number ``array`` of the table, at ``offset``."""
-
-    kind: PrimitiveType
-    array: int
-    offset: Affine
-    node: Node
-
-    @property
-    def nodes(self) -> list[Node]:
-        """What has to be computed: the element, and what its place is read from."""
-        return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
 
 
 @contextmanager
@@ -109,37 +93,6 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     for output, scalar, place in values:
         # What a node gives is an element of its type.
         store(emitter.fn, output.kind, scalar, *place, is_rounded=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One loop of a nest: its variables, and the part of their range that it runs over.
-
-    count: how long that is, where it is the same in all tasks; then no second loop is needed for a rest.
-    factor: a number that divides the length, where that differs.
-    """
-
-    group: Group
-    begin: Value | int
-    end: Value | int
-    count: int = 0
-    factor: int = 1
-
-    @property
-    def iterations(self) -> int:
-        """How long the loop is; 0 where that is not known."""
-        if isinstance(self.begin, int) and isinstance(self.end, int):
-            return self.end - self.begin
-        return self.count
-
-    @property
-    def divisor(self) -> int:
-        """A number that divides the length of the loop."""
-        return self.iterations or self.factor
-
-    def strip(self, begin: Value, end: Value, iterations: int, *, even: bool) -> Level:
-        """The loop over a strip of so many iterations, of which the last one may have fewer."""
-        return replace(self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations))
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:

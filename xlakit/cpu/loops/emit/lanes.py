@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.ir.index import Affine, Opaque
-from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Node, Part, Position
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
+from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Part, Position
 from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.loops.ir.tracer import GuardedFold
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ops.convert import StochasticConvert
-from xlakit.ops.elementary import Cosine, Sine, Tan
-from xlakit.ops.elementwise_binary import Divide, Mulhi, Power, Remainder
+from xlakit.ops.elementwise.binary import Divide, Mulhi, Power, Remainder
+from xlakit.ops.elementwise.convert import StochasticConvert
+from xlakit.ops.elementwise.elementary import Cosine, Sine, Tan
 from xlakit.ops.reduction import applied_op
 from xlakit.options import is_plain
 
 if TYPE_CHECKING:
-    from xlakit.cpu.loops.emit.kernel import Level, Output
+    from xlakit.cpu.loops.emit.levels import Level, Output
     from xlakit.cpu.loops.ir.reducer import Reducer
     from xlakit.cpu.loops.ir.space import Group
 

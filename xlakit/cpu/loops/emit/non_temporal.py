@@ -20,7 +20,7 @@ from xlakit.cpu.loops.ir.index import Variable
 from xlakit.options import knob
 
 if TYPE_CHECKING:
-    from xlakit.cpu.loops.emit.kernel import Level, Output
+    from xlakit.cpu.loops.emit.levels import Level, Output
     from xlakit.cpu.loops.ir.space import Group
 
 # Results that are larger than this do not go through the caches.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from xlakit.cpu.loops.ir.index import Variable
-from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load, Node
+from xlakit.cpu.loops.ir.index import Node, Variable
+from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load
 from xlakit.cpu.loops.ir.walking import walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation

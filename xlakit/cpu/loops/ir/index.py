@@ -3,16 +3,15 @@
 Every index of every array in a loop nest is an Affine. Reshapes split one into a quotient and a remainder; where a
 loop variable straddles the split, the nest is made again with that variable split in two (:class:`SplitVariable`), so
 that a reshape costs nothing when the code runs. What is not a sum of variables (an index read from memory, a quotient
-that cannot be split) is an Opaque term, computed when the code runs.
+that cannot be split) is an Opaque term, computed when the code runs: it has a :class:`Node`, of which
+:mod:`xlakit.cpu.loops.ir.nodes` has the kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-if TYPE_CHECKING:
-    from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.data.primitive import PrimitiveType
 
 
 class Variable:
@@ -153,3 +152,24 @@ def _total(terms: Iterable[tuple[Atom, int]], constant: int) -> Affine:
         factors[atom] = factors.get(atom, 0) + c
     ordered = sorted(((a, c) for a, c in factors.items() if c), key=lambda term: term[0].number)
     return Affine(tuple(ordered), constant)
+
+
+class Node:
+    """A scalar of an element type, computed from other nodes."""
+
+    __slots__ = ("kind", "operands", "variables")
+
+    def __init__(self, kind: PrimitiveType, operands: Sequence[Node] = (), indices: Sequence[Affine] = ()) -> None:
+        self.kind = kind
+        found: set[Variable] = set()
+        given = list(operands)
+        for index in indices:
+            for atom, _ in index.terms:
+                if isinstance(atom, Opaque):
+                    given.append(atom.node)
+                else:
+                    found.add(atom)
+        self.operands = tuple(given)
+        for node in given:
+            found |= node.variables
+        self.variables: frozenset[Variable] = frozenset(found)

@@ -9,31 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlakit.cpu.loops.ir.index import Affine, Opaque, Variable
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
-
-
-class Node:
-    """A scalar of an element type, computed from other nodes."""
-
-    __slots__ = ("kind", "operands", "variables")
-
-    def __init__(self, kind: PrimitiveType, operands: Sequence[Node] = (), indices: Sequence[Affine] = ()) -> None:
-        self.kind = kind
-        found: set[Variable] = set()
-        given = list(operands)
-        for index in indices:
-            for atom, _ in index.terms:
-                if isinstance(atom, Opaque):
-                    given.append(atom.node)
-                else:
-                    found.add(atom)
-        self.operands = tuple(given)
-        for node in given:
-            found |= node.variables
-        self.variables: frozenset[Variable] = frozenset(found)
 
 
 class Constant(Node):

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.llvm import Function
-from xlakit.cpu.loops.ir.nodes import Constant, Node
+from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.ir.nodes import Constant
 from xlakit.cpu.loops.ir.tracer import Index, Tracer, as_kind
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real, rounded
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
-from xlakit.ops.elementwise_binary import Add, Maximum, Minimum
+from xlakit.ops.elementwise.binary import Add, Maximum, Minimum
 from xlakit.ops.reduction import Reduce, applied_op, identity_element
 from xlakit.ops.shared.numerics import to_double
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.loops.ir.index import ZERO, Affine, Opaque, Variable, linear, number, of
+from xlakit.cpu.loops.ir.index import ZERO, Affine, Node, Opaque, Variable, linear, number, of
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
     Bound,
@@ -19,7 +19,6 @@ from xlakit.cpu.loops.ir.nodes import (
     Fold,
     Guarded,
     JoinBits,
-    Node,
     Part,
     Position,
     SplitBits,
@@ -30,11 +29,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import OPERATIONS
-from xlakit.ops.convert import Convert
 from xlakit.ops.data import Constant as ConstantOp
 from xlakit.ops.data import GetTupleElement, Iota, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Map, Reduce

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from xlakit.cpu.loops.ir.index import Affine, Opaque
-from xlakit.cpu.loops.ir.nodes import Divided, Guarded, Load, Node, Position, SplitBits
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
+from xlakit.cpu.loops.ir.nodes import Divided, Guarded, Load, Position, SplitBits
 from xlakit.cpu.loops.ir.tracer import GuardedFold
 
 

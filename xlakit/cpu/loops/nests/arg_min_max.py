@@ -14,20 +14,11 @@ from dataclasses import dataclass
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import (
-    TASK_NANOSECONDS,
-    Emitted,
-    Level,
-    Output,
-    Phase,
-    Split,
-    nest,
-    store_all,
-    task_function,
-)
+from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Emitted, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Variable, linear
-from xlakit.cpu.loops.ir.nodes import Constant, Node, Position
+from xlakit.cpu.loops.ir.index import Node, Variable, linear
+from xlakit.cpu.loops.ir.nodes import Constant, Position
 from xlakit.cpu.loops.ir.reducer import Reducer, is_neutral, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
@@ -39,11 +30,11 @@ from xlakit.cpu.scalars.real import maximum, minimum
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.compare import Compare
 from xlakit.ops.data import Parameter, Tuple
-from xlakit.ops.elementwise_binary import And, Maximum, Minimum, Or
-from xlakit.ops.elementwise_unary import Not
-from xlakit.ops.select import Select
+from xlakit.ops.elementwise.binary import And, Maximum, Minimum, Or
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.select import Select
+from xlakit.ops.elementwise.unary import Not
 from xlakit.options import knob
 
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)

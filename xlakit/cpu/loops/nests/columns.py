@@ -9,11 +9,11 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Level, Output, Phase, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
-from xlakit.cpu.loops.ir.index import Variable, linear, of
-from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.ir.index import Node, Variable, linear, of
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer

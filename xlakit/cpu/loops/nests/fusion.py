@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Emitted, Output
+from xlakit.cpu.loops.emit.kernel import Emitted
+from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Output, Phase, Split, nest, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of
+from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Affine, Variable
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable
+from xlakit.cpu.loops.ir.nodes import Fold, Load
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Output, Phase
-from xlakit.cpu.loops.ir.index import Variable, linear
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Node, Part
+from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Phase
+from xlakit.cpu.loops.emit.levels import Output
+from xlakit.cpu.loops.ir.index import Node, Variable, linear
+from xlakit.cpu.loops.ir.nodes import Fold, Load, Part
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind, wide_kind
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Effort, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Level, Output, hints_for, store_all, write_all_iterations
+from xlakit.cpu.loops.emit.kernel import hints_for, store_all, write_all_iterations
 from xlakit.cpu.loops.emit.lanes import lanes_of
-from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
-from xlakit.cpu.loops.ir.nodes import Node
+from xlakit.cpu.loops.emit.levels import Level, Output
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row

@@ -9,7 +9,8 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.ir.nodes import Given, Node
+from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.ir.nodes import Given
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind
 from xlakit.cpu.loops.ir.tracer import Index
 from xlakit.cpu.scalars import Scalar

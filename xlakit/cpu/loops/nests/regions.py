@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Level, Output, Phase, Split, joined, nest, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import Phase, Split, joined, nest, store_all, task_function
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Affine, SplitVariable, Variable
-from xlakit.cpu.loops.ir.nodes import Bound, Divided, Guarded, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, SplitVariable, Variable
+from xlakit.cpu.loops.ir.nodes import Bound, Divided, Guarded
 from xlakit.cpu.loops.ir.space import Group, Place, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import GuardedFold
 from xlakit.cpu.loops.ir.walking import indices_of, walk

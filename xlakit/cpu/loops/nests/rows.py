@@ -17,8 +17,6 @@ from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
 from xlakit.cpu.loops.emit.kernel import (
     DOUBLED,
     Emitted,
-    Level,
-    Output,
     Phase,
     Split,
     hints_for,
@@ -28,10 +26,11 @@ from xlakit.cpu.loops.emit.kernel import (
     task_function,
 )
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import streamed
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
-from xlakit.cpu.loops.ir.index import Affine, Variable, linear
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
+from xlakit.cpu.loops.ir.nodes import Fold, Load
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Output, Phase, store_all, task_function
+from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
+from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.emit.non_temporal import NON_TEMPORAL_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Affine, Variable
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable
+from xlakit.cpu.loops.ir.nodes import Fold, Load
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer

@@ -15,9 +15,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
-from xlakit.ops.shared.calling import zero_value
-from xlakit.ops.shared.collective import (
+from xlakit.ops.communication.collective import (
     Collective,
     GroupsLike,
     OperandsLike,
@@ -31,6 +29,9 @@ from xlakit.ops.shared.collective import (
     repack,
     unpack,
 )
+from xlakit.ops.elementwise import binary
+from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
+from xlakit.ops.shared.calling import zero_value
 from xlakit.ops.shared.hints import below, multiple
 
 
@@ -194,12 +195,10 @@ def cross_replica_sum(operand: OperandsLike, replica_groups: GroupsLike = ()) ->
 
     Raises ShapeError. Source: Operation semantics, CrossReplicaSum.
     """
-    from xlakit.ops.elementwise_binary import add, or_
-
     arrays = [operand] if isinstance(operand, XlaOp) else operand
     first = next((leaf for array in arrays for _, leaf in array.shape.leaves()), None)
     of_pred = first is not None and first.element_type is PrimitiveType.PRED
-    return all_reduce(operand, or_ if of_pred else add, replica_groups)
+    return all_reduce(operand, binary.or_ if of_pred else binary.add, replica_groups)
 
 
 @operation("reduce-scatter", documents=("ReduceScatter",))

@@ -10,7 +10,8 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array, operation
-from xlakit.ops.elementary import (
+from xlakit.ops.elementwise import binary
+from xlakit.ops.elementwise.elementary import (
     acos,
     acosh,
     asin,
@@ -338,9 +339,7 @@ def imag(operand: XlaOp) -> XlaOp:
 @building
 def conj(operand: XlaOp) -> XlaOp:
     """The conjugates of complex numbers; f32 and f64 become complex. Source: XlaBuilder's Conj."""
-    from xlakit.ops.elementwise_binary import complex
-
-    return complex(real(operand), neg(imag(operand)))
+    return binary.complex(real(operand), neg(imag(operand)))
 
 
 @building

@@ -15,9 +15,8 @@ import numpy as np
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ExecutionError, ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
-from xlakit.ops.handle import XlaOp, building, common_builder, emit
-from xlakit.ops.shared.calling import agree, zero_value
-from xlakit.ops.shared.collective import (
+from xlakit.ops import movement
+from xlakit.ops.communication.collective import (
     Collective,
     GroupsLike,
     OperandsLike,
@@ -28,6 +27,8 @@ from xlakit.ops.shared.collective import (
     repack,
     unpack,
 )
+from xlakit.ops.handle import XlaOp, building, common_builder, emit
+from xlakit.ops.shared.calling import agree, zero_value
 from xlakit.ops.shared.hints import below, multiple
 
 Pairs = tuple[tuple[int, int], ...]
@@ -115,8 +116,6 @@ def all_to_all(
     larger: f32[4,16] with split 1, concat 0 and 4 devices gives f32[16,4]. Raises ShapeError.
     Source: Operation semantics, AllToAll.
     """
-    from xlakit.ops.movement import reshape, transpose
-
     shape = operand.shape
     split, concat = split_dimension, concat_dimension
     for dimension in (split, concat):
@@ -145,7 +144,7 @@ def all_to_all(
     result = list(shape.dimensions)
     result[split] //= split_count
     result[concat] *= split_count
-    return reshape(transpose(reshape(moved, sizes), order), result)
+    return movement.reshape(movement.transpose(movement.reshape(moved, sizes), order), result)
 
 
 @building

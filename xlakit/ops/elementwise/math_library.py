@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlakit.ops.compare import eq, ne
-from xlakit.ops.elementwise_binary import div, mul
-from xlakit.ops.elementwise_unary import abs
+from xlakit.ops.elementwise.binary import div, mul
+from xlakit.ops.elementwise.compare import eq, ne
+from xlakit.ops.elementwise.unary import abs
 from xlakit.ops.handle import XlaOp, building
 from xlakit.ops.shared.elementwise import FLOATING
 

@@ -13,10 +13,10 @@ from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.compare import Compare
 from xlakit.ops.control import While
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
-from xlakit.ops.elementwise_binary import Add, Subtract
+from xlakit.ops.elementwise.binary import Add, Subtract
+from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext, inherited

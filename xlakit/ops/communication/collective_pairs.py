@@ -11,13 +11,13 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Evaluation, Op, Value, operation
 from xlakit.ir.traits import Done, Start
-from xlakit.ops.collective_moves import Permuting
-from xlakit.ops.collectives import AllGather, AllReduce
-from xlakit.ops.shared.calling import zero_value
-from xlakit.ops.shared.collective import (
+from xlakit.ops.communication.collective import (
     bundle,
     bundle_shapes,
 )
+from xlakit.ops.communication.collective_moves import Permuting
+from xlakit.ops.communication.collectives import AllGather, AllReduce
+from xlakit.ops.shared.calling import zero_value
 
 
 class _Done(Op, Done):

@@ -17,7 +17,7 @@ from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Elementwise, Forwarding
-from xlakit.ops.elementwise_unary import real
+from xlakit.ops.elementwise.unary import real
 from xlakit.ops.handle import OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared import numerics
 from xlakit.ops.shared.checks import need_declared

@@ -17,17 +17,19 @@ from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
 from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, EpilogueCall, rectangle_of
-from xlakit.cpu.kernels.gemm.gemm import Product, emit_gemm
+from xlakit.cpu.kernels.gemm.gemm import emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Steps
-from xlakit.cpu.kernels.gemm.product_cut import Cut, cut_first, cut_second, product_of_rows
+from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Emitted, Output, Phase, finish
+from xlakit.cpu.loops.emit.kernel import Emitted, Phase, finish
+from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
-from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
-from xlakit.cpu.loops.ir.nodes import Load, Node
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
+from xlakit.cpu.loops.ir.nodes import Load
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.rectangle import (

@@ -14,7 +14,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, operation
 from xlakit.ir.traits import Associative, Commutative, Expensive, Idempotent, Transcendental
-from xlakit.ops.compare import (
+from xlakit.ops.elementwise.compare import (
     compare,
     eq,
     eq_total_order,

@@ -13,9 +13,10 @@ from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
 from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, dot_product, plan_product, strides_of
-from xlakit.cpu.kernels.gemm.engine import stored_as_packed
-from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.product import Blocking, Product
+from xlakit.cpu.kernels.shared.engine import stored_as_packed
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction

@@ -1,0 +1,71 @@
+"""A product, and how it is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.shared.engine import Engine
+from xlakit.data.primitive import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """result[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
+
+    The operands' directions along k have the same sizes. ``batches`` are the directions through the batches of lhs,
+    rhs and result.
+    """
+
+    lhs: Matrix
+    rhs: Matrix
+    result: PrimitiveType
+    rows: Steps
+    columns: Steps
+    batches: tuple[Steps, Steps, Steps] = (Steps(()), Steps(()), Steps(()))
+    # Where in the result the first element goes, and where lhs, rhs and result stand in the table.
+    first: int = 0
+    arrays: tuple[int, int, int] = (0, 1, 2)
+
+    @property
+    def batch(self) -> int:
+        """The number of products."""
+        return self.batches[2].size
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows and columns of the result, and steps of k."""
+        return self.rows.size, self.columns.size, self.lhs.along.size
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """How a product is cut.
+
+    steps: steps of k in a block; runs: runs of k in a block (then each is whole). task_rows, task_columns: the
+    rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows that are packed at a time. packs: which
+    operands are packed; ahead: the right one all at once, before the first block of rows. batches_inner: the same rows
+    of all batches come before the next rows.
+    """
+
+    engine: Engine
+    runs: int
+    steps: int
+    k_blocks: int
+    task_rows: int
+    row_tasks: int
+    task_columns: int
+    column_tasks: int
+    mc: int
+    packs: tuple[bool, bool]
+    ahead: bool
+    batches_inner: bool = False
+
+    @property
+    def kc(self) -> int:
+        """Steps of k in the largest block, padded to the engine's group."""
+        return -(-self.runs * self.steps // self.engine.group) * self.engine.group
+
+    def local_width(self, product: Product) -> int:
+        """How far the rows of a rectangle are apart that stands in memory of the task."""
+        return min(self.task_columns, max(1, product.sizes[1]))

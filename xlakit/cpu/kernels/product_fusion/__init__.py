@@ -1,0 +1,1 @@
+"""Fusions around products: matrix products and convolutions with what follows them."""

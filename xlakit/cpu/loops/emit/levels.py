@@ -1,0 +1,57 @@
+"""What loop nests are written from: loops, and the elements that they store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from xlakit.cpu.llvm import Value
+from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
+from xlakit.cpu.loops.ir.space import Group
+from xlakit.data.primitive import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An element that a kernel stores: array number ``array`` of the table, at ``offset``."""
+
+    kind: PrimitiveType
+    array: int
+    offset: Affine
+    node: Node
+
+    @property
+    def nodes(self) -> list[Node]:
+        """What has to be computed: the element, and what its place is read from."""
+        return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One loop of a nest: its variables, and the part of their range that it runs over.
+
+    count: how long that is, where it is the same in all tasks; then no second loop is needed for a rest.
+    factor: a number that divides the length, where that differs.
+    """
+
+    group: Group
+    begin: Value | int
+    end: Value | int
+    count: int = 0
+    factor: int = 1
+
+    @property
+    def iterations(self) -> int:
+        """How long the loop is; 0 where that is not known."""
+        if isinstance(self.begin, int) and isinstance(self.end, int):
+            return self.end - self.begin
+        return self.count
+
+    @property
+    def divisor(self) -> int:
+        """A number that divides the length of the loop."""
+        return self.iterations or self.factor
+
+    def strip(self, begin: Value, end: Value, iterations: int, *, even: bool) -> Level:
+        """The loop over a strip of so many iterations, of which the last one may have fewer."""
+        return replace(self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations))

@@ -1,0 +1,91 @@
+"""Program: what all executions of a program share; and its devices as feeds, channels and rendezvous see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from xlakit.errors import ExecutionError
+from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.groups import Grid
+from xlakit.ir.instruction import Computation, HloModule
+from xlakit.ops.communication.transfer import Recv, Send
+
+# A channel, and whether it is the end that sends.
+End = tuple[int | None, bool]
+
+
+class Program:
+    """What all executions of one program share."""
+
+    def __init__(self, module: HloModule, num_replicas: int, num_partitions: int, custom_calls: CustomCalls) -> None:
+        self.module = module
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self.grid = Grid(num_replicas, num_partitions)
+        self.custom_calls = custom_calls
+        self.channel_ends = _channel_ends(module)
+        # What the interpreter makes of each computation when it first runs it.
+        self.plans: dict[Computation, Any] = {}
+
+    def name_of(self, device: int) -> str:
+        """What errors call a device."""
+        replica, partition = divmod(device, self.num_partitions)
+        return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
+
+
+def _channel_ends(module: HloModule) -> frozenset[End]:
+    """Where a program talks to other ones."""
+    return frozenset(
+        (instruction.op.channel_id, isinstance(instruction.op, Send))
+        for computation in module.computations
+        for instruction in computation.instructions
+        if isinstance(instruction.op, (Send, Recv)) and not instruction.op.is_host_transfer
+    )
+
+
+class Stopped(ExecutionError):
+    """This device stops because another one failed; the caller of the program raises the error of that one."""
+
+
+class AnyRun(Protocol):
+    """A :class:`xlakit.execution.device.Run`, as far as feeds, channels and waiting need it."""
+
+    number: int
+    shares_context: bool
+    failure: BaseException | None
+
+    @property
+    def program(self) -> Program:
+        """The program that runs."""
+        ...
+
+    @property
+    def devices(self) -> Sequence[AnyDevice]:
+        """All of its devices, as soon as they are there."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all devices."""
+        ...
+
+    def check(self) -> None:
+        """Raise Stopped where a device has failed."""
+        ...
+
+
+class AnyDevice(Protocol):
+    """A :class:`xlakit.execution.device.Device`, as far as feeds, channels and waiting need it."""
+
+    index: int
+    place: int
+
+    @property
+    def program(self) -> Program:
+        """The program that it runs."""
+        ...
+
+    @property
+    def run(self) -> AnyRun:
+        """The run that it takes part in."""
+        ...
