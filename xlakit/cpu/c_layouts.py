@@ -80,8 +80,10 @@ def _in_memory(shape: Shape) -> Shape:
 
 def _to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:
     if shape.is_tuple:
-        parts = [_to_memory(cloner.element(value, n, like), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)]
-        return cloner.add(Tuple(), *parts, like=like)
+        parts = [
+            _to_memory(cloner.at(like).element(value, n), s, like, cloner) for n, s in enumerate(shape.tuple_shapes)
+        ]
+        return cloner.at(like).tuple(*parts)
     if not shape.is_array or _order(shape) == tuple(range(shape.rank)):
         return value
     return _step(Transpose(dimensions=_order(shape)), value, _in_memory(shape), like, cloner)

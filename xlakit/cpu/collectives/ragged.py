@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, Members, tile_kernel
+from xlakit.cpu.collectives.tiles import Members, tile_kernel
 from xlakit.cpu.llvm import I8, I64, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.scalars import load
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.passes.analysis.cost_model import MOVED_BYTE
 
 # The numbers of the operands and of the result.
 _INPUT, _OUTPUT, _STARTS, _SIZES, _TARGETS, _RECEIVED, _RESULT = range(7)
@@ -50,7 +51,7 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
                     members.fail()
 
     cost = 3.0 * count * (source.num_elements + target.num_elements) * source.element_type.byte_width
-    return tile_kernel(module, name, count, cost * BYTE_NANOSECONDS, count, body)
+    return tile_kernel(module, name, count, cost * MOVED_BYTE, count, body)
 
 
 def _integer(members: Members, kind: PrimitiveType, array: Value, index: Value) -> Value:

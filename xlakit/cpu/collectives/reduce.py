@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.collectives.tiles import BYTE_NANOSECONDS, TILE_BYTES, Members, tile_kernel
+from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, tile_kernel
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
@@ -21,6 +21,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation
 from xlakit.ops.communication.collective import combiner_of
+from xlakit.passes.analysis.cost_model import MOVED_BYTE
 
 # Groups of at most so many members are combined in registers, larger ones in a buffer that stays in the cache.
 _IN_REGISTERS = 8
@@ -152,7 +153,7 @@ def _flat(
         if only_first:
             _clear(members, made)
 
-    cost = elements * combining.bytes * BYTE_NANOSECONDS * 2 * (count or 4)
+    cost = elements * combining.bytes * MOVED_BYTE * 2 * (count or 4)
     return tile_kernel(module, name, -(-elements // tile), cost, count, body)
 
 
@@ -190,7 +191,7 @@ def _blocks(
         _combine(members, made)
 
     tasks = rows * pieces * count if rows * length else 0
-    cost = rows * length * combining.bytes * count * BYTE_NANOSECONDS * 1.5
+    cost = rows * length * combining.bytes * count * MOVED_BYTE * 1.5
     return tile_kernel(module, name, tasks, cost, count, body)
 
 

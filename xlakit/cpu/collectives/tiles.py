@@ -11,8 +11,6 @@ from xlakit.cpu.runtime.rendezvous import ARRIVAL, SLOT, arrival_at
 
 # A task moves about so many bytes: they stay in the first cache while several members get them.
 TILE_BYTES = 16 << 10
-# Nanoseconds for a byte that is moved, on one core.
-BYTE_NANOSECONDS = 0.1
 
 
 class Members:

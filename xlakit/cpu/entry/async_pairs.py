@@ -5,32 +5,41 @@ from __future__ import annotations
 from collections import Counter
 
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ir.operation import Op
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective_pairs import (
+    AllGatherDone,
+    AllGatherStart,
+    AllReduceDone,
+    AllReduceStart,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+)
 
-# The opcode of the start that each done has.
-STARTS = {
-    "all-gather-done": "all-gather-start",
-    "all-reduce-done": "all-reduce-start",
-    "collective-permute-done": "collective-permute-start",
-    "async-done": "async-start",
+# The start that each done has.
+STARTS: dict[type[Op], type[Op]] = {
+    AllGatherDone: AllGatherStart,
+    AllReduceDone: AllReduceStart,
+    CollectivePermuteDone: CollectivePermuteStart,
+    AsyncDone: AsyncStart,
 }
 
 
 def async_pairs(computation: Computation) -> dict[Instruction, Instruction]:
     """The done of each start, where both are here and no other instruction has what the start gives."""
-    if not any(i.opcode in STARTS for i in computation.instructions):
+    if not any(type(i.op) in STARTS for i in computation.instructions):
         return {}
     users: Counter[Instruction] = Counter(o for i in computation.instructions for o in i.operands)
     users[computation.root] += 1
     found: dict[Instruction, Instruction] = {}
     for done in computation.instructions:
-        wanted = STARTS.get(done.opcode)
+        wanted = STARTS.get(type(done.op))
         if wanted is None:
             continue
         chain = [done.operands[0]]
-        while chain[-1].opcode == "async-update" and len(chain[-1].operands) == 1:
+        while isinstance(chain[-1].op, AsyncUpdate) and len(chain[-1].operands) == 1:
             chain.append(chain[-1].operands[0])
-        if chain[-1].opcode == wanted and all(users[link] == 1 for link in chain):
+        if isinstance(chain[-1].op, wanted) and all(users[link] == 1 for link in chain):
             found[chain[-1]] = done
     return found
 

@@ -11,7 +11,8 @@ from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Instruction
 from xlakit.memory.steps import CollectiveStep, CopyStep, NumberStep, Step
 from xlakit.memory.values import HloValue, Tree, ValueKind, leaves, new_values
-from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective_pairs import AllGatherStart, AllReduceDone, CollectivePermuteStart
 from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReplicaId
 from xlakit.ops.data import Parameter
 
@@ -49,9 +50,9 @@ class Collectives:
             return (self._number(instruction, steps),)
         if self._rendezvous is None:
             return None
-        if instruction.opcode in STARTS:
+        if type(op) in STARTS:
             return self._async_done(instruction, operands, steps)
-        if instruction.opcode == "async-update" and len(operands) == 1 and instruction.operands[0] in self._async:
+        if isinstance(op, AsyncUpdate) and len(operands) == 1 and instruction.operands[0] in self._async:
             self._async.add(instruction)
             return (operands[0],)
         if isinstance(op, AsyncStart):
@@ -112,7 +113,7 @@ class Collectives:
     @staticmethod
     def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
         """The value of a collective; a start gives its operands and contexts beside the result."""
-        if instruction.opcode not in ("all-gather-start", "collective-permute-start"):
+        if not isinstance(instruction.op, (AllGatherStart, CollectivePermuteStart)):
             return result
         sent = operands[0] if len(operands) == 1 else tuple(operands)
         return (sent, result, *_contexts(instruction))
@@ -140,9 +141,9 @@ class Collectives:
         if started is not None:
             steps.append(replace(started.step, instruction=instruction, part="done"))
             return (started.result,)
-        if instruction.opcode == "all-reduce-done":
+        if isinstance(instruction.op, AllReduceDone):
             return (operands[0],)
-        if instruction.opcode == "async-done" and instruction.operands[0] not in self._async:
+        if isinstance(instruction.op, AsyncDone) and instruction.operands[0] not in self._async:
             return None
         return (operands[0][1],)  # pyright: ignore[reportOptionalSubscript,reportIndexIssue]
 

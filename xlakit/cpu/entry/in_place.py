@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from xlakit.cpu.kernels.library import alone
-from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.control import Fusion
+from xlakit.ops.data import Tuple
 
 
 def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:
     """Pairs of a result's and an operand's number that may share memory, where each operand is an array."""
     if isinstance(instruction.op, Fusion):
         return _pairs(instruction.op.calls)
-    if is_scalar_operation(instruction.opcode) and instruction.opcode != "bitcast-convert":
+    if isinstance(instruction.op, Elementwise):
         return _pairs(alone(instruction))
     return frozenset()
 
 
 def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
     root = computation.root
-    roots = list(root.operands) if root.opcode == "tuple" else [root]
+    roots = list(root.operands) if isinstance(root.op, Tuple) else [root]
     if any(r.shape.is_tuple or r.shape.dimensions != roots[0].shape.dimensions for r in roots):
         return frozenset()
     dimensions = roots[0].shape.dimensions
     # The instructions whose element at an index is only needed for the results at that index.
-    aligned: set[Instruction] = {root} if root.opcode == "tuple" else set()
+    aligned: set[Instruction] = {root} if isinstance(root.op, Tuple) else set()
     for instruction in reversed(computation.instructions):
         if instruction in roots or instruction in aligned:
-            if instruction.opcode != "tuple" and not _is_elementwise(instruction, dimensions):
+            if not isinstance(instruction.op, Tuple) and not _is_elementwise(instruction, dimensions):
                 continue
             aligned.add(instruction)
             aligned.update(o for o in instruction.operands if o.shape.dimensions == dimensions)
@@ -48,8 +49,7 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
 
 def _is_elementwise(instruction: Instruction, dimensions: tuple[int, ...]) -> bool:
     return (
-        is_scalar_operation(instruction.opcode)
-        and instruction.opcode != "bitcast-convert"
+        isinstance(instruction.op, Elementwise)
         and instruction.shape.is_array
         and instruction.shape.dimensions == dimensions
     )

@@ -29,6 +29,9 @@ from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.memory.steps import CollectiveStep, KernelStep
 from xlakit.ops.control import Fusion
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.dot import Dot
+from xlakit.ops.dynamic import DynamicUpdateSlice
 
 # Kernels that are no loop nests and change operands in place, with the reason why that is sound where the result is in
 # the operand's own slice. No other operand is read in that slice.
@@ -97,7 +100,7 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
     """The access maps of a kernel; where there are none, why."""
     if isinstance(instruction.op, Fusion):
         computation = instruction.op.calls
-    elif is_traced(instruction.opcode) or instruction.opcode == "dynamic-update-slice":
+    elif is_traced(instruction.opcode) or isinstance(instruction.op, DynamicUpdateSlice):
         computation = alone(instruction)
     else:
         return f"the kernel of {instruction.opcode} is no loop nest, and nothing is stated of it"
@@ -109,14 +112,14 @@ def _maps_of(instruction: Instruction) -> _AccessMaps | str:
 
 def _traced(computation: Computation, space: Space) -> _AccessMaps:
     root = computation.root
-    roots = [(o, 0, o.shape) for o in root.operands] if root.opcode == "tuple" else []
+    roots = [(o, 0, o.shape) for o in root.operands] if isinstance(root.op, Tuple) else []
     shapes = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
     roots = roots or [(root, part, shape) for part, shape in enumerate(shapes)]
     sources: dict[Instruction, Source] = {
         p: (lambda index, _, p=p, n=n: Load(p.shape.element_type, n, linear(index, p.shape.dimensions)))
         for n, p in enumerate(computation.parameters)
     }
-    is_update = len(roots) == 1 and root.opcode == "dynamic-update-slice"
+    is_update = len(roots) == 1 and isinstance(root.op, DynamicUpdateSlice)
     anywhere: set[int] = set()
     for instruction in computation.instructions:
         if not _is_element_wise(instruction) and not (is_update and instruction is root):
@@ -153,7 +156,9 @@ def _update(root: Instruction, sources: dict[Instruction, Source], space: Space,
 
 def _is_element_wise(instruction: Instruction) -> bool:
     """Whether the loops of a fusion compute an element where it is needed."""
-    return instruction.opcode == "parameter" or (is_traced(instruction.opcode) and instruction.opcode != "dot")
+    return isinstance(instruction.op, Parameter) or (
+        is_traced(instruction.opcode) and not isinstance(instruction.op, Dot)
+    )
 
 
 def _unknown(instruction: Instruction) -> Source:

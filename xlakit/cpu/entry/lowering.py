@@ -16,13 +16,14 @@ from xlakit.memory.dataflow import Dataflow
 from xlakit.memory.steps import ConditionalStep, HostStep, KernelStep, RandomStep, Step, StepProgram, WhileStep
 from xlakit.memory.values import HloValue, Tree, ValueKind, byte_size, leaves, new_values
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import Constant, GetTupleElement
+from xlakit.ops.data import AddDependency, AfterAll, Constant, GetTupleElement, OptimizationBarrier, Tuple
 from xlakit.ops.data import Parameter as ParameterOp
+from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng, RngGetAndUpdateState
 from xlakit.options import is_plain
 
 # What gives arrays other names. With tuples and their elements, these are seen through here alone: steps have values.
-_RENAMING = frozenset({"reshape", "opt-barrier", "add-dependency"})
+_RENAMING = (Reshape, OptimizationBarrier, AddDependency)
 
 
 class Lowering:
@@ -87,11 +88,11 @@ class Lowering:
         operands = [values[o] for o in instruction.operands]
         if isinstance(op, GetTupleElement):
             return operands[0][op.index]  # pyright: ignore[reportIndexIssue,reportOptionalSubscript]
-        if op.opcode == "tuple":
+        if isinstance(op, Tuple):
             return tuple(operands)
-        if op.opcode in _RENAMING:
+        if isinstance(op, _RENAMING):
             return operands[0]
-        if op.opcode == "after-all":
+        if isinstance(op, AfterAll):
             return None
         if isinstance(op, RngGetAndUpdateState):
             state = HloValue(ValueKind.INSTRUCTION, byte_size(instruction.shape), instruction)

@@ -15,9 +15,7 @@ from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
-
-# What a function costs, in nanoseconds: a guess, as it is not known.
-_COST = 20_000.0
+from xlakit.passes.analysis.cost_model import C_CALL
 
 
 def operand_shapes(instruction: Instruction) -> tuple[Shape, ...]:
@@ -61,7 +59,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
     out = _pointer(fn, instruction.shape, iter(pointers[len(places) :]))
     fn.call(symbol, VOID, out, _table(fn, given))
     fn.ret()
-    return (Phase(fn.name, 1, _COST),), updates, 0
+    return (Phase(fn.name, 1, C_CALL),), updates, 0
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:

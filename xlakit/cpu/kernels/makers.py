@@ -10,6 +10,7 @@ from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
+from xlakit.passes.analysis.cost_model import MULTIPLICATION
 
 # Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
 # None where a loop nest does it as well.
@@ -17,7 +18,7 @@ Maker = Callable[[Module, Instruction], "Emitted | None"]
 
 
 def _dot(module: Module, instruction: Instruction) -> Emitted:
-    from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, emit_dot, plan_dot
+    from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_dot
 
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
@@ -29,7 +30,6 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
     if len(instruction.operands) != 2:
         raise DeclinedError("a sparse convolution")
     from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
-    from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
 
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)

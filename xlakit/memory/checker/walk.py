@@ -33,15 +33,34 @@ from xlakit.memory.steps import (
     WhileStep,
 )
 from xlakit.memory.values import HloValue
-from xlakit.ops.communication.asynchronous import AsyncStart
+from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
+from xlakit.ops.communication.collective_pairs import (
+    AllGatherDone,
+    AllGatherStart,
+    AllReduceDone,
+    AllReduceStart,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+)
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.ops.data import (
+    AddDependency,
+    AfterAll,
+    Constant,
+    Copy,
+    GetTupleElement,
+    OptimizationBarrier,
+    Parameter,
+    Tuple,
+)
+from xlakit.ops.elementwise.convert import Bitcast
+from xlakit.ops.movement import Reshape
 from xlakit.ops.random import Rng
 
-_SAME = frozenset({"reshape", "bitcast", "copy", "opt-barrier", "add-dependency", "async-update", "all-reduce-done"})
+_SAME = (Reshape, Bitcast, Copy, OptimizationBarrier, AddDependency, AsyncUpdate, AllReduceDone)
 # Of these the result is the second element of what the start gives; the first one is what it was given.
-_STARTS = frozenset({"all-gather-start", "collective-permute-start", "async-start"})
-_DONES = frozenset({"all-gather-done", "collective-permute-done", "async-done"})
+_STARTS = (AllGatherStart, CollectivePermuteStart, AsyncStart)
+_DONES = (AllGatherDone, CollectivePermuteDone, AsyncDone)
 
 # Where the plan has a value; of its slice so many bytes, or all of it.
 SliceOf = Callable[[HloValue, int | None], Slice]
@@ -130,7 +149,7 @@ class Walk:
 
     def _renamed(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
         """The value of an instruction that no step computes: it is another name, or a computation's steps follow."""
-        op, opcode = instruction.op, instruction.opcode
+        op = instruction.op
         if isinstance(op, Parameter):
             return frame.arguments[op.number]
         if isinstance(op, Constant):
@@ -138,13 +157,13 @@ class Walk:
         operands = [frame.values[o] for o in instruction.operands]
         if isinstance(op, GetTupleElement):
             return _part(operands[0], op.index)
-        if opcode == "tuple":
+        if isinstance(op, Tuple):
             return tuple(operands)
-        if opcode == "after-all":
+        if isinstance(op, AfterAll):
             return None
-        if opcode in _SAME:
+        if isinstance(op, _SAME):
             return operands[0]
-        if opcode in _DONES:
+        if isinstance(op, _DONES):
             return _part(operands[0], 1)
         if isinstance(op, Call):
             return self._computation(op.to_apply, operands, cursor)
@@ -154,7 +173,7 @@ class Walk:
         if self._is_identity(collective):
             return _started(instruction, operands, tuple(given) if _result_of(collective).is_tuple else given[0])
         step = cursor.step()
-        rule = f"stands where HLO has {opcode} %{instruction.name}, which has no step"
+        rule = f"stands where HLO has {op.opcode} %{instruction.name}, which has no step"
         raise MemoryPlanError(rule, step=str(_doer(step)) if step else "the end", instruction=instruction)
 
     def constant(self, literal: Literal) -> Tree:
@@ -292,7 +311,7 @@ class Walk:
 
     def _await(self, step: CollectiveStep, frame: _Frame, doer: Doer) -> Tree:
         start = step.instruction.operands[0]
-        while start.opcode == "async-update":
+        while isinstance(start.op, AsyncUpdate):
             start = start.operands[0]
         found = frame.started.pop(start, None)
         if found is None:
@@ -308,7 +327,7 @@ class Walk:
         self._read(step.arrival[0], frame.states[start], doer)
         self.memory.end(poster)
         value = frame.values[start]
-        made = value if start.opcode == "all-reduce-start" else _part(value, 1)
+        made = value if isinstance(start.op, AllReduceStart) else _part(value, 1)
         self._each(step.results, [made], doer, self._write)
         return made
 
@@ -381,14 +400,14 @@ def _collective(instruction: Instruction, operands: Sequence[Tree]) -> tuple[Ins
 
 
 def _result_of(collective: Instruction) -> Shape:
-    return collective.shape.tuple_shapes[1] if collective.opcode in _STARTS else collective.shape
+    return collective.shape.tuple_shapes[1] if isinstance(collective.op, _STARTS) else collective.shape
 
 
 def _started(instruction: Instruction, operands: Sequence[Tree], result: Tree) -> Tree:
     """What a collective gives; one that is only started has its operands and contexts beside the result."""
-    if instruction.opcode not in _STARTS:
+    if not isinstance(instruction.op, _STARTS):
         return result
-    one = len(operands) == 1 and instruction.opcode != "async-start"
+    one = len(operands) == 1 and not isinstance(instruction.op, AsyncStart)
     contexts = [new_tree(s, instruction, "a context of") for s in instruction.shape.tuple_shapes[2:]]
     return (operands[0] if one else tuple(operands), result, *contexts)
 

@@ -256,8 +256,8 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
             results.append(body.carried(number))
         else:
             made = body.cloner.clones[instruction]
-            results.append(body.cloner.element(made, old, old_root) if instruction is old_root else made)
-    root = body.cloner.add(Tuple(), *results, like=old_root)
+            results.append(body.cloner.at(old_root).element(made, old) if instruction is old_root else made)
+    root = body.cloner.at(old_root).tuple(*results)
     condition = _Inside(loop.condition, state, context)
     condition.run([loop.condition.root])
     return While(
@@ -290,7 +290,7 @@ class _Inside:
             number = element_read(old, self._old)
             if old is self._old:
                 everything = [self._element(n) for n in range(len(self._state.places))]
-                cloner.substitute(old, cloner.add(Tuple(), *everything, like=old))
+                cloner.substitute(old, cloner.at(old).tuple(*everything))
             elif number is not None:
                 cloner.substitute(old, self._element(number))
             elif old in moved:
@@ -315,7 +315,7 @@ class _Inside:
         """An element of the new state."""
         found = self._read.get(number)
         if found is None:
-            found = self._read[number] = self.cloner.element(self._new, number, self._new)
+            found = self._read[number] = self.cloner.at(self._new).element(self._new, number)
         return found
 
     def _element(self, number: int) -> Instruction:

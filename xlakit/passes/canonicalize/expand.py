@@ -9,19 +9,16 @@ from collections.abc import Callable, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Domain
 from xlakit.ops.control import Call, Scan, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Copy, Tuple
+from xlakit.ops.data import Copy
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
-from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.movement import Broadcast, Reshape
-from xlakit.ops.registry import OPERATIONS
 from xlakit.ops.sort import TopK
 from xlakit.passes.canonicalize.expand_algebra import (
     batch_norm,
@@ -181,7 +178,7 @@ def _group(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
     """sharding-group(x) -> (): its effect is on how the program is split, which has been done."""
-    return cloner.add(Tuple(), like=old) if context.spend("group") else None
+    return cloner.at(old).tuple() if context.spend("group") else None
 
 
 def _top_k(
@@ -225,7 +222,7 @@ def _scan(
         if inputs and inputs[0].shape.dynamic_dimensions[op.dimension]:
             end = cloner.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
         counts = [cloner.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
-        start = cloner.add(Tuple(), *counts, *inputs, *carries, *zeros, like=old)
+        start = cloner.at(old).tuple(*counts, *inputs, *carries, *zeros)
         steps_said = steps if end is None else None
         loop = While(
             condition=_condition(old.name, steps_said, start.shape, context),
@@ -234,12 +231,12 @@ def _scan(
         made = cloner.add(loop, start, like=old)
         first = len(counts) + len(inputs)
         places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
-        results = [cloner.element(made, place, old) for place in places]
+        results = [cloner.at(old).element(made, place) for place in places]
         if end is not None:
             for number in range(len(outputs)):
                 set_size = SetDimensionSize(dimension=op.dimension)
                 results[number] = cloner.add(set_size, results[number], end, like=old)
-    return cloner.add(Tuple(), *results, like=old) if old.shape.is_tuple else results[0]
+    return cloner.at(old).tuple(*results) if old.shape.is_tuple else results[0]
 
 
 def _zeros(shape: Shape, like: Instruction, builder: ComputationBuilder) -> Instruction:
@@ -252,7 +249,7 @@ def _condition(name: str, steps: int | None, state: Shape, context: PassContext)
     parameter = builder.parameter(0, state)
     count = builder.element(parameter, 0)
     end = builder.element(parameter, 1) if steps is None else builder.scalar(steps, PrimitiveType.S32)
-    test = builder.add(Compare(direction=ComparisonDirection.LT), count, end)
+    test = builder.compare(count, end, "LT")
     return builder.computation(context.computation_name(f"{name}_condition"), test)
 
 
@@ -266,10 +263,10 @@ def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, con
     carry = first + inputs
     if op.is_reverse:
         if steps is None:
-            last = builder.add(OPERATIONS["subtract"](), elements[1], builder.scalar(1, PrimitiveType.S32))
+            last = builder.apply("subtract", elements[1], builder.scalar(1, PrimitiveType.S32))
         else:
             last = builder.scalar(steps - 1, PrimitiveType.S32)
-        step = builder.add(OPERATIONS["subtract"](), last, count)
+        step = builder.apply("subtract", last, count)
     zero = builder.scalar(0, PrimitiveType.S32)
     slices = [_slice(array, op.dimension, step, zero, builder) for array in elements[first:carry]]
     carried = elements[carry : carry + op.num_carries]
@@ -282,8 +279,8 @@ def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, con
         _write(array, row, op.dimension, step, zero, builder)
         for array, row in zip(elements[carry + op.num_carries :], rows, strict=True)
     ]
-    following = builder.add(OPERATIONS["add"](), count, builder.scalar(1, PrimitiveType.S32))
-    root = builder.add(Tuple(), following, *elements[1:carry], *parts[len(rows) :], *arrays)
+    following = builder.apply("add", count, builder.scalar(1, PrimitiveType.S32))
+    root = builder.tuple(following, *elements[1:carry], *parts[len(rows) :], *arrays)
     return builder.computation(context.computation_name(f"{name}_body"), root)
 
 

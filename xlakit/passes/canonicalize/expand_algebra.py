@@ -14,64 +14,27 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
-from xlakit.ops.data import Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dot_variants import ScaledDot
-from xlakit.ops.elementwise.convert import Convert
-from xlakit.ops.movement import Broadcast, Reshape
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import Reduce
-from xlakit.ops.registry import OPERATIONS
-from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner, binary_computation
 from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.hlo_builder import HloBuilder
 
 
 def _wide(*kinds: PrimitiveType) -> PrimitiveType:
     return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
 
 
-class _Arithmetic:
-    """Makes element-wise operations in the place of an instruction."""
-
-    def __init__(self, old: Instruction, cloner: ComputationBuilder) -> None:
-        self._old = old
-        self._cloner = cloner
-
-    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
-        """An operation without attributes."""
-        return self._cloner.add(OPERATIONS[opcode](), *operands, like=self._old)
-
-    def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
-        """The operand in another type; itself where it has that."""
-        if operand.shape.element_type is kind:
-            return operand
-        shape = operand.shape.without_layout().with_element_type(kind)
-        return self._cloner.add(Convert(), operand, like=self._old, shape=shape)
-
-    def spread(self, operand: Instruction, dimensions: Sequence[int], sizes: Sequence[int]) -> Instruction:
-        """The operand repeated into ``sizes``; itself where it has them."""
-        if operand.shape.dimensions == tuple(sizes):
-            return operand
-        shape = Shape(operand.shape.element_type, tuple(sizes))
-        return self._cloner.add(Broadcast(dimensions=tuple(dimensions)), operand, like=self._old, shape=shape)
-
-    def full(self, number: float, like: Instruction) -> Instruction:
-        """An array of one number, of the shape of another one."""
-        kind = like.shape.element_type
-        scalar = self._cloner.scalar(kind.dtype.type(number), kind)
-        return self.spread(scalar, (), like.shape.dimensions)
-
-    def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
-        """The operand under other dimensions."""
-        shape = Shape(operand.shape.element_type, tuple(sizes))
-        return self._cloner.add(Reshape(), operand, like=self._old, shape=shape)
-
-
-class Features(_Arithmetic):
+class Features(HloBuilder):
     """Makes the parts of a batch norm: arrays of one number for each feature, and of all."""
 
     def __init__(self, old: Instruction, x: Shape, cloner: ComputationBuilder, context: PassContext) -> None:
-        super().__init__(old, cloner)
+        self._old = old
+        self._cloner = cloner
         self._context = context
         self._sizes = x.dimensions
         op: Any = old.op
@@ -80,24 +43,26 @@ class Features(_Arithmetic):
         self._others = tuple(d for d in range(len(self._sizes)) if d != self.feature)
         self._sum: Computation | None = None
 
+    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """An instruction in the place of the batch norm."""
+        return self._cloner.add(op, *operands, like=self._old, shape=shape)
+
     def wide(self, operand: Instruction) -> Instruction:
         """In the type that is computed in."""
         return self.convert(operand, self.kind)
 
     def all(self, feature: Instruction) -> Instruction:
         """The number of its feature for each element."""
-        return self.spread(feature, (self.feature,), self._sizes)
+        return self.broadcast(feature, self._sizes, (self.feature,))
 
     def sum(self, x: Instruction) -> Instruction:
         """The sum over all but the features."""
         if not self._others:
             return x
         if self._sum is None:
-            builder, scalar = ComputationBuilder(self._context), Shape(self.kind, ())
-            total = builder.add(OPERATIONS["add"](), builder.parameter(0, scalar), builder.parameter(1, scalar))
-            self._sum = builder.computation(self._context.computation_name("sum"), total)
-        zero = self._cloner.scalar(0, self.kind)
-        return self._cloner.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero, like=self._old)
+            self._sum = binary_computation("sum", Add(), self.kind, self._context)
+        zero = self.scalar(0, self.kind)
+        return self.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero)
 
     def mean(self, x: Instruction) -> Instruction:
         """The sum over all but the features, divided by the count."""
@@ -106,15 +71,14 @@ class Features(_Arithmetic):
 
     def counts(self, like: Instruction) -> Instruction:
         """How many elements each feature has, in an array of the shape of another one."""
-        return self.full(math.prod(self._sizes[d] for d in self._others), like)
+        return self._all_of(math.prod(self._sizes[d] for d in self._others), like)
 
-    def bundle(self, parts: Sequence[Instruction]) -> Instruction:
-        """A tuple."""
-        return self._cloner.add(Tuple(), *parts, like=self._old)
+    def _all_of(self, number: float, like: Instruction) -> Instruction:
+        return self.full(like.shape.element_type.dtype.type(number), like.shape)
 
     def padded(self, variance: Instruction, epsilon: float) -> Instruction:
         """The variance plus epsilon, of which HLO holds a single-precision number."""
-        return self.apply("add", variance, self.full(float(np.float32(epsilon)), variance))
+        return self.apply("add", variance, self._all_of(float(np.float32(epsilon)), variance))
 
     def normalized(
         self, centered: Instruction, scale: Instruction, offset: Instruction, variance: Instruction, epsilon: float
@@ -134,7 +98,7 @@ def _training(old: Instruction, operands: Sequence[Instruction], make: Features)
     variance = make.mean(make.apply("multiply", centered, centered))
     result = make.normalized(centered, scale, offset, variance, op.epsilon)
     parts = [make.convert(part, x.shape.element_type) for part in (result, mean, variance)]
-    return make.bundle(parts)
+    return make.tuple(*parts)
 
 
 def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
@@ -159,7 +123,7 @@ def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> 
     rest = make.apply("subtract", rest, make.apply("multiply", make.all(slope), centered))
     result = make.apply("multiply", make.all(make.apply("divide", make.wide(scale), root)), rest)
     results = (result, make.apply("divide", products, root), offset)
-    return make.bundle([make.convert(part, x.shape.element_type) for part in results])
+    return make.tuple(*(make.convert(part, x.shape.element_type) for part in results))
 
 
 _BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features], Instruction]] = {
@@ -193,15 +157,15 @@ def scaled_dot(
     ranks = all(scale.shape.rank in (0, x.shape.rank) for x, scale in pairs)
     if not (kind.is_floating and all(k.is_floating for k in kinds) and ranks) or not context.spend("scaled-dot"):
         return None
-    make, wide = _Arithmetic(old, cloner), _wide(kind, *kinds)
+    make, wide = cloner.at(old), _wide(kind, *kinds)
     products: list[Instruction] = []
     for x, scale in pairs:
         sizes, blocks = x.shape.dimensions, scale.shape.dimensions
         split = [n for size, count in zip(sizes, blocks, strict=False) for n in (count, size // count)]
         factor = make.convert(scale, wide)
         if blocks:
-            factor = make.reshape(make.spread(factor, range(0, len(split), 2), split), sizes)
-        products.append(make.apply("multiply", make.convert(x, wide), make.spread(factor, (), sizes)))
+            factor = make.reshape(make.broadcast(factor, split, range(0, len(split), 2)), sizes)
+        products.append(make.apply("multiply", make.convert(x, wide), make.broadcast(factor, sizes)))
     dot = Dot(
         lhs_batch_dims=op.lhs_batch_dims,
         lhs_contracting_dims=op.lhs_contracting_dims,
@@ -209,7 +173,7 @@ def scaled_dot(
         rhs_contracting_dims=op.rhs_contracting_dims,
     )
     shape = old.shape.without_layout().with_element_type(wide)
-    return make.convert(cloner.add(dot, *products, like=old, shape=shape), kind)
+    return make.convert(make.add(dot, *products, shape=shape), kind)
 
 
 def widened(
@@ -219,6 +183,6 @@ def widened(
     kind = old.shape.element_type
     if not kind.is_floating or kind.bit_width >= 32 or not context.spend("widened"):
         return None
-    make = _Arithmetic(old, cloner)
+    make = cloner.at(old)
     wide = [make.convert(x, PrimitiveType.F32) for x in operands]
-    return make.convert(cloner.add(old.op, *wide, like=old), kind)
+    return make.convert(make.add(old.op, *wide), kind)

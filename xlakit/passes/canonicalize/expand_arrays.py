@@ -11,15 +11,10 @@ from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension, SparsitySide
-from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.data import Constant, Iota
-from xlakit.ops.elementwise.compare import Compare
-from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Broadcast, Concatenate, Reshape, Slice
-from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.movement import Concatenate
 from xlakit.ops.shuffle import Shuffle, ShuffleMode
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext
@@ -47,7 +42,7 @@ def _part(
 ) -> Instruction:
     ranges = [SliceDimension(0, size) for size in array.shape.dimensions]
     ranges[dimension] = SliceDimension(start, limit)
-    return cloner.add(Slice(slice=tuple(ranges)), array, like=old)
+    return cloner.at(old).slice(array, ranges)
 
 
 def _permuted(
@@ -61,11 +56,9 @@ def _permuted(
     batching = tuple(d for d in told if d not in op.dimensions)
     own = [d for d in told if numbers.shape[d] == sizes[d]]
     numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
-    places = cloner.add(Constant(literal=Literal.from_value(numbers, PrimitiveType.S64)), like=old)
-    wide = Shape(PrimitiveType.S64, (*(sizes[d] for d in told), len(op.dimensions)))
-    if places.shape.dimensions != wide.dimensions:
-        spread = Broadcast(dimensions=(*(told.index(d) for d in own), len(told)))
-        places = cloner.add(spread, places, like=old, shape=wide)
+    make = cloner.at(old)
+    wide = (*(sizes[d] for d in told), len(op.dimensions))
+    places = make.broadcast(make.constant(numbers), wide, (*(told.index(d) for d in own), len(told)))
     gather = Gather(
         offset_dims=tuple(d for d in range(len(sizes)) if d not in told),
         collapsed_slice_dims=tuple(sorted(op.dimensions)),
@@ -75,7 +68,7 @@ def _permuted(
         index_vector_dim=len(told),
         slice_sizes=tuple(min(1, n) if d in told else n for d, n in enumerate(sizes)),
     )
-    return cloner.add(gather, array, places, like=old, shape=old.shape.without_layout())
+    return make.add(gather, array, places, shape=old.shape.without_layout())
 
 
 def sparse_convolution(
@@ -115,13 +108,9 @@ def _with_zeros(
     merged = tuple(n * block if d == side.dimension else n for d, n in enumerate(sizes))
     across = tuple(d + (d > side.dimension) for d in range(len(sizes)))
 
-    def spread(array: Instruction, dimensions: Sequence[int]) -> Instruction:
-        shape = Shape(array.shape.element_type, split)
-        return cloner.add(Broadcast(dimensions=tuple(dimensions)), array, like=old, shape=shape)
-
-    where = cloner.add(Convert(), places, like=old, shape=Shape(PrimitiveType.S64, sizes))
-    number = cloner.add(Iota(iota_dimension=side.dimension + 1), like=old, shape=Shape(PrimitiveType.S64, split))
-    own = cloner.add(Compare(direction=ComparisonDirection.EQ), number, spread(where, across), like=old)
-    zero = spread(cloner.scalar(0, values.shape.element_type), ())
-    dense = cloner.add(OPERATIONS["select"](), own, spread(values, across), zero, like=old)
-    return cloner.add(Reshape(), dense, like=old, shape=Shape(values.shape.element_type, merged))
+    make = cloner.at(old)
+    number = make.iota(Shape(PrimitiveType.S64, split), side.dimension + 1)
+    where = make.broadcast(make.convert(places, PrimitiveType.S64), split, across)
+    own = make.compare(number, where, "EQ")
+    zero = make.full(0, Shape(values.shape.element_type, split))
+    return make.reshape(make.apply("select", own, make.broadcast(values, split, across), zero), merged)

@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot import Dot
-from xlakit.ops.elementwise.convert import Convert
-from xlakit.ops.movement import Reshape, Transpose
+from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import Reduce
-from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
+from xlakit.passes.core.computation_builder import ComputationCloner, binary_computation
 from xlakit.passes.core.framework import PassContext
 
 # Fewer products take less time than handing them to another thread.
@@ -31,32 +28,21 @@ def long_dot(
     plain = old.shape.num_elements == 1 and math.prod(sizes) == depth
     if kind is None or not plain or depth < _LEAST_PRODUCTS.value or not context.spend("long-dot"):
         return None
+    make = cloner.at(old)
 
     def factor(operand: Instruction, along: Sequence[int]) -> Instruction:
         """An operand with the contracting dimensions in order, and no others, which have size 1."""
         rest = [d for d in range(operand.shape.rank) if d not in along]
         order = (*rest, *along)
-        if order != tuple(sorted(order)):
-            operand = cloner.add(Transpose(dimensions=order), operand, like=old)
-        sizes = operand.shape.dimensions[len(rest) :]
-        if rest:
-            shape = Shape(operand.shape.element_type, sizes)
-            operand = cloner.add(Reshape(), operand, like=old, shape=shape)
-        return _converted(old, operand, kind, cloner)
+        operand = make.transpose(operand, order)
+        return make.convert(make.reshape(operand, operand.shape.dimensions[len(rest) :]), kind)
 
     pairs = zip(operands, (op.lhs_contracting_dims, op.rhs_contracting_dims), strict=True)
-    products = cloner.add(OPERATIONS["multiply"](), *(factor(x, along) for x, along in pairs), like=old)
-    builder, scalar = ComputationBuilder(context), Shape(kind, ())
-    total = builder.add(OPERATIONS["add"](), builder.parameter(0, scalar), builder.parameter(1, scalar))
-    sum = Reduce(
-        dimensions=tuple(range(products.shape.rank)),
-        to_apply=builder.computation(context.computation_name("sum"), total),
-    )
-    found = cloner.add(sum, products, cloner.scalar(0, kind), like=old)
-    found = _converted(old, found, old.shape.element_type, cloner)
-    if not old.shape.rank:
-        return found
-    return cloner.add(Reshape(), found, like=old, shape=old.shape.without_layout())
+    products = make.apply("multiply", *(factor(x, along) for x, along in pairs))
+    total = binary_computation("sum", Add(), kind, context)
+    sum = Reduce(dimensions=tuple(range(products.shape.rank)), to_apply=total)
+    found = make.convert(make.add(sum, products, make.scalar(0, kind)), old.shape.element_type)
+    return make.reshape(found, old.shape.dimensions)
 
 
 def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> PrimitiveType | None:
@@ -65,10 +51,3 @@ def _sum_type(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> 
     if all(k.is_floating for k in kinds):
         return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
     return result if all(k.is_integral for k in kinds) else None
-
-
-def _converted(old: Instruction, operand: Instruction, kind: PrimitiveType, cloner: ComputationCloner) -> Instruction:
-    if operand.shape.element_type is kind:
-        return operand
-    shape = operand.shape.without_layout().with_element_type(kind)
-    return cloner.add(Convert(), operand, like=old, shape=shape)

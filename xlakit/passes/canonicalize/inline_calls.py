@@ -11,10 +11,9 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.data import Parameter
-from xlakit.ops.elementwise.convert import Convert
-from xlakit.ops.movement import Broadcast
 from xlakit.ops.reduction import Map
-from xlakit.passes.core.framework import ComputationPass, Names, PassContext, inherited, with_operands
+from xlakit.passes.core.computation_builder import ComputationCloner
+from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
 # Calls of calls multiply: a program does not grow beyond this, or beyond so many times what it was.
@@ -49,8 +48,8 @@ class InlineCalls(ComputationPass):
                 self._room -= len(callee.instructions)
                 body.inline(instruction, callee)
             else:
-                body.keep(instruction)
-        return body.finished() if body.has_inlined else computation
+                body.clone(instruction)
+        return body.build() if body.has_inlined else computation
 
 
 def _callee(instruction: Instruction) -> Computation | None:
@@ -81,40 +80,30 @@ def _same(a: Shape, b: Shape) -> bool:
     return a == b or (a.without_layout() == b.without_layout() and same_layouts(a, b))
 
 
-class _Body:
-    """A computation under construction."""
+class _Body(ComputationCloner):
+    """A computation with calls that are put in their places."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
-        self._computation = computation
-        self._names = Names(computation, context)
-        self._made: dict[Instruction, Instruction] = {}
-        self._order: list[Instruction] = []
+        super().__init__(computation, context)
         self.has_inlined = False
-
-    def keep(self, instruction: Instruction) -> None:
-        """The instruction itself, on the new operands."""
-        new = with_operands(instruction, tuple(self._made[o] for o in instruction.operands))
-        if new.control_predecessors:
-            new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
-        self._made[instruction] = self._add(new)
 
     def inline(self, call: Instruction, callee: Computation) -> None:
         """The instructions of a callee in the place of its call."""
         self.has_inlined = True
-        arguments = [self._made[o] for o in call.operands]
+        arguments = [self.clones[o] for o in call.operands]
         inside: dict[Instruction, Instruction] = {}
         if isinstance(call.op, Map):
-            sizes = call.shape.dimensions
+            sizes, make = call.shape.dimensions, self.at(call)
             arguments = [
-                self._spread(self._converted(a, p.shape, call), sizes, call)
+                make.broadcast(make.convert(a, p.shape.element_type), sizes)
                 for a, p in zip(arguments, callee.parameters, strict=True)
             ]
             self._copy(call, callee, arguments, inside, sizes)
-            result = self._converted(inside[callee.root], call.shape, call)
+            result = make.convert(inside[callee.root], call.shape.element_type)
         else:
             self._copy(call, callee, arguments, inside, None)
             result = inside[callee.root]
-        self._made[call] = result
+        self.clones[call] = result
 
     def _copy(
         self,
@@ -134,36 +123,12 @@ class _Body:
                 old.op,
                 [inside[o] for o in old.operands],
                 old.shape if sizes is None or not old.operands else old.shape.with_dimensions(tuple(sizes)),
-                self._names.keep_or_new(old.name),
+                self.names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
                 annotations=_placed(old.annotations, call.annotations),
             )
-            made = self._add(new)
-            inside[old] = made if sizes is None or old.operands else self._spread(made, sizes, call)
-
-    def _converted(self, operand: Instruction, like: Shape, call: Instruction) -> Instruction:
-        kind = like.element_type
-        if operand.shape.element_type is kind:
-            return operand
-        return self._new(Convert(), operand, operand.shape.without_layout().with_element_type(kind), call)
-
-    def _spread(self, operand: Instruction, sizes: Sequence[int], call: Instruction) -> Instruction:
-        if operand.shape.dimensions or not sizes:
-            return operand
-        return self._new(Broadcast(dimensions=()), operand, operand.shape.with_dimensions(tuple(sizes)), call)
-
-    def _new(self, op: Convert | Broadcast, operand: Instruction, shape: Shape, call: Instruction) -> Instruction:
-        annotations = inherited(call.annotations, place_only=True)
-        return self._add(Instruction(op, (operand,), shape, self._names.new(op.opcode), annotations=annotations))
-
-    def _add(self, instruction: Instruction) -> Instruction:
-        self._order.append(instruction)
-        return instruction
-
-    def finished(self) -> Computation:
-        """The new computation."""
-        old = self._computation
-        return Computation(old.name, tuple(self._order), self._made[old.root], old.execution_thread)
+            made = self.append(new)
+            inside[old] = made if sizes is None or old.operands else self.at(call).broadcast(made, sizes)
 
 
 def _placed(own: Annotations, call: Annotations) -> Annotations:

@@ -14,15 +14,16 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import SliceDimension
-from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.communication.transfer import Infeed
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.elementwise.convert import Bitcast, BitcastConvert
-from xlakit.ops.movement import Reshape, Slice, Transpose
-from xlakit.passes.core.framework import Names, Pass, PassContext, change_computations, inherited
+from xlakit.passes.core.computation_builder import ComputationCloner
+from xlakit.passes.core.framework import Pass, PassContext, change_computations, inherited
+from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.matching import permutation_inverse
 
 # What reads memory of others, in the layouts of its shape.
@@ -77,17 +78,13 @@ def _says_layout(shape: Shape) -> bool:
     return shape.layout is not None or any(map(_says_layout, shape.tuple_shapes))
 
 
-class _Normalized:
+class _Normalized(ComputationCloner):
     """One computation with its layouts dropped."""
 
     def __init__(self, computation: Computation, context: PassContext, shapes: dict[Shape, Shape]) -> None:
-        self._computation = computation
-        self._context = context
-        self._names = Names(computation, context)
+        super().__init__(computation, context)
         # Most shapes of a program are few.
         self._shapes = shapes
-        self._made: dict[Instruction, Instruction] = {}
-        self._order: list[Instruction] = []
 
     def result(self) -> Computation:
         """The new computation; the old one where it has no layouts."""
@@ -96,8 +93,8 @@ class _Normalized:
             return old
         for instruction in old.instructions:
             made = self._bitcast(instruction) if isinstance(instruction.op, Bitcast) else self._plain(instruction)
-            self._made[instruction] = made
-        return Computation(old.name, tuple(self._order), self._made[old.root], old.execution_thread)
+            self.substitute(instruction, made)
+        return self.build()
 
     def _plain(self, old: Instruction) -> Instruction:
         op: Op = old.op
@@ -112,16 +109,16 @@ class _Normalized:
                 op = dataclasses.replace(op, operand_layout_constraints=layouts)
         elif isinstance(op, _GIVEN_MEMORY):
             shape = old.shape
-        operands = tuple(self._made[o] for o in old.operands)
-        predecessors = tuple(self._made[p] for p in old.control_predecessors)
+        operands = tuple(self.clones[o] for o in old.operands)
+        predecessors = tuple(self.clones[p] for p in old.control_predecessors)
         if (
             op is old.op
             and shape is old.shape
             and operands == old.operands
             and predecessors == old.control_predecessors
         ):
-            return self._add(old)
-        return self._add(old.replace(op=op, operands=operands, shape=shape, control_predecessors=predecessors))
+            return self.append(old)
+        return self.append(old.replace(op=op, operands=operands, shape=shape, control_predecessors=predecessors))
 
     def _without(self, shape: Shape) -> Shape:
         if not _says_layout(shape):
@@ -131,10 +128,6 @@ class _Normalized:
             found = self._shapes[shape] = shape.without_layout()
         return found
 
-    def _add(self, instruction: Instruction) -> Instruction:
-        self._order.append(instruction)
-        return instruction
-
     # -- bitcasts --------------------------------------------------------------------------------
 
     def _bitcast(self, old: Instruction) -> Instruction:
@@ -143,7 +136,7 @@ class _Normalized:
         bitcast(x) -> transpose(reshape(bitcast-convert(transpose(x)))), as many of them as are needed.
         """
         source, result = old.operands[0].shape, old.shape
-        operand = self._made[old.operands[0]]
+        operand = self.clones[old.operands[0]]
         if source.without_layout() == result.without_layout() and _said(source) == _said(result):
             return operand
         if not _is_plain(source, result):
@@ -151,11 +144,11 @@ class _Normalized:
         from_memory = source.layout_or_default.minor_to_major[::-1]
         to_memory = result.layout_or_default.minor_to_major[::-1]
         sizes = tuple(result.dimensions[d] for d in to_memory)
-        value = self._step(old, Transpose(dimensions=from_memory), operand)
-        value = self._beginning(old, value, _bits(result) // source.element_type.bit_width)
-        value = self._as_type(old, value, result.element_type)
-        value = self._reshape(old, value, sizes)
-        value = self._step(old, Transpose(dimensions=permutation_inverse(to_memory)), value)
+        make = self.at(old)
+        value = make.transpose(operand, from_memory)
+        value = _beginning(value, _bits(result) // source.element_type.bit_width, make)
+        value = make.reshape(_as_type(value, result.element_type, make), sizes)
+        value = make.transpose(value, permutation_inverse(to_memory))
         if value.name == operand.name or self._order[-1] is not value:
             return value
         named = value.replace(name=old.name, annotations=inherited(old.annotations))
@@ -167,39 +160,26 @@ class _Normalized:
         parameter = Instruction(Parameter(number=0), (), old.operands[0].shape, "p0")
         root = old.replace(operands=(parameter,), control_predecessors=())
         call = CustomCall(custom_call_target=AT_SIZES, computations=(Computation(old.name, (parameter, root), root),))
-        predecessors = tuple(self._made[p] for p in old.control_predecessors)
+        predecessors = tuple(self.clones[p] for p in old.control_predecessors)
         shape = old.shape.without_layout()
-        return self._add(old.replace(op=call, operands=(operand,), shape=shape, control_predecessors=predecessors))
+        return self.append(old.replace(op=call, operands=(operand,), shape=shape, control_predecessors=predecessors))
 
-    def _beginning(self, old: Instruction, value: Instruction, count: int) -> Instruction:
-        """The first elements in memory: a bitcast may leave some out."""
-        total = value.shape.num_elements
-        if count == total:
-            return value
-        flat = self._reshape(old, value, (total,))
-        return self._step(old, Slice(slice=(SliceDimension(0, count),)), flat)
 
-    def _as_type(self, old: Instruction, value: Instruction, kind: PrimitiveType) -> Instruction:
-        source = value.shape.element_type
-        if source is kind:
-            return value
-        ratio = kind.bit_width // source.bit_width
-        if ratio > 1:
-            # Neighbors in memory make one wider element.
-            value = self._reshape(old, value, (math.prod(value.shape.dimensions) // ratio, ratio))
-        return self._step(old, BitcastConvert(), value, value.shape.with_element_type(kind))
+def _beginning(value: Instruction, count: int, make: HloBuilder) -> Instruction:
+    """The first elements in memory: a bitcast may leave some out."""
+    total = value.shape.num_elements
+    return value if count == total else make.slice(make.reshape(value, (total,)), (SliceDimension(0, count),))
 
-    def _reshape(self, old: Instruction, value: Instruction, sizes: tuple[int, ...]) -> Instruction:
-        if value.shape.dimensions == sizes:
-            return value
-        return self._step(old, Reshape(), value, value.shape.with_dimensions(sizes))
 
-    def _step(self, old: Instruction, op: Op, operand: Instruction, shape: Shape | None = None) -> Instruction:
-        if isinstance(op, Transpose) and list(op.dimensions) == sorted(op.dimensions):
-            return operand
-        inferred = infer_shape(op, [operand.shape], shape)
-        annotations = inherited(old.annotations, place_only=True)
-        return self._add(Instruction(op, (operand,), inferred, self._names.new(op.opcode), annotations=annotations))
+def _as_type(value: Instruction, kind: PrimitiveType, make: HloBuilder) -> Instruction:
+    source = value.shape.element_type
+    if source is kind:
+        return value
+    ratio = kind.bit_width // source.bit_width
+    if ratio > 1:
+        # Neighbors in memory make one wider element.
+        value = make.reshape(value, (math.prod(value.shape.dimensions) // ratio, ratio))
+    return make.add(BitcastConvert(), value, shape=value.shape.with_element_type(kind))
 
 
 def _is_plain(source: Shape, result: Shape) -> bool:

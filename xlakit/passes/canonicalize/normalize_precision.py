@@ -96,8 +96,8 @@ def _is_mixed(instruction: Instruction) -> bool:
 
 def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
     """Put an operation on floats of one type in the place of ``old``; False where it is one already."""
-    operands = [cloner.clones[o] for o in old.operands]
-    taken = [_converted(o, kind, old, cloner) for o, kind in zip(operands, _taken_types(old), strict=True)]
+    operands, make = [cloner.clones[o] for o in old.operands], cloner.at(old)
+    taken = [make.convert(o, kind) for o, kind in zip(operands, _taken_types(old), strict=True)]
     shape = _with_types(old.shape, infer_shape(old.op, [o.shape for o in taken], old.shape))
     if shape == old.shape and all(new is given for new, given in zip(taken, operands, strict=True)):
         return False
@@ -149,16 +149,11 @@ def _with_types(shape: Shape, other: Shape) -> Shape:
 
 def _declared(new: Instruction, old: Instruction, cloner: ComputationCloner) -> Instruction:
     """What ``new`` gives, in the types that ``old`` is declared in."""
+    make = cloner.at(old)
     if not old.shape.is_tuple:
-        return _converted(new, old.shape.element_type, old, cloner)
+        return make.convert(new, old.shape.element_type)
     if new.shape == old.shape:
         return new
     shapes = enumerate(old.shape.tuple_shapes)
-    parts = [_converted(cloner.element(new, n, old), s.element_type, old, cloner) for n, s in shapes]
-    return cloner.add(Tuple(), *parts, like=old)
-
-
-def _converted(operand: Instruction, kind: PrimitiveType, old: Instruction, cloner: ComputationCloner) -> Instruction:
-    if operand.shape.element_type is kind:
-        return operand
-    return cloner.add(Convert(), operand, like=old, shape=operand.shape.with_element_type(kind))
+    parts = [make.convert(make.element(new, n), s.element_type) for n, s in shapes]
+    return make.tuple(*parts)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.attributes import NO_ANNOTATIONS
+from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
+from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
 from xlakit.ir.operation import Op
-from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
+from xlakit.ops.control import Fusion
+from xlakit.ops.data import GetTupleElement, Parameter
 from xlakit.passes.core.framework import Names, PassContext, inherited, with_operands
+from xlakit.passes.core.hlo_builder import HloBuilder
 
 
-class ComputationBuilder:
+class ComputationBuilder(HloBuilder):
     """A computation under construction."""
 
     def __init__(self, context: PassContext, old: Computation | None = None) -> None:
@@ -29,6 +31,10 @@ class ComputationBuilder:
         annotations = NO_ANNOTATIONS if like is None else inherited(like.annotations, place_only=True)
         return self.append(Instruction(op, operands, inferred, self.names.new(op.opcode), annotations=annotations))
 
+    def at(self, old: Instruction) -> HloBuilder:
+        """A builder that appends here; the metadata of its instructions is that of ``old``."""
+        return _At(self, old)
+
     def append(self, new: Instruction) -> Instruction:
         """Append an existing instruction."""
         self._order.append(new)
@@ -38,19 +44,21 @@ class ComputationBuilder:
         """A parameter."""
         return self.add(Parameter(number=number), shape=shape)
 
-    def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
-        """A constant of one number."""
-        return self.add(Constant(literal=Literal.from_value(value, kind)))
-
-    def element(self, value: Instruction, number: int, like: Instruction | None = None) -> Instruction:
-        """An element of a tuple: the operand of a tuple instruction itself, else a new get-tuple-element."""
-        if isinstance(value.op, Tuple) and not value.control_predecessors:
-            return value.operands[number]
-        return self.add(GetTupleElement(index=number), value, like=like)
-
     def computation(self, name: str, root: Instruction) -> Computation:
         """The instructions appended so far, as a computation."""
         return Computation(name, tuple(self._order), root)
+
+
+class _At(HloBuilder):
+    """Appends to a computation under construction what has the metadata of one instruction."""
+
+    def __init__(self, builder: ComputationBuilder, old: Instruction) -> None:
+        self._builder = builder
+        self._old = old
+
+    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """Append a new instruction."""
+        return self._builder.add(op, *operands, like=self._old, shape=shape)
 
 
 class ComputationCloner(ComputationBuilder):
@@ -88,3 +96,28 @@ class ComputationCloner(ComputationBuilder):
         old = self._computation
         new_root = self.clones[old.root] if root is None else root
         return Computation(name or old.name, tuple(self._order), new_root, old.execution_thread)
+
+
+def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassContext) -> Computation:
+    """The computation of an operation on two numbers."""
+    builder, scalar = ComputationBuilder(context), Shape(kind)
+    root = builder.add(op, builder.parameter(0, scalar), builder.parameter(1, scalar))
+    return builder.computation(context.computation_name(name), root)
+
+
+def fusion_of(
+    name: str, kind: FusionKind, calls: Computation, operands: Sequence[Instruction], results: Sequence[Instruction]
+) -> tuple[Instruction, list[Instruction]]:
+    """A fusion that gives ``results``, and what stands in the place of each of these: the fusion, or its elements.
+
+    Its computation gives a tuple where there are several.
+    """
+    annotations = Annotations(metadata=results[-1].annotations.metadata)
+    fusion = Instruction(Fusion(kind=kind, calls=calls), operands, calls.root.shape, name, annotations=annotations)
+    if len(results) == 1:
+        return fusion, [fusion]
+    parts = [
+        Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
+        for i, r in enumerate(results)
+    ]
+    return fusion, parts

@@ -12,20 +12,14 @@ proportional to the number of instructions, and no function recurses::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-import numpy as np
-
-from xlakit.data.literal import Literal
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
-from xlakit.ir.operation import OPERATIONS, Array, Op
-from xlakit.ops.data import Constant
-from xlakit.ops.elementwise.convert import Convert
-from xlakit.ops.movement import Broadcast, Reshape, Transpose
+from xlakit.ir.operation import Op
 from xlakit.passes.core.framework import Names, PassContext, inherited, is_fixed, mark_live
+from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.verifier import matches
 
 # In a rule's opcodes: every opcode.
@@ -38,7 +32,7 @@ _REWRITES_PER_INSTRUCTION = 100
 _REWRITES_AT_LEAST = 1_000
 
 
-class Rewriter:
+class Rewriter(HloBuilder):
     """One computation being rewritten; rules use it to build instructions and to query the old ones.
 
     Rules are not called for instructions with an effect or with control predecessors, nor where the shape of the
@@ -185,74 +179,23 @@ class Rewriter:
 
     # -- what rules make -------------------------------------------------------------------------
 
-    def make(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
         """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
         inferred = infer_shape(op, [o.shape for o in operands], shape)
         name = self._names.new(op.opcode)
         annotations = inherited(self._current.annotations, place_only=True)
         return Instruction(op, operands, inferred, name, annotations=annotations)
 
-    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
-        """An operation without attributes on these operands."""
-        return self.make(OPERATIONS[opcode](), *operands)
-
     def on(self, old: Instruction, *operands: Instruction) -> Instruction:
         """The operation of ``old`` on other operands, giving elements of the type that ``old`` gives.
 
         That may be another floating point precision than the operands' own, since programs may declare it so.
         """
-        made = self.make(old.op, *operands, shape=old.shape.without_layout())
+        made = self.add(old.op, *operands, shape=old.shape.without_layout())
         kind = old.shape.element_type
         if made.shape.is_array and made.shape.element_type is not kind:
             return made.replace(shape=made.shape.with_element_type(kind))
         return made
-
-    def constant(self, array: Array, kind: PrimitiveType) -> Instruction:
-        """A constant of a NumPy array of the type's dtype."""
-        shape = Shape(kind, array.shape)
-        return self.make(Constant(literal=Literal(shape, np.asarray(array))))
-
-    def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
-        """A constant of one number, which the type must hold."""
-        return self.constant(scalar_of(value, kind), kind)
-
-    def full(self, value: object, shape: Shape) -> Instruction:
-        """An array of one number: a constant where it is a scalar, else the broadcast of one."""
-        return self.spread(self.scalar(value, shape.element_type), shape)
-
-    def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
-        """A scalar broadcast to the dimensions of ``shape``; itself where they are none."""
-        return self.broadcast(scalar, (), shape.dimensions) if shape.dimensions else scalar
-
-    def broadcast(self, operand: Instruction, dimensions: Sequence[int], sizes: Sequence[int]) -> Instruction:
-        """``operand`` repeated into ``sizes``, its dimension i being dimension ``dimensions[i]`` there."""
-        shape = operand.shape.with_dimensions(tuple(sizes))
-        return self.make(Broadcast(dimensions=tuple(dimensions)), operand, shape=shape)
-
-    def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
-        """``operand`` under other dimensions; itself where they are its own."""
-        if tuple(sizes) == operand.shape.dimensions:
-            return operand
-        return self.make(Reshape(), operand, shape=operand.shape.with_dimensions(tuple(sizes)))
-
-    def transpose(self, operand: Instruction, permutation: Sequence[int]) -> Instruction:
-        """``operand`` with permuted dimensions; itself where the permutation changes nothing."""
-        if list(permutation) == list(range(len(permutation))):
-            return operand
-        return self.make(Transpose(dimensions=tuple(permutation)), operand)
-
-    def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
-        """``operand`` in another element type; itself where it has that type."""
-        if operand.shape.element_type is kind:
-            return operand
-        return self.make(Convert(), operand, shape=operand.shape.without_layout().with_element_type(kind))
-
-
-def scalar_of(value: object, kind: PrimitiveType) -> Array:
-    """A number as a scalar of a type's dtype."""
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype == kind.dtype:
-        return np.asarray(value)
-    return Literal.from_value(value, kind).array
 
 
 def same_layouts(a: Shape, b: Shape) -> bool:

@@ -189,7 +189,7 @@ class _Computation:
         if not value.shape.is_tuple:
             return make.zeroed(whole)
         parts = [make.element(value, i) for i in range(len(value.shape.tuple_shapes))]
-        return make.add(Tuple(), *(self._zeroed(p, whole.element_sizes(i), make) for i, p in enumerate(parts)))
+        return make.tuple(*(self._zeroed(p, whole.element_sizes(i), make) for i, p in enumerate(parts)))
 
     # -- parameters ------------------------------------------------------------------------------
 

@@ -86,8 +86,8 @@ def _with_unit(x: Padded, make: Padder) -> Instruction:
         return x.value
     kind = x.shape.element_type
     diagonal = make.compare(make.positions(sizes, rank - 2), make.positions(sizes, rank - 1), "EQ")
-    one = make.spread(make.scalar(1, kind), sizes)
-    unit = make.apply("select", diagonal, one, make.spread(make.zero(kind), sizes))
+    one = make.broadcast(make.scalar(1, kind), sizes)
+    unit = make.apply("select", diagonal, one, make.broadcast(make.zero(kind), sizes))
     return make.chosen(there, x.value, unit)
 
 

@@ -13,7 +13,6 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Tuple
 from xlakit.ops.dynamic import AT_SIZES
 from xlakit.passes.dynamic.padded_values import Padded, Padder, Place, dynamic_places, static_shape
 
@@ -37,7 +36,7 @@ def joined(value: Padded, places: Sequence[Place], make: Padder) -> Instruction:
     if value.shape.is_tuple:
         parts = [make.element(value.value, i) for i in range(len(value.shape.tuple_shapes))]
     sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in places]
-    return make.add(Tuple(), *parts, *sizes)
+    return make.tuple(*parts, *sizes)
 
 
 def parted(joined: Instruction, shape: Shape, places: Sequence[Place], make: Padder) -> Padded:
@@ -46,7 +45,7 @@ def parted(joined: Instruction, shape: Shape, places: Sequence[Place], make: Pad
         return Padded(joined)
     parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
     own, sizes = parts[: -len(places)], parts[-len(places) :]
-    value = make.add(Tuple(), *own) if shape.is_tuple else own[0]
+    value = make.tuple(*own) if shape.is_tuple else own[0]
     return Padded(value, dict(zip(places, sizes, strict=True)))
 
 

@@ -12,9 +12,8 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import AllToAll
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
-from xlakit.ops.data import Tuple
 from xlakit.ops.dynamic import CHECK_GROUP, DynamicUpdateSlice
-from xlakit.ops.movement import Pad, Slice
+from xlakit.ops.movement import Pad
 from xlakit.passes.dynamic.padded_values import (
     NoRuleError,
     Padded,
@@ -60,10 +59,10 @@ def _agreed(
     )
     count = len(own)
     found = make.add(reduction, make.row([*own, *(make.minus(0, size) for size in own)]))
-    low, high = (make.add(Slice(slice=(SliceDimension(n, n + count),)), found) for n in (0, count))
+    low, high = (make.slice(found, (SliceDimension(n, n + count),)) for n in (0, count))
     greatest = make.apply("negate", high)
     parts = [
-        [make.reshaped(make.add(Slice(slice=(SliceDimension(n, n + 1),)), ends), ()) for ends in (low, greatest)]
+        [make.reshape(make.slice(ends, (SliceDimension(n, n + 1),)), ()) for ends in (low, greatest)]
         for n in range(count)
     ]
     tests = [make.compare(a, b, "EQ") for a, b in parts]
@@ -113,7 +112,7 @@ def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
             full = make.number(x.shape.dimensions[d])
             own[d] = make.apply("select", not_sent, full, make.instruction(make.minus(size, 1)))
         dims.append(own)
-    return bundle(arrays[0] if count == 1 else make.add(Tuple(), *arrays), dims)
+    return bundle(arrays[0] if count == 1 else make.tuple(*arrays), dims)
 
 
 @_rule("all-gather")
@@ -125,7 +124,7 @@ def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
     others = _agreed(old, [{d: n for d, n in x.dims.items() if d != along} for x in operands], make)
     ragged = [x for x in operands if along in x.dims]
     # A size lies along the same dimension as the blocks that it is of.
-    sizes = [make.reshaped(x.dims[along], (1,) * x.shape.rank) for x in ragged]
+    sizes = [make.reshape(x.dims[along], (1,) * x.shape.rank) for x in ragged]
     shapes = list(static_shape(old.shape).tuple_shapes or (static_shape(old.shape),))
     count = _members(operands, shapes, along)
     lines = [Shape(PrimitiveType.S32, tuple(count if d == along else 1 for d in range(x.shape.rank))) for x in ragged]
@@ -142,7 +141,7 @@ def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
         else:
             arrays.append(array(whole, dims))
     values = [x.value for x in arrays]
-    return bundle(values[0] if len(values) == 1 else make.add(Tuple(), *values), [x.dims for x in arrays])
+    return bundle(values[0] if len(values) == 1 else make.tuple(*values), [x.dims for x in arrays])
 
 
 def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) -> int:
@@ -158,7 +157,7 @@ def _moved_together(
 ) -> tuple[Instruction, Instruction]:
     """Blocks of which only ``sizes`` are there, one after the other; and the size of all."""
     bounds, count = value.shape.dimensions, sizes.shape.num_elements
-    sizes = make.reshaped(sizes, (count,))
+    sizes = make.reshape(sizes, (count,))
     room = [PaddingDimension()] * len(bounds)
     room[along] = PaddingDimension(0, bounds[along] - block)
     end: Size = 0
@@ -166,12 +165,12 @@ def _moved_together(
     for number in range(count):
         parts = [SliceDimension(0, n) for n in bounds]
         parts[along] = SliceDimension(number * block, (number + 1) * block)
-        part = make.add(Slice(slice=tuple(parts)), value)
+        part = make.slice(value, parts)
         if not number:
             result = make.add(Pad(padding=tuple(room)), part, make.zero(value.shape.element_type))
         else:
             starts = [make.instruction(end if d == along else 0) for d in range(len(bounds))]
             result = make.add(DynamicUpdateSlice(), result, part, *starts)
-        size = make.add(Slice(slice=(SliceDimension(number, number + 1),)), sizes)
-        end = make.plus(end, make.reshaped(size, ()))
+        size = make.slice(sizes, (SliceDimension(number, number + 1),))
+        end = make.plus(end, make.reshape(size, ()))
     return result, make.instruction(end)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Conditional
-from xlakit.ops.data import Tuple
-from xlakit.ops.movement import Slice
 from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, array
 
 ELEMENTS = PaddedRules()
@@ -48,10 +46,10 @@ def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padd
     """The first element everywhere along a dimension, if that is all there is."""
     bounds = value.shape.dimensions
     parts = tuple(SliceDimension(0, 1 if d == dimension else n) for d, n in enumerate(bounds))
-    first = make.add(Slice(slice=parts), value)
+    first = make.slice(value, parts)
     kept = [d for d in range(len(bounds)) if d != dimension]
-    spread = make.spread(make.reshaped(first, [bounds[d] for d in kept]), bounds, kept)
-    alone = make.spread(make.compare(size, make.number(1), "EQ"), bounds)
+    spread = make.broadcast(make.reshape(first, [bounds[d] for d in kept]), bounds, kept)
+    alone = make.broadcast(make.compare(size, make.number(1), "EQ"), bounds)
     return make.apply("select", alone, spread, value)
 
 
@@ -76,10 +74,10 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     for x in operands:
         value = x.value
         if x.shape.dimensions == bounds:
-            corner = make.add(Slice(slice=(SliceDimension(0, 1),) * len(bounds)), value)
-            value = make.chosen(there, value, make.reshaped(corner, ()))
+            corner = make.slice(value, (SliceDimension(0, 1),) * len(bounds))
+            value = make.chosen(there, value, make.reshape(corner, ()))
         values.append(value)
-    given = make.add(Tuple(), *values)
+    given = make.tuple(*values)
     branches = (_nothing(given, make), _elements(given, make))
     value = make.add(Conditional(branch_computations=branches), empty, given, given)
     return array(value, dict(sorted(dims.items())))
@@ -89,7 +87,9 @@ def _nothing(given: Instruction, make: Padder) -> Computation:
     inner = make.apart()
     inner.builder.parameter(0, given.shape)
     shape = make.old.shape
-    return inner.computation(f"{make.old.name}_nothing", inner.spread(inner.zero(shape.element_type), shape.dimensions))
+    return inner.computation(
+        f"{make.old.name}_nothing", inner.broadcast(inner.zero(shape.element_type), shape.dimensions)
+    )
 
 
 def _elements(given: Instruction, make: Padder) -> Computation:

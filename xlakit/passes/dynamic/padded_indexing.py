@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.data import Tuple
 from xlakit.ops.gather import Gather
-from xlakit.ops.movement import Concatenate, Slice, Transpose
+from xlakit.ops.movement import Concatenate
 from xlakit.ops.scatter import Scatter
 from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, Size, array, bundle
 
@@ -23,11 +22,11 @@ def _vectors(indices: Padded, vector_dim: int, make: Padder) -> Padded:
     value = make.saturated(indices.value)
     rank = value.shape.rank
     if vector_dim == rank:
-        return array(make.reshaped(value, (*value.shape.dimensions, 1)), indices.dims)
+        return array(make.reshape(value, (*value.shape.dimensions, 1)), indices.dims)
     order = (*(d for d in range(rank) if d != vector_dim), vector_dim)
     dims = {i: indices.dims[d] for i, d in enumerate(order) if d in indices.dims and d != vector_dim}
     if order != tuple(range(rank)):
-        value = make.add(Transpose(dimensions=order), value)
+        value = make.transpose(value, order)
     return array(value, dims)
 
 
@@ -62,7 +61,7 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
     there = make.there(value.shape.dimensions, rest)
     for d in op.collapsed_slice_dims:
         if d in x.dims:
-            some = make.spread(make.compare(x.dims[d], make.number(0), "GT"), value.shape.dimensions)
+            some = make.broadcast(make.compare(x.dims[d], make.number(0), "GT"), value.shape.dimensions)
             there = some if there is None else make.apply("and", there, some)
     if there is not None:
         value = make.chosen(there, value, make.zero(value.shape.element_type))
@@ -77,8 +76,8 @@ def _without(dimensions: Sequence[int], removed: int) -> tuple[int, ...]:
 def _clamped(vectors: Instruction, limits: Sequence[Size], make: Padder) -> Instruction:
     """Index vectors moved to where each component is from 0 to its limit."""
     sizes = vectors.shape.dimensions
-    row = make.spread(make.row(limits), sizes, (len(sizes) - 1,))
-    return make.apply("maximum", make.apply("minimum", vectors, row), make.spread(make.number(0), sizes))
+    row = make.broadcast(make.row(limits), sizes, (len(sizes) - 1,))
+    return make.apply("maximum", make.apply("minimum", vectors, row), make.broadcast(make.number(0), sizes))
 
 
 # -- scatter -------------------------------------------------------------------------------------------
@@ -98,7 +97,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     order = (*batch, *window)
     moved = [x.value for x in updates]
     if order != tuple(range(len(order))):
-        moved = [make.add(Transpose(dimensions=order), x) for x in moved]
+        moved = [make.transpose(x, order) for x in moved]
     update_sizes = {order.index(d): size for x in reversed(updates) for d, size in x.dims.items()}
     taken = (*op.inserted_window_dims, *op.input_batching_dims)
     spanned = [d for d in range(rank) if d not in taken]
@@ -117,7 +116,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
             outside = make.apply("or", outside, make.apply("not", missing))
         spanned = []
     places = outside.shape.dimensions
-    first = make.reshaped(make.converted(outside, PrimitiveType.S32), (*places, 1))
+    first = make.reshape(make.convert(outside, PrimitiveType.S32), (*places, 1))
     new = Scatter(
         update_window_dims=tuple(range(len(places), len(places) + len(spanned))),
         inserted_window_dims=(0, *(d + 1 for d in range(rank) if d not in spanned)),
@@ -125,11 +124,11 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
         index_vector_dim=len(places),
         to_apply=op.to_apply,
     )
-    targets = [make.reshaped(x.value, (1, *x.shape.dimensions)) for x in arrays]
+    targets = [make.reshape(x.value, (1, *x.shape.dimensions)) for x in arrays]
     value = make.add(new, *targets, make.add(Concatenate(dimension=len(places)), first, starts), *moved)
     parts = [value] if count == 1 else [make.element(value, i) for i in range(count)]
-    results = [make.reshaped(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
-    return bundle(results[0] if count == 1 else make.add(Tuple(), *results), [x.dims for x in arrays])
+    results = [make.reshape(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
+    return bundle(results[0] if count == 1 else make.tuple(*results), [x.dims for x in arrays])
 
 
 def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> Instruction:
@@ -144,16 +143,16 @@ def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> I
         elif d in along:
             parts.append(make.positions(places, along[d]))
         else:
-            parts.append(make.spread(make.number(0), places))
+            parts.append(make.broadcast(make.number(0), places))
     if not parts:
-        return make.spread(make.number(0), (*places[:-1], 0))
+        return make.broadcast(make.number(0), (*places[:-1], 0))
     return parts[0] if rank == 1 else make.add(Concatenate(dimension=len(places) - 1), *parts)
 
 
 def _component(vectors: Instruction, number: int, make: Padder) -> Instruction:
     sizes = vectors.shape.dimensions
     parts = [SliceDimension(0, n) for n in sizes[:-1]]
-    return make.add(Slice(slice=(*parts, SliceDimension(number, number + 1))), vectors)
+    return make.slice(vectors, (*parts, SliceDimension(number, number + 1)))
 
 
 def _outside(
@@ -171,17 +170,17 @@ def _outside(
     """
     places = starts.shape.dimensions[:-1]
     sizes = {d: size for x in reversed(arrays) for d, size in x.dims.items()}
-    total = make.spread(make.scalar(False, PrimitiveType.PRED), places)
+    total = make.broadcast(make.scalar(False, PrimitiveType.PRED), places)
     there = make.there(places, counts)
     if there is not None:
         total = make.apply("not", there)
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
         if all_dimensions or d in sizes or not isinstance(extent, int):
-            start = make.reshaped(_component(starts, d, make), places)
+            start = make.reshape(_component(starts, d, make), places)
             room = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
-            beyond = make.compare(start, make.spread(room, places), "GT")
-            before = make.compare(start, make.spread(make.number(0), places), "LT")
+            beyond = make.compare(start, make.broadcast(room, places), "GT")
+            before = make.compare(start, make.broadcast(make.number(0), places), "LT")
             total = make.apply("or", total, make.apply("or", beyond, before))
     return total
 
@@ -192,10 +191,10 @@ def _split(
     """Where each element of each window goes, and whether its window is outside; ``sizes`` are those of the updates."""
     batch, rank = len(outside.shape.dimensions), starts.shape.dimensions[-1]
     whole = (*sizes, rank)
-    total = make.spread(starts, whole, (*range(batch), len(sizes)))
+    total = make.broadcast(starts, whole, (*range(batch), len(sizes)))
     component = make.positions(whole, len(sizes))
     for place, d in enumerate(spanned, batch):
-        own = make.compare(component, make.spread(make.number(d), whole), "EQ")
-        offset = make.apply("select", own, make.positions(whole, place), make.spread(make.number(0), whole))
+        own = make.compare(component, make.broadcast(make.number(d), whole), "EQ")
+        offset = make.apply("select", own, make.positions(whole, place), make.broadcast(make.number(0), whole))
         total = make.apply("add", total, offset)
-    return total, make.spread(outside, sizes, range(batch))
+    return total, make.broadcast(outside, sizes, range(batch))

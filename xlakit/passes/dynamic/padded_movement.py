@@ -12,7 +12,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Constant, Tuple
+from xlakit.ops.data import Constant
 from xlakit.ops.dynamic import CHECK_SIZE, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.passes.core.matching import as_integer, uniform
@@ -80,7 +80,7 @@ def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
         raise NoRuleError(f"a custom call of '{target}'")
     if target == "PadToStatic":
         sizes = [make.instruction(make.size(x, d)) for d in range(x.shape.rank)]
-        return Padded(make.add(Tuple(), make.zeroed(x), *sizes))
+        return Padded(make.tuple(make.zeroed(x), *sizes))
     if target == "SliceToDynamic":
         bounds = x.shape.dimensions
         inside = [make.most(0, make.least(n.value, bound)) for n, bound in zip(operands[1:], bounds, strict=True)]
@@ -147,7 +147,7 @@ def _starts(indices: Sequence[Padded], rank: int, make: Padder) -> list[Instruct
         parts = [
             make.add(DynamicSlice(dynamic_slice_sizes=(1,)), vector, make.number(d), shape=shape) for d in range(rank)
         ]
-        return [make.reshaped(part, ()) for part in parts]
+        return [make.reshape(part, ()) for part in parts]
     return [make.saturated(index.value) for index in indices]
 
 
@@ -191,7 +191,7 @@ def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Pad
     target = value
     if update.dims:
         target = make.add(Pad(padding=room), value, make.zero(value.shape.element_type))
-    written = make.add(DynamicUpdateSlice(), target, make.converted(update.value, x.shape.element_type), *starts)
+    written = make.add(DynamicUpdateSlice(), target, make.convert(update.value, x.shape.element_type), *starts)
     if update.dims:
         written = beginning(written, bounds, make)
         ends: dict[int, Size] = {d: make.plus(starts[d], size) for d, size in update.dims.items()}
@@ -203,7 +203,7 @@ def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction
     """The first elements along every dimension; the array itself where those are all."""
     if x.shape.dimensions == tuple(sizes):
         return x
-    return make.add(Slice(slice=tuple(SliceDimension(0, n) for n in sizes)), x)
+    return make.slice(x, [SliceDimension(0, n) for n in sizes])
 
 
 # -- more and other places ---------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def pad(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     kind = old.shape.element_type
     padding = old.op_as(Pad).padding
     padded = [d for d in x.dims if padding[d] != PaddingDimension()]
-    filler = make.converted(value.value, kind)
-    filled = make.filled(array(make.converted(x.value, kind), x.dims), filler, padded)
+    filler = make.convert(value.value, kind)
+    filled = make.filled(array(make.convert(x.value, kind), x.dims), filler, padded)
     dims = dict(x.dims)
     for d in padded:
         p, size = padding[d], x.dims[d]
@@ -232,7 +232,7 @@ def concatenate(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     """Each array is written where those before it end, over what they have beyond their sizes."""
     along = old.op_as(Concatenate).dimension
     kind, bounds = old.shape.element_type, old.shape.dimensions
-    parts = [array(make.converted(x.value, kind), x.dims) for x in operands]
+    parts = [array(make.convert(x.value, kind), x.dims) for x in operands]
     # Where one is not full in another dimension, all have its size there.
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d != along}
     if not any(along in x.dims for x in operands):

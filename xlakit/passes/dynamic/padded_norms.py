@@ -27,7 +27,7 @@ class _PaddedFeatures(Features):
         """How many elements each feature has now."""
         make = self._make
         count = make.instruction(make.product([make.size(self._x, d) for d in self._others]))
-        return make.spread(make.converted(count, like.shape.element_type), like.shape.dimensions)
+        return make.broadcast(make.convert(count, like.shape.element_type), like.shape.dimensions)
 
 
 @NORMS.rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")

@@ -13,7 +13,7 @@ from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array
 from xlakit.ops.control import Call, Conditional
-from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.data import Parameter
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.scatter import Scatter
@@ -78,7 +78,7 @@ def _selective(computation: Computation, make: Padder) -> Computation:
     left, left_there, right, right_there = given[:count], given[count], given[count + 1 : -1], given[-1]
     kinds = [s.element_type for s in (computation.root.shape.tuple_shapes or (computation.root.shape,))]
     alone = [
-        inner.apply("select", left_there, inner.converted(a, kind), inner.converted(b, kind))
+        inner.apply("select", left_there, inner.convert(a, kind), inner.convert(b, kind))
         for a, b, kind in zip(left, right, kinds, strict=True)
     ]
     both = inner.apply("and", left_there, right_there)
@@ -89,7 +89,7 @@ def _selective(computation: Computation, make: Padder) -> Computation:
         # It may run for ever on what is not there.
         results = _called_where(both, computation, [*left, *right], alone, inner)
     anything = inner.apply("or", left_there, right_there)
-    return inner.computation(f"{computation.name}_there", inner.add(Tuple(), *results, anything))
+    return inner.computation(f"{computation.name}_there", inner.tuple(*results, anything))
 
 
 def _parts(value: Instruction, make: Padder) -> list[Instruction]:
@@ -111,10 +111,10 @@ def _called_where(
         inner = make.apart()
         parameter = inner.builder.parameter(0, given.shape)
         elements = [inner.element(parameter, i) for i in range(len(given.operands))]
-        return inner.computation(f"{computation.name}_{name}", inner.add(Tuple(), *result(inner, elements)))
+        return inner.computation(f"{computation.name}_{name}", inner.tuple(*result(inner, elements)))
 
     count = len(operands)
-    given = make.add(Tuple(), *operands, *otherwise)
+    given = make.tuple(*operands, *otherwise)
     run = branch(lambda inner, xs: _parts(inner.add(Call(to_apply=computation), *xs[:count]), inner), "run")
     skip = branch(lambda inner, xs: xs[count:], "skip")
     return _parts(make.add(Conditional(branch_computations=(run, skip)), test, given, given), make)
@@ -125,7 +125,7 @@ def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padde
     if not flagged:
         return value
     parts = _parts(value, make)[:-1]
-    return make.add(Tuple(), *parts) if is_tuple else parts[0]
+    return make.tuple(*parts) if is_tuple else parts[0]
 
 
 # -- reductions ----------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
 def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
     """Results in the element types that the program declares."""
     if not shape.is_tuple:
-        return make.converted(value, shape.element_type)
+        return make.convert(value, shape.element_type)
     pairs = zip(_parts(value, make), shape.tuple_shapes, strict=True)
-    return make.add(Tuple(), *(make.converted(part, s.element_type) for part, s in pairs))
+    return make.tuple(*(make.convert(part, s.element_type) for part, s in pairs))
 
 
 @_rule("reduce-window")
@@ -193,25 +193,25 @@ def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padde
         to_apply=op.scatter,
     )
     kind = old.shape.element_type
-    start = make.spread(make.converted(init.value, kind), (x.shape.num_elements,))
-    value = make.add(scatter, start, place, make.converted(source.value, kind))
-    return array(make.reshaped(value, bounds), x.dims)
+    start = make.broadcast(make.convert(init.value, kind), (x.shape.num_elements,))
+    value = make.add(scatter, start, place, make.convert(source.value, kind))
+    return array(make.reshape(value, bounds), x.dims)
 
 
 def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
     """For each placement the number of its selected element in row-major order; -1 where it has none."""
     bounds = x.shape.dimensions
-    numbers = make.reshaped(make.positions((x.shape.num_elements,), 0), bounds)
-    there = make.there(bounds, x.dims) or make.spread(make.scalar(True, PrimitiveType.PRED), bounds)
+    numbers = make.reshape(make.positions((x.shape.num_elements,), 0), bounds)
+    there = make.there(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
     kind = op.select.parameters[0].shape.element_type
-    values = make.converted(x.value, kind)
+    values = make.convert(x.value, kind)
     inner = make.apart()
     scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
     given = [inner.builder.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
     (a, _, a_there), (b, _, b_there) = given[:3], given[3:]
     wins = inner.add(Call(to_apply=op.select), a, b)
     keeps = inner.apply("and", a_there, inner.apply("or", inner.apply("not", b_there), wins))
-    root = inner.add(Tuple(), *(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
+    root = inner.tuple(*(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
     selection = inner.computation(f"{op.select.name}_there", root)
     starts = [make.zero(kind), make.number(-1), make.scalar(False, PrimitiveType.PRED)]
     window = ReduceWindow(window=op.window, to_apply=selection)
@@ -241,7 +241,7 @@ def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         return bundle(make.again(values, stable), sizes)
     order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_there_first(op.to_apply, make))
     parts = _parts(make.add(order, *values, make.apply("not", there)), make)[:-1]
-    return bundle(make.add(Tuple(), *parts) if old.shape.is_tuple else parts[0], sizes)
+    return bundle(make.tuple(*parts) if old.shape.is_tuple else parts[0], sizes)
 
 
 def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int, Array] | None:
@@ -304,7 +304,7 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     for part in parts:
         there = make.there(part.shape.dimensions, {last_dimension: size})
         results.append(make.chosen(there, part, make.zero(part.shape.element_type)))
-    return bundle(make.add(Tuple(), *results), [dims, dims])
+    return bundle(make.tuple(*results), [dims, dims])
 
 
 def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:

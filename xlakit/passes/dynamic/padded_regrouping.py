@@ -128,12 +128,12 @@ def _regrouped(value: Instruction, groups: Sequence[_Group], make: Padder) -> Pa
         for group in groups:
             count = math.prod(group.bounds)
             if group.moves:
-                flat = make.reshaped(value, (before, count, value.shape.num_elements // (before * count)))
+                flat = make.reshape(value, (before, count, value.shape.num_elements // (before * count)))
                 value = _gathered(flat, _sources(group, make), make)
             before *= count
     sizes = [size for group in groups for size in group.new_sizes]
     dims = {d: size for d, size in enumerate(sizes) if not isinstance(size, int)}
-    return array(make.reshaped(value, result), dims)
+    return array(make.reshape(value, result), dims)
 
 
 def _gathered(x: Instruction, places: Instruction, make: Padder) -> Instruction:
@@ -181,4 +181,4 @@ def _renumbered(number: Instruction, old: Sequence[Size], new: Sequence[Size], m
 
 
 def _spread(size: Size, like: Instruction, make: Padder) -> Instruction:
-    return make.spread(make.instruction(size), like.shape.dimensions)
+    return make.broadcast(make.instruction(size), like.shape.dimensions)

@@ -12,23 +12,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape, ShapeIndex
 from xlakit.errors import UnsupportedError
 from xlakit.ir.attributes import WindowDimension
-from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Array, Op
+from xlakit.ir.operation import Op
 from xlakit.ops.control import Conditional
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Constant, Iota, Tuple
-from xlakit.ops.elementwise.compare import Compare
-from xlakit.ops.elementwise.convert import Convert
-from xlakit.ops.movement import Broadcast, Concatenate, Reshape
-from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.movement import Concatenate
 from xlakit.passes.core.computation_builder import ComputationBuilder
 from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.rules import opcodes_of
 
 # Where in nested tuples an array is, and which dimension of it.
@@ -95,7 +90,7 @@ def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) ->
     return Padded(value, {((i,), d): size for i, dims in enumerate(elements) for d, size in dims.items()})
 
 
-class Padder:
+class Padder(HloBuilder):
     """Makes the instructions that stand in the place of one; ``old`` is that one.
 
     made: what stands in the places of those before it.
@@ -130,55 +125,15 @@ class Padder:
             new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
         return self.builder.append(new)
 
-    def element(self, value: Instruction, number: int) -> Instruction:
-        """An element of a tuple."""
-        return self.builder.element(value, number, self.old)
-
-    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
-        """An operation without attributes."""
-        return self.add(OPERATIONS[opcode](), *operands)
-
-    def compare(self, a: Instruction, b: Instruction, direction: str) -> Instruction:
-        """``a < b`` and the like, by element."""
-        return self.add(Compare(direction=ComparisonDirection.of(direction)), a, b)
-
-    def constant(self, number: Array) -> Instruction:
-        """A constant array."""
-        return self.add(Constant(literal=Literal.from_numpy(number)))
-
-    def scalar(self, number: object, kind: PrimitiveType) -> Instruction:
-        """A constant of one number, which converts to the type."""
-        with np.errstate(all="ignore"):
-            return self.constant(np.asarray(number).astype(kind.dtype))
-
     def number(self, number: int) -> Instruction:
         """An S32 constant."""
         if number not in self._numbers:
             self._numbers[number] = self.scalar(number, PrimitiveType.S32)
         return self._numbers[number]
 
-    def converted(self, x: Instruction, kind: PrimitiveType) -> Instruction:
-        """The array in another type; itself where it has that."""
-        if x.shape.element_type is kind:
-            return x
-        return self.add(Convert(), x, shape=x.shape.without_layout().with_element_type(kind))
-
-    def spread(self, x: Instruction, sizes: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
-        """The array repeated into ``sizes``, its dimensions being ``dimensions`` there; a scalar by itself."""
-        if x.shape.dimensions == tuple(sizes):
-            return x
-        shape = Shape(x.shape.element_type, tuple(sizes))
-        return self.add(Broadcast(dimensions=tuple(dimensions)), x, shape=shape)
-
-    def reshaped(self, x: Instruction, sizes: Sequence[int]) -> Instruction:
-        """The elements under other dimensions."""
-        if x.shape.dimensions == tuple(sizes):
-            return x
-        return self.add(Reshape(), x, shape=Shape(x.shape.element_type, tuple(sizes)))
-
     def positions(self, sizes: Sequence[int], dimension: int) -> Instruction:
         """At each place of an array its index along a dimension."""
-        return self.add(Iota(iota_dimension=dimension), shape=Shape(PrimitiveType.S32, tuple(sizes)))
+        return self.iota(Shape(PrimitiveType.S32, tuple(sizes)), dimension)
 
     # -- arithmetic of sizes ---------------------------------------------------------------------
 
@@ -253,7 +208,7 @@ class Padder:
         known = [size for size in sizes if isinstance(size, int)]
         if len(known) == len(sizes):
             return self.constant(np.asarray(known, np.int32))
-        parts = [self.reshaped(self.instruction(size), (1,)) for size in sizes]
+        parts = [self.reshape(self.instruction(size), (1,)) for size in sizes]
         return parts[0] if len(parts) == 1 else self.add(Concatenate(dimension=0), *parts)
 
     def saturated(self, x: Instruction) -> Instruction:
@@ -263,12 +218,12 @@ class Padder:
             low = self.scalar(0 if kind.is_unsigned else -_GREATEST, kind)
             high = self.scalar(_GREATEST, kind)
             sizes = x.shape.dimensions
-            x = self.apply("minimum", self.apply("maximum", x, self.spread(low, sizes)), self.spread(high, sizes))
-        return self.converted(x, PrimitiveType.S32)
+            x = self.apply("minimum", self.apply("maximum", x, self.broadcast(low, sizes)), self.broadcast(high, sizes))
+        return self.convert(x, PrimitiveType.S32)
 
     def checked(self, holds: Instruction, size: Instruction, target: str, *facts: Instruction) -> Instruction:
         """The size, if something holds; else the custom call ``target`` of these facts, which raises."""
-        given = self.add(Tuple(), *facts)
+        given = self.tuple(*facts)
         good, bad = self.apart(), self.apart()
         name = f"{self.old.name}_check"
         passed = good.computation(name, good.builder.parameter(0, size.shape))
@@ -285,7 +240,7 @@ class Padder:
         """Whether each place of an array of ``sizes`` is below all of ``dims``; None where there are none."""
         found: Instruction | None = None
         for d, size in dims.items():
-            below = self.compare(self.positions(sizes, d), self.spread(self.instruction(size), sizes), "LT")
+            below = self.compare(self.positions(sizes, d), self.broadcast(self.instruction(size), sizes), "LT")
             found = below if found is None else self.apply("and", found, below)
         return found
 
@@ -293,7 +248,7 @@ class Padder:
         """``x`` where the test holds, or everywhere without one; else ``otherwise``, an array or a scalar."""
         if test is None:
             return x
-        return self.apply("select", test, x, self.spread(otherwise, x.shape.dimensions))
+        return self.apply("select", test, x, self.broadcast(otherwise, x.shape.dimensions))
 
     def filled(self, x: Padded, scalar: Instruction, dimensions: Iterable[int] | None = None) -> Instruction:
         """The array with ``scalar`` in place of what is not there along ``dimensions``, by default along all."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xlakit.data.shape import make_tuple_shape
-from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
@@ -18,6 +17,7 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.options import knob
+from xlakit.passes.core.computation_builder import fusion_of
 from xlakit.passes.core.framework import (
     Names,
     Pass,
@@ -247,23 +247,9 @@ class _Fusing:
         name = self._names.new("fusion")
         body = group.close(group.results)
         calls = Computation(f"fused_{name}", body.instructions, body.root)
-        last = group.results[-1]
-        fusion = Instruction(
-            Fusion(kind=FusionKind.OUTPUT, calls=calls),
-            [made[o] for o in group.given],
-            body.root.shape,
-            name,
-            annotations=Annotations(metadata=last.annotations.metadata),
-        )
-        if len(group.results) == 1:
-            made[last] = fusion
-            return [fusion]
-        parts = [
-            Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
-            for i, r in enumerate(group.results)
-        ]
+        fusion, parts = fusion_of(name, FusionKind.OUTPUT, calls, [made[o] for o in group.given], group.results)
         made.update(zip(group.results, parts, strict=True))
-        return [fusion, *parts]
+        return list(dict.fromkeys([fusion, *parts]))
 
 
 def _is_chain(group: _Group, results: list[Instruction]) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlakit.data.shape import make_tuple_shape
-from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ops.control import Fusion
-from xlakit.ops.data import GetTupleElement, Parameter, Tuple
+from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import materialization_cost
+from xlakit.passes.core.computation_builder import fusion_of
 from xlakit.passes.core.framework import (
     Names,
     Pass,
@@ -24,7 +24,7 @@ from xlakit.passes.core.framework import (
     with_computations,
 )
 from xlakit.passes.fusion.cluster import Cluster, is_cheap, is_free, is_fusible
-from xlakit.passes.fusion.cost import price_of_keeping, work_of
+from xlakit.passes.fusion.cost import work_of
 from xlakit.passes.fusion.multi_output import Merging
 from xlakit.passes.fusion.stacking import pieces_of
 from xlakit.passes.fusion.views import Loops
@@ -109,7 +109,7 @@ class _Fusing:
         more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
-            if again > price_of_keeping(instruction.shape):
+            if again > materialization_cost(instruction.shape):
                 return []
         if again:
             self._again[instruction] = again
@@ -195,23 +195,9 @@ class _Fusing:
             body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
         computation = Computation(f"fused_{name}", tuple(body), root)
-        annotations = roots[-1].annotations
-        fusion = Instruction(
-            Fusion(kind=_kind(cluster), calls=computation),
-            [made[o] for o in operands],
-            root.shape,
-            name,
-            annotations=Annotations(metadata=annotations.metadata),
-        )
-        if len(roots) == 1:
-            made[roots[0]] = fusion
-            return [fusion]
-        parts = [
-            Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
-            for i, r in enumerate(roots)
-        ]
+        fusion, parts = fusion_of(name, _kind(cluster), computation, [made[o] for o in operands], roots)
         made.update(zip(roots, parts, strict=True))
-        return [fusion, *parts]
+        return list(dict.fromkeys([fusion, *parts]))
 
 
 def _kind(cluster: Cluster) -> FusionKind:

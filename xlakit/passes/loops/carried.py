@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Commutative, Distinct
-from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
+from xlakit.ops.data import Constant, GetTupleElement, Iota
 from xlakit.ops.movement import Broadcast
 from xlakit.passes.analysis.loops import (
     Loop,
@@ -176,15 +176,15 @@ def _enter(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict
     initial = cloner.clones[old.operands[0]]
     read = plan.read - {-1} if -1 not in plan.read else set(range(loop.count))
     stays = {n for n in read if n in plan.unchanged or isinstance(plan.places[n], Instruction)}
-    before = {n: cloner.element(initial, n, old) for n in sorted(stays.union(plan.kept))}
+    before = {n: cloner.at(old).element(initial, n) for n in sorted(stays.union(plan.kept))}
     after = {n: before[n] for n in stays}
     if plan.kept:
-        start = cloner.add(Tuple(), *(before[n] for n in plan.kept), like=old)
+        start = cloner.at(old).tuple(*(before[n] for n in plan.kept))
         new = cloner.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
         for number in sorted(read - stays):
             place = plan.places[number]
             if isinstance(place, int):
-                after[number] = cloner.element(new, place, old)
+                after[number] = cloner.at(old).element(new, place)
     if -1 in plan.read:
-        cloner.substitute(old, cloner.add(Tuple(), *(after[n] for n in range(loop.count)), like=old))
+        cloner.substitute(old, cloner.at(old).tuple(*(after[n] for n in range(loop.count))))
     return after

@@ -105,9 +105,9 @@ def _enter(
     """Make the moved instructions, and the loop that reads them as elements."""
     old = loop.instruction
     initial = cloner.clones[old.operands[0]]
-    start = [cloner.element(initial, n, old) for n in range(loop.count)]
+    start = [cloner.at(old).element(initial, n) for n in range(loop.count)]
     start.extend(_before(loop, moved, start, cloner))
-    everything = cloner.add(Tuple(), *start, like=old)
+    everything = cloner.at(old).tuple(*start)
     state = State(
         everything.shape,
         places=range(loop.count),
@@ -116,7 +116,7 @@ def _enter(
     )
     new = cloner.add(with_state(loop, state, context), everything, like=old)
     if whole:
-        new = cloner.add(Tuple(), *(cloner.element(new, n, old) for n in range(loop.count)), like=old)
+        new = cloner.at(old).tuple(*(cloner.at(old).element(new, n) for n in range(loop.count)))
     cloner.substitute(old, new)
 
 

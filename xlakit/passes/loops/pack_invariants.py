@@ -9,7 +9,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import While
 from xlakit.ops.dot import Dot
-from xlakit.ops.movement import Reshape, Transpose
+from xlakit.ops.movement import Reshape
 from xlakit.options import knob
 from xlakit.passes.analysis.loops import Loop, LoopPass, loop_of, trip_count, with_loops
 from xlakit.passes.core.computation_builder import ComputationCloner
@@ -89,7 +89,7 @@ def _packed(body: Computation, products: set[Instruction], context: PassContext)
         cut = (depth, columns // width, width) if along == 0 else (columns // width, width, depth)
         order = (1, 0, 2) if along == 0 else (0, 2, 1)
         apart = cloner.add(Reshape(), rhs, like=old, shape=rhs.shape.with_dimensions(cut))
-        slivers = cloner.add(Transpose(dimensions=order), apart, like=old)
+        slivers = cloner.at(old).transpose(apart, order)
         product = cloner.add(dataclasses.replace(op, rhs_contracting_dims=(1,)), lhs, slivers, like=old)
         cloner.substitute(old, cloner.add(Reshape(), product, like=old, shape=old.shape))
     return cloner.build(name=context.computation_name(body.name))

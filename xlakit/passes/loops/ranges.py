@@ -26,7 +26,6 @@ from xlakit.passes.core.matching import as_integer, literal, uniform
 from xlakit.passes.core.rewriter import Rewriter, RuleIndex
 from xlakit.passes.core.rules import Rules
 from xlakit.passes.simplify.indexing import only_window, update_window
-from xlakit.passes.simplify.slices import make_slice
 
 RANGES = Rules("while-ranges")
 _rule = RANGES.rule
@@ -217,4 +216,4 @@ def _components(indices: Instruction, make: Rewriter) -> list[Instruction]:
     if isinstance(indices.op, Broadcast) and indices.operands[0].shape.num_elements == 1:
         return [indices.operands[0]] * indices.shape.num_elements
     flat = make.reshape(indices, (indices.shape.num_elements,))
-    return [make_slice(flat, [SliceDimension(i, i + 1)], make) for i in range(indices.shape.num_elements)]
+    return [make.slice(flat, [SliceDimension(i, i + 1)]) for i in range(indices.shape.num_elements)]

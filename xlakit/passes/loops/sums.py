@@ -21,7 +21,6 @@ from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.movement import Broadcast, Reshape
-from xlakit.ops.registry import OPERATIONS
 from xlakit.options import knob
 from xlakit.passes.analysis.loops import Loop, LoopPass, counted_elements, elements_read, loop_of, trip_count
 from xlakit.passes.core.computation_builder import ComputationCloner
@@ -261,7 +260,7 @@ def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: 
             zero = cloner.scalar(0, new.shape.element_type)
             begin[one.element] = cloner.add(Broadcast(dimensions=()), zero, like=old, shape=shapes[one.element])
     if shapes != list(old.shape.tuple_shapes):
-        start = cloner.add(Tuple(), *begin, like=start)
+        start = cloner.at(start).tuple(*begin)
     shape = make_tuple_shape(shapes)
     made = While(condition=_condition(loop, shape, context), body=_body(loop, sums, shape, context))
     cloner.substitute(old, cloner.append(old.replace(op=made, operands=[start], shape=shape)))
@@ -287,11 +286,11 @@ def _body(loop: Loop, sums: Sequence[_Sum], shape: Shape, context: PassContext) 
         if old is loop.parameter:
             _parameter(cloner, old, shape)
         elif loop.element(old) in elements:
-            cloner.substitute(old, cloner.element(cloner.clones[loop.parameter], loop.element(old) or 0, old))
+            cloner.substitute(old, cloner.at(old).element(cloner.clones[loop.parameter], loop.element(old) or 0))
         elif old in by_sum:
             cloner.substitute(old, _carried(cloner, by_sum[old]))
         elif old is root:
-            cloner.substitute(old, cloner.add(Tuple(), *[cloner.clones[o] for o in old.operands], like=old))
+            cloner.substitute(old, cloner.at(old).tuple(*[cloner.clones[o] for o in old.operands]))
         elif old not in products:
             cloner.clone(old)
     return cloner.build(name=context.computation_name(loop.body.name))
@@ -330,9 +329,9 @@ def _element(cloner: ComputationCloner, old: Instruction, loop: Loop, sums: Sequ
         raise InternalError(f"{loop.instruction.name} does not begin with a tuple")
     whole = cloner.clones[loop.instruction]
     numbers = [one.element if s.element is None else s.element for s in (one.lhs, one.rhs)]
-    lhs, rhs = (cloner.element(whole, n, like) for n in numbers)
+    lhs, rhs = (cloner.at(like).element(whole, n) for n in numbers)
     product = cloner.add(_of_all_iterations(one), lhs, rhs, like=like, shape=like.shape)
-    cloner.substitute(old, cloner.add(OPERATIONS["add"](), cloner.clones[start], product, like=one.added))
+    cloner.substitute(old, cloner.at(one.added).apply("add", cloner.clones[start], product))
 
 
 def _of_all_iterations(one: _Sum) -> Dot:

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.traits import Forwarding
 from xlakit.ops.control import Call, Conditional, Fusion, While
-from xlakit.ops.data import GetTupleElement, Parameter
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
+from xlakit.ops.dynamic import DynamicUpdateSlice
+from xlakit.ops.movement import Reshape
+from xlakit.ops.scatter import Scatter
 
 # What only renames or bundles arrays.
-_ALIASES = frozenset({"add-dependency", "bitcast", "get-tuple-element", "opt-barrier", "reshape", "tuple"})
+_ALIASES = (Forwarding, Reshape)
 # What may change its first operand in place.
-_UPDATES = frozenset({"dynamic-update-slice", "scatter", "while"})
-_NOT_KEPT = frozenset({"constant", "parameter"})
+_UPDATES = (DynamicUpdateSlice, Scatter, While)
+_NOT_KEPT = (Constant, Parameter)
 
 
 @dataclass(slots=True)
@@ -68,11 +72,11 @@ class Memory:
     def _step(self, instruction: Instruction, peaks: Mapping[Computation, int]) -> Step:
         op = instruction.op
         given = [self.arrays[o] for o in instruction.operands]
-        if op.opcode in _ALIASES:
+        if isinstance(op, _ALIASES):
             self.arrays[instruction] = _alias(instruction, given)
             return Step(is_free=True)
         sizes = [shape.byte_size if shape.is_array else 0 for _, shape in instruction.shape.leaves()]
-        is_free = op.opcode in _NOT_KEPT
+        is_free = isinstance(op, _NOT_KEPT)
         made = list(range(len(self.sizes), len(self.sizes) + len(sizes)))
         self.sizes.extend([0] * len(sizes) if is_free else sizes)
         self.arrays[instruction] = made
@@ -112,7 +116,7 @@ def _alias(instruction: Instruction, given: Sequence[list[int]]) -> list[int]:
         shapes = instruction.operands[0].shape.tuple_shapes
         first = sum(_count(s) for s in shapes[: op.index])
         return given[0][first : first + _count(shapes[op.index])]
-    return [a for arrays in given for a in arrays] if op.opcode == "tuple" else given[0]
+    return [a for arrays in given for a in arrays] if isinstance(op, Tuple) else given[0]
 
 
 def _count(shape: Shape) -> int:
@@ -122,10 +126,10 @@ def _count(shape: Shape) -> int:
 def _updated(instruction: Instruction, made: Sequence[int], given: Sequence[list[int]]) -> list[tuple[int, int]]:
     """The arrays that an instruction may make in the place of others."""
     op = instruction.op
-    if op.opcode in _UPDATES:
-        arrays = given[0] if op.opcode != "scatter" else [a for arrays in given for a in arrays]
+    if isinstance(op, _UPDATES):
+        arrays = [a for arrays in given for a in arrays] if isinstance(op, Scatter) else given[0]
         return list(zip(made, arrays, strict=False))
-    if isinstance(op, Fusion) and op.calls.root.op.opcode == "dynamic-update-slice":
+    if isinstance(op, Fusion) and isinstance(op.calls.root.op, DynamicUpdateSlice):
         target = op.calls.root.operands[0]
         if isinstance(target.op, Parameter):
             return list(zip(made, given[target.op.number], strict=False))

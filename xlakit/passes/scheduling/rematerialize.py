@@ -15,7 +15,7 @@ from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.control import Fusion
-from xlakit.ops.data import Constant, GetTupleElement, Parameter
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.elementwise.binary import Divide
 from xlakit.ops.movement import Broadcast
 from xlakit.options import knob
@@ -157,7 +157,7 @@ class _Looking:
         """Find out how the value is made of what is there anyway."""
         fusion = value.made_by
         calls = fusion.op_as(Fusion).calls
-        roots = calls.root.operands if calls.root.opcode == "tuple" else (calls.root,)
+        roots = calls.root.operands if isinstance(calls.root.op, Tuple) else (calls.root,)
         if value.number >= len(roots):
             # One operation gives several results, such as a reduction of several arrays.
             return False
@@ -180,7 +180,7 @@ class _Looking:
 
     def _is_there(self, instruction: Instruction) -> bool:
         """Whether a value is in memory before and after the peak."""
-        if instruction.opcode in ("parameter", "constant"):
+        if isinstance(instruction.op, (Parameter, Constant)):
             return True
         array = self._memory.arrays[instruction][0]
         return array in self._results or any(r > self._fullest for r in self._memory.readers[array])

@@ -402,7 +402,7 @@ def clamp_without_bound(x: Instruction, make: Rewriter) -> Instruction | None:
 
 def _whole(bound: Instruction, x: Instruction, make: Rewriter) -> Instruction:
     """A bound of clamp, which may be a scalar, as an array."""
-    return bound if bound.shape.dimensions == x.shape.dimensions else make.spread(bound, x.shape)
+    return make.broadcast(bound, x.shape.dimensions)
 
 
 @_rule("clamp")

@@ -97,7 +97,7 @@ def _remade(
             if number in passed:
                 cloner.substitute(old, cloner.clones[passed[number]])
             else:
-                cloner.substitute(old, cloner.element(cloner.clones[whole], kept.index(number), old))
+                cloner.substitute(old, cloner.at(old).element(cloner.clones[whole], kept.index(number)))
         else:
             cloner.clone(old)
     return cloner.build()
@@ -108,5 +108,5 @@ def _narrowed(branch: Computation, kept: Sequence[int], context: PassContext) ->
     cloner = ComputationCloner(branch, context)
     for old in branch.instructions:
         cloner.clone(old)
-    root = cloner.add(Tuple(), *(cloner.clones[branch.root.operands[n]] for n in kept), like=branch.root)
+    root = cloner.at(branch.root).tuple(*(cloner.clones[branch.root.operands[n]] for n in kept))
     return cloner.build(root, name=context.computation_name(branch.name))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import DataMovement
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, Iota, Parameter, Tuple
-from xlakit.ops.elementwise.compare import Compare
 from xlakit.options import knob
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.core.rewriter import Rewriter
@@ -64,7 +62,7 @@ def conditional_of_known_branch(x: Instruction, make: Rewriter) -> Instruction |
     last = len(branches) - 1
     is_pred = chooser.shape.element_type is PrimitiveType.PRED
     chosen = (0 if number else 1) if is_pred else number if 0 <= number <= last else last
-    return make.make(Call(to_apply=branches[chosen]), x.operands[1 + chosen])
+    return make.add(Call(to_apply=branches[chosen]), x.operands[1 + chosen])
 
 
 @_rule("conditional")
@@ -73,7 +71,7 @@ def conditional_of_equal_branches(x: Instruction, make: Rewriter) -> Instruction
     branches = x.op_as(Conditional).branch_computations
     if any(b is not branches[0] for b in branches) or any(o is not x.operands[1] for o in x.operands[1:]):
         return None
-    return make.make(Call(to_apply=branches[0]), x.operands[1])
+    return make.add(Call(to_apply=branches[0]), x.operands[1])
 
 
 @_rule("conditional")
@@ -102,7 +100,7 @@ def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction
     if len(branches) > _FEW_BRANCHES.value or not all(s.is_array for s in shapes) or not all(map(_is_quick, branches)):
         return None
     chooser = x.operands[0]
-    results = [make.make(Call(to_apply=b), o) for b, o in zip(branches, x.operands[1:], strict=True)]
+    results = [make.add(Call(to_apply=b), o) for b, o in zip(branches, x.operands[1:], strict=True)]
     if any(r.shape != x.shape.without_layout() for r in results):
         return None
     if chooser.shape.element_type is PrimitiveType.PRED:
@@ -110,13 +108,11 @@ def conditional_of_quick_branches(x: Instruction, make: Rewriter) -> Instruction
     else:
         # A number out of range means the last branch.
         numbers = [make.scalar(n, chooser.shape.element_type) for n in range(len(branches) - 1)]
-        tests = [make.make(Compare(direction=ComparisonDirection.EQ), chooser, n) for n in numbers]
+        tests = [make.compare(chooser, n, "EQ") for n in numbers]
     if not x.shape.is_tuple:
         return _chosen(tests, results, make)
-    elements = [
-        _chosen(tests, [make.make(GetTupleElement(index=i), r) for r in results], make) for i in range(len(shapes))
-    ]
-    return make.make(Tuple(), *elements)
+    elements = [_chosen(tests, [make.element(r, i) for r in results], make) for i in range(len(shapes))]
+    return make.tuple(*elements)
 
 
 def _is_quick(branch: Computation) -> bool:
@@ -137,7 +133,7 @@ def _chosen(tests: Sequence[Instruction], results: Sequence[Instruction], make: 
     """The first result whose test holds, or the last one."""
     *others, chosen = results
     for test, result in reversed(list(zip(tests, others, strict=True))):
-        spread = make.spread(test, result.shape.with_element_type(PrimitiveType.PRED))
+        spread = make.broadcast(test, result.shape.dimensions)
         chosen = make.apply("select", spread, result, chosen)
     return chosen
 

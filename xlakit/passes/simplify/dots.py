@@ -33,11 +33,11 @@ def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     if (permutation := _permutation(left, (*op.lhs_batch_dims, *op.lhs_contracting_dims))) is not None:
         batch, contracting = _renumbered(permutation, op.lhs_batch_dims, op.lhs_contracting_dims)
         changed = dataclasses.replace(op, lhs_batch_dims=batch, lhs_contracting_dims=contracting)
-        return make.make(changed, left.operands[0], right, shape=x.shape)
+        return make.add(changed, left.operands[0], right, shape=x.shape)
     if (permutation := _permutation(right, (*op.rhs_batch_dims, *op.rhs_contracting_dims))) is not None:
         batch, contracting = _renumbered(permutation, op.rhs_batch_dims, op.rhs_contracting_dims)
         changed = dataclasses.replace(op, rhs_batch_dims=batch, rhs_contracting_dims=contracting)
-        return make.make(changed, left, right.operands[0], shape=x.shape)
+        return make.add(changed, left, right.operands[0], shape=x.shape)
     return None
 
 
@@ -53,7 +53,7 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     operands = [_unconverted(operand, make) for operand in x.operands]
     if operands == list(x.operands):
         return None
-    return make.make(x.op, *operands, shape=x.shape)
+    return make.add(x.op, *operands, shape=x.shape)
 
 
 def _sides(dot: Instruction) -> tuple[int, int]:
@@ -121,5 +121,5 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
         operand_precision=tuple(reversed(op.operand_precision)),
     )
     product = inner.shape.without_layout().with_dimensions(tuple(inner.shape.dimensions[d] for d in swapped))
-    made = make.make(turned, right, left, shape=product)
+    made = make.add(turned, right, left, shape=product)
     return make.transpose(made, [swapped.index(d) for d in permutation])

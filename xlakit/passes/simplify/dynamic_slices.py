@@ -14,7 +14,6 @@ from xlakit.passes.core.matching import literal, same_value, scalar_source
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 from xlakit.passes.fusion.stacking import MOST_PIECES
-from xlakit.passes.simplify.slices import make_slice
 
 DYNAMIC_SLICES = Rules("dynamic-slices")
 _rule = DYNAMIC_SLICES.rule
@@ -32,7 +31,7 @@ def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | N
     """dynamic-slice(broadcast(v), i) -> broadcast(v) of a scalar v: it is the same everywhere."""
     operand = x.operands[0]
     scalar = scalar_source(operand)
-    return make.spread(scalar, x.shape) if scalar is not None and operand.shape.dimensions else None
+    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None and operand.shape.dimensions else None
 
 
 @_rule("dynamic-slice")
@@ -46,7 +45,7 @@ def dynamic_slice_of_known_place(x: Instruction, make: Rewriter) -> Instruction 
     starts = _known_starts(indices, operand.shape.dimensions, sizes)
     if starts is None:
         return None
-    return make_slice(operand, [SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True)], make)
+    return make.slice(operand, [SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True)])
 
 
 def _known_starts(indices: list[Instruction], bounds: tuple[int, ...], sizes: tuple[int, ...]) -> list[int] | None:
@@ -100,13 +99,13 @@ def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
         update,
         _part(operand, dimension, end, bounds[dimension], make),
     ]
-    return make.make(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
+    return make.add(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
 
 
 def _part(x: Instruction, dimension: int, start: int, limit: int, make: Rewriter) -> Instruction:
     ranges = [SliceDimension(0, size) for size in x.shape.dimensions]
     ranges[dimension] = SliceDimension(start, limit)
-    return make_slice(x, ranges, make)
+    return make.slice(x, ranges)
 
 
 @_rule("dynamic-update-slice")
@@ -136,9 +135,9 @@ def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
     zero = make.scalar(0, indices.shape.element_type)
     starts = [zero] * operand.shape.rank
     for position, dimension in enumerate(mapped):
-        one = make_slice(flat, (SliceDimension(position, position + 1),), make)
+        one = make.slice(flat, (SliceDimension(position, position + 1),))
         starts[dimension] = make.reshape(one, ())
-    part = make.make(DynamicSlice(dynamic_slice_sizes=tuple(op.slice_sizes)), operand, *starts)
+    part = make.add(DynamicSlice(dynamic_slice_sizes=tuple(op.slice_sizes)), operand, *starts)
     return make.reshape(part, x.shape.dimensions)
 
 
@@ -159,4 +158,4 @@ def gather_from_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     if 0 in x.op_as(Gather).slice_sizes:
         return None
     scalar = scalar_source(x.operands[0])
-    return make.spread(scalar, x.shape) if scalar is not None and x.operands[0].shape.dimensions else None
+    return make.broadcast(scalar, x.shape.dimensions) if scalar is not None and x.operands[0].shape.dimensions else None

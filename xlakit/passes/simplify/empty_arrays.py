@@ -30,7 +30,7 @@ def reduce_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
     init = x.operands[1]
     if x.op_as(Reduce).to_apply.root.shape.element_type is not init.shape.element_type:
         return None
-    return make.spread(init, x.shape)
+    return make.broadcast(init, x.shape.dimensions)
 
 
 @_rule("dot")

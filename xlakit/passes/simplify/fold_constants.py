@@ -65,7 +65,7 @@ def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None
     flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
     if not (flat == flat[0]).all():
         return None
-    return make.spread(make.constant(first.reshape(()), x.shape.element_type), x.shape)
+    return make.broadcast(make.scalar(first.reshape(()), x.shape.element_type), x.shape.dimensions)
 
 
 @_rule(ANY)
@@ -113,7 +113,7 @@ def _evaluate(x: Instruction) -> Value:
 def _constant(value: Value, shape: Shape, make: Rewriter) -> Instruction | None:
     if shape.is_tuple:
         elements = [_constant(v, s, make) for v, s in zip(value, shape.tuple_shapes, strict=True)]
-        return make.make(Tuple(), *(e for e in elements if e is not None)) if None not in elements else None
+        return make.tuple(*(e for e in elements if e is not None)) if None not in elements else None
     if not shape.is_array or value.shape != shape.dimensions:
         return None
-    return make.make(Constant(literal=Literal(shape, np.ascontiguousarray(value).reshape(shape.dimensions))))
+    return make.add(Constant(literal=Literal(shape, np.ascontiguousarray(value).reshape(shape.dimensions))))

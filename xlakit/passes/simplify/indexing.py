@@ -17,7 +17,6 @@ from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.core.matching import literal, one_type, uniform
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
-from xlakit.passes.simplify.slices import make_slice
 
 INDEXING = Rules("indexing")
 _rule = INDEXING.rule
@@ -78,9 +77,9 @@ def update_window(
         op = reducer_op(combiner)
         if op is None or not one_type(combiner.root):
             return None
-        before = make.make(DynamicSlice(dynamic_slice_sizes=sizes), operand, *places)
-        window = make.make(op, before, window)
-    return make.make(DynamicUpdateSlice(), operand, window, *places)
+        before = make.add(DynamicSlice(dynamic_slice_sizes=sizes), operand, *places)
+        window = make.add(op, before, window)
+    return make.add(DynamicUpdateSlice(), operand, window, *places)
 
 
 def _known_components(indices: Instruction) -> list[int] | None:
@@ -109,7 +108,7 @@ def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
     counted = _counted(indices)
     if counted is None or counted.limit > sizes[row]:
         return None
-    part = make_slice(operand, [counted if d == row else SliceDimension(0, n) for d, n in enumerate(sizes)], make)
+    part = make.slice(operand, [counted if d == row else SliceDimension(0, n) for d, n in enumerate(sizes)])
     others = iter([d for d in range(len(sizes)) if d != row])
     permutation: list[int] = []
     for dimension, size in enumerate(x.shape.dimensions):

@@ -148,7 +148,7 @@ def compare_constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction
     if uniform(left) is None or uniform(right) is not None:
         return None
     op = x.op_as(Compare)
-    return make.make(dataclasses.replace(op, direction=_TURNED.get(op.direction, op.direction)), right, left)
+    return make.add(dataclasses.replace(op, direction=_TURNED.get(op.direction, op.direction)), right, left)
 
 
 @_rule("compare")
@@ -191,7 +191,7 @@ def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
     op = inner.op_as(Compare)
     if op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE) and not _is_exactly_ordered(inner):
         return None
-    return make.make(dataclasses.replace(op, direction=_INVERSE[op.direction]), *inner.operands)
+    return make.add(dataclasses.replace(op, direction=_INVERSE[op.direction]), *inner.operands)
 
 
 # -- choices ---------------------------------------------------------------------------------------

@@ -57,14 +57,14 @@ def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     (source,) = inner.operands
     if not source.shape.dimensions:
-        return make.spread(source, x.shape)
+        return make.broadcast(source, x.shape.dimensions)
     if _proper_sizes(inner.shape.dimensions) != _proper_sizes(x.shape.dimensions):
         return None
     now = dict(zip(_proper(inner.shape.dimensions), _proper(x.shape.dimensions), strict=True))
     dimensions = inner.op_as(Broadcast).dimensions
     kept = _proper(source.shape.dimensions)
     narrow = make.reshape(source, _proper_sizes(source.shape.dimensions))
-    return make.broadcast(narrow, [now[dimensions[d]] for d in kept], x.shape.dimensions)
+    return make.broadcast(narrow, x.shape.dimensions, [now[dimensions[d]] for d in kept])
 
 
 @_rule("reshape")
@@ -116,7 +116,7 @@ def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     now = permutation_inverse(x.op_as(Transpose).dimensions)
     dimensions = [now[d] for d in inner.op_as(Broadcast).dimensions]
-    return make.broadcast(inner.operands[0], dimensions, x.shape.dimensions)
+    return make.broadcast(inner.operands[0], x.shape.dimensions, dimensions)
 
 
 # -- broadcast -------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def broadcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     outer = x.op_as(Broadcast).dimensions
     dimensions = [outer[d] for d in inner.op_as(Broadcast).dimensions]
-    return make.broadcast(inner.operands[0], dimensions, x.shape.dimensions)
+    return make.broadcast(inner.operands[0], x.shape.dimensions, dimensions)
 
 
 @_rule("broadcast")
@@ -153,7 +153,7 @@ def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     dimensions = x.op_as(Broadcast).dimensions
     narrow = make.reshape(inner, _proper_sizes(sizes))
-    return make.broadcast(narrow, [dimensions[d] for d in _proper(sizes)], x.shape.dimensions)
+    return make.broadcast(narrow, x.shape.dimensions, [dimensions[d] for d in _proper(sizes)])
 
 
 @_rule("broadcast")
@@ -163,7 +163,7 @@ def broadcast_iota(x: Instruction, make: Rewriter) -> Instruction | None:
     if not isinstance(inner.op, Iota):
         return None
     dimension = x.op_as(Broadcast).dimensions[inner.op_as(Iota).iota_dimension]
-    return make.make(Iota(iota_dimension=dimension), shape=x.shape.without_layout())
+    return make.add(Iota(iota_dimension=dimension), shape=x.shape.without_layout())
 
 
 @_rule("iota")
@@ -199,7 +199,7 @@ def reverse_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) -> Instruction:
-    return make.make(Reverse(dimensions=tuple(dimensions)), operand) if dimensions else operand
+    return make.add(Reverse(dimensions=tuple(dimensions)), operand) if dimensions else operand
 
 
 # -- reshapes after operations on elements ---------------------------------------------------------
@@ -226,9 +226,7 @@ def reshape_later(x: Instruction, make: Rewriter) -> Instruction | None:
             return None
     if not reshapes:
         return None
-    narrow = [
-        o.operands[0] if isinstance(o.op, Reshape) else make.broadcast(o.operands[0], (), sizes) for o in x.operands
-    ]
+    narrow = [o.operands[0] if isinstance(o.op, Reshape) else make.broadcast(o.operands[0], sizes) for o in x.operands]
     return make.reshape(make.on(x, *narrow), wide)
 
 
@@ -263,7 +261,7 @@ def broadcast_later(x: Instruction, make: Rewriter) -> Instruction | None:
     if x.shape.num_elements <= _count(sizes):
         return None
     narrow = make.on(x, *(_narrowed(o, sizes, make) for o in x.operands))
-    return make.broadcast(narrow, pattern or (), wide)
+    return make.broadcast(narrow, wide, pattern or ())
 
 
 def _count(sizes: Sequence[int]) -> int:
@@ -281,4 +279,4 @@ def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> I
     if source.shape.dimensions == sizes:
         return source
     # The caller has looked: what has other dimensions is a scalar.
-    return make.broadcast(source, (), sizes)
+    return make.broadcast(source, sizes)

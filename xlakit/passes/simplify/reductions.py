@@ -11,7 +11,6 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array, Op
 from xlakit.ir.traits import Idempotent
-from xlakit.ops.data import Tuple
 from xlakit.ops.elementwise.binary import Maximum, Minimum
 from xlakit.ops.movement import Broadcast, Transpose
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
@@ -61,7 +60,7 @@ def reduce_one_element(x: Instruction, make: Rewriter) -> Instruction | None:
     element = make.reshape(operand, x.shape.dimensions)
     if is_identity(op, uniform(init)):
         return element
-    return make.make(op, element, make.spread(init, x.shape))
+    return make.add(op, element, make.broadcast(init, x.shape.dimensions))
 
 
 @_rule("reduce")
@@ -78,7 +77,7 @@ def reduce_narrow_dimension(x: Instruction, make: Rewriter) -> Instruction | Non
     kept = [d for d in range(len(sizes)) if d not in gone]
     dimensions = tuple(kept.index(d) for d in op.dimensions if d not in gone)
     narrow = make.reshape(operand, [sizes[d] for d in kept])
-    return _in_type_of(x, make.make(dataclasses.replace(op, dimensions=dimensions), narrow, init))
+    return _in_type_of(x, make.add(dataclasses.replace(op, dimensions=dimensions), narrow, init))
 
 
 def _in_type_of(x: Instruction, made: Instruction) -> Instruction:
@@ -108,7 +107,7 @@ def reduce_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     done = inner.op_as(Reduce).dimensions
     left = [d for d in range(operand.shape.rank) if d not in done]
     dimensions = tuple(sorted([*done, *(left[d] for d in x.op_as(Reduce).dimensions)]))
-    return make.make(dataclasses.replace(x.op_as(Reduce), dimensions=dimensions), operand, init)
+    return make.add(dataclasses.replace(x.op_as(Reduce), dimensions=dimensions), operand, init)
 
 
 @_rule("reduce")
@@ -126,7 +125,7 @@ def reduce_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     if kept != sorted(kept):
         return None
     dimensions = tuple(sorted(permutation[d] for d in op.dimensions))
-    return make.make(dataclasses.replace(op, dimensions=dimensions), inner.operands[0], init)
+    return make.add(dataclasses.replace(op, dimensions=dimensions), inner.operands[0], init)
 
 
 @_rule("reduce")
@@ -146,9 +145,9 @@ def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     if not added:
         return None
     kept = [d for d in range(inner.shape.rank) if d not in added]
-    narrow = make.broadcast(source, [kept.index(d) for d in pattern], [inner.shape.dimensions[d] for d in kept])
+    narrow = make.broadcast(source, [inner.shape.dimensions[d] for d in kept], [kept.index(d) for d in pattern])
     dimensions = tuple(kept.index(d) for d in op.dimensions if d not in added)
-    return make.make(dataclasses.replace(op, dimensions=dimensions), narrow, init)
+    return make.add(dataclasses.replace(op, dimensions=dimensions), narrow, init)
 
 
 @_rule("sort")
@@ -156,4 +155,4 @@ def sort_one_element(x: Instruction, make: Rewriter) -> Instruction | None:
     """sort(x, y) -> (x, y), along a dimension of at most one element."""
     if x.operands[0].shape.dimensions[x.op_as(Sort).dimension] > 1:
         return None
-    return x.operands[0] if x.shape.is_array else make.make(Tuple(), *x.operands)
+    return x.operands[0] if x.shape.is_array else make.tuple(*x.operands)

@@ -26,15 +26,6 @@ def _ranges(x: Instruction) -> tuple[SliceDimension, ...]:
     return x.op_as(Slice).slice
 
 
-def make_slice(operand: Instruction, ranges: Sequence[SliceDimension], make: Rewriter) -> Instruction:
-    """A part of an array; itself where that is all of it."""
-    whole = all(
-        r.start == 0 and r.stride == 1 and r.limit == size
-        for r, size in zip(ranges, operand.shape.dimensions, strict=True)
-    )
-    return operand if whole else make.make(Slice(slice=tuple(ranges)), operand)
-
-
 # -- slice -----------------------------------------------------------------------------------------
 
 
@@ -55,7 +46,7 @@ def slice_twice(x: Instruction, make: Rewriter) -> Instruction | None:
         _range(first.start + second.start * first.stride, size, first.stride * second.stride)
         for first, second, size in zip(_ranges(inner), _ranges(x), x.shape.dimensions, strict=True)
     ]
-    return make_slice(inner.operands[0], ranges, make)
+    return make.slice(inner.operands[0], ranges)
 
 
 def _range(start: int, count: int, stride: int) -> SliceDimension:
@@ -70,8 +61,8 @@ def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     if not isinstance(inner.op, Broadcast):
         return None
     dimensions = inner.op_as(Broadcast).dimensions
-    part = make_slice(inner.operands[0], [_ranges(x)[d] for d in dimensions], make)
-    return make.broadcast(part, dimensions, x.shape.dimensions)
+    part = make.slice(inner.operands[0], [_ranges(x)[d] for d in dimensions])
+    return make.broadcast(part, x.shape.dimensions, dimensions)
 
 
 @_rule("slice")
@@ -83,7 +74,7 @@ def slice_iota(x: Instruction, make: Rewriter) -> Instruction | None:
     counted = _ranges(x)[inner.op_as(Iota).iota_dimension]
     if counted.start or counted.stride != 1:
         return None
-    return make.make(inner.op, shape=x.shape.without_layout())
+    return make.add(inner.op, shape=x.shape.without_layout())
 
 
 @_rule("slice")
@@ -101,7 +92,7 @@ def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     if [n for n in sizes if n != 1] != [n for n in source.shape.dimensions if n != 1]:
         return None
     ranges = [SliceDimension(0, 1) if size == 1 else next(moved) for size in source.shape.dimensions]
-    return make.reshape(make_slice(source, ranges, make), x.shape.dimensions)
+    return make.reshape(make.slice(source, ranges), x.shape.dimensions)
 
 
 @_rule("slice")
@@ -115,7 +106,7 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     permutation = inner.op_as(Transpose).dimensions
     now = permutation_inverse(permutation)
-    part = make_slice(inner.operands[0], [_ranges(x)[d] for d in now], make)
+    part = make.slice(inner.operands[0], [_ranges(x)[d] for d in now])
     return make.transpose(part, permutation)
 
 
@@ -129,7 +120,7 @@ def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
     for d in inner.op.dimensions:
         size, count, stride = inner.shape.dimensions[d], x.shape.dimensions[d], ranges[d].stride
         ranges[d] = _range(size - 1 - ranges[d].start - (count - 1) * stride, count, stride)
-    return make.make(inner.op, make_slice(inner.operands[0], ranges, make))
+    return make.add(inner.op, make.slice(inner.operands[0], ranges))
 
 
 @_rule("slice")
@@ -145,10 +136,10 @@ def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
             return None
         start, limit = part.start - pad.edge_padding_low, part.limit - pad.edge_padding_low
         if limit <= 0 or start >= size:
-            return make.spread(value, x.shape)
+            return make.broadcast(value, x.shape.dimensions)
         if start >= 0 and limit <= size:
             moved.append(SliceDimension(start, limit, part.stride))
-    return make_slice(source, moved, make) if len(moved) == len(_ranges(x)) else None
+    return make.slice(source, moved) if len(moved) == len(_ranges(x)) else None
 
 
 @_rule("slice")
@@ -172,11 +163,11 @@ def slice_concatenate(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     ranges = list(_ranges(x))
     ranges[dimension] = SliceDimension(part.start - skipped, part.limit - skipped, part.stride)
-    return make_slice(_concatenate(touched, dimension, make), ranges, make)
+    return make.slice(_concatenate(touched, dimension, make), ranges)
 
 
 def _concatenate(operands: Sequence[Instruction], dimension: int, make: Rewriter) -> Instruction:
-    return operands[0] if len(operands) == 1 else make.make(Concatenate(dimension=dimension), *operands)
+    return operands[0] if len(operands) == 1 else make.add(Concatenate(dimension=dimension), *operands)
 
 
 # -- pad -------------------------------------------------------------------------------------------
@@ -201,7 +192,7 @@ def pad_takes_away(x: Instruction, make: Rewriter) -> Instruction | None:
     ]
     if any(r.start > r.limit for r in ranges):
         return None
-    return make_slice(operand, ranges, make)
+    return make.slice(operand, ranges)
 
 
 @_rule("pad")
@@ -212,7 +203,7 @@ def pad_with_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     same = source is not None and bool(operand.shape.dimensions) and same_value(source, value)
     if not one_type(x) or not (same or 0 in operand.shape.dimensions):
         return None
-    return make.spread(value, x.shape)
+    return make.broadcast(value, x.shape.dimensions)
 
 
 @_rule("pad")
@@ -232,7 +223,7 @@ def pad_twice(x: Instruction, make: Rewriter) -> Instruction | None:
         PaddingDimension(a.edge_padding_low + b.edge_padding_low, a.edge_padding_high + b.edge_padding_high)
         for a, b in zip(first, second, strict=True)
     )
-    return make.make(Pad(padding=both), inner.operands[0], value)
+    return make.add(Pad(padding=both), inner.operands[0], value)
 
 
 # -- concatenate -----------------------------------------------------------------------------------
@@ -287,7 +278,7 @@ def _joined(a: Instruction, b: Instruction, dimension: int, make: Rewriter) -> I
             return None
         sizes = list(a.shape.dimensions)
         sizes[dimension] += b.shape.dimensions[dimension]
-        return make.broadcast(a.operands[0], (), sizes)
+        return make.broadcast(a.operands[0], sizes)
     if not isinstance(a.op, Slice) or a.operands[0] is not b.operands[0]:
         return None
     first, second = list(_ranges(a)), list(_ranges(b))
@@ -295,4 +286,4 @@ def _joined(a: Instruction, b: Instruction, dimension: int, make: Rewriter) -> I
     first[dimension] = second[dimension] = SliceDimension(left.start, right.limit)
     if first != second or (left.stride, right.stride) != (1, 1) or left.limit != right.start:
         return None
-    return make_slice(a.operands[0], first, make)
+    return make.slice(a.operands[0], first)

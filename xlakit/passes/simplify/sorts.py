@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xlakit.ir.instruction import Computation, Instruction, post_order
-from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.data import GetTupleElement
 from xlakit.ops.elementwise.unary import Negate
 from xlakit.ops.movement import Reverse
 from xlakit.ops.sort import Sort, TopK
@@ -42,8 +42,8 @@ def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     op = Sort(dimension=sort.op.dimension, is_stable=True, to_apply=opposite)
     sources = [o.operands[0] for o in sort.operands]
-    again = make.make(op, *sources, shape=sort.shape.without_layout())
-    return make.make(GetTupleElement(index=number), again) if again.shape.is_tuple else again
+    again = make.add(op, *sources, shape=sort.shape.without_layout())
+    return make.element(again, number) if again.shape.is_tuple else again
 
 
 def _opposite(comparator: Computation, context: PassContext) -> Computation | None:
@@ -74,6 +74,6 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
         return None
-    other = make.make(replace(op, largest=not op.largest), negated.operands[0])
-    values, indices = (make.make(GetTupleElement(index=n), other) for n in range(2))
-    return make.make(Tuple(), make.apply("negate", values), indices)
+    other = make.add(replace(op, largest=not op.largest), negated.operands[0])
+    values, indices = (make.element(other, n) for n in range(2))
+    return make.tuple(make.apply("negate", values), indices)

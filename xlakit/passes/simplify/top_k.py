@@ -16,8 +16,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction, post_orde
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import GetTupleElement, Iota, Tuple
 from xlakit.ops.elementwise.unary import Negate
-from xlakit.ops.movement import Reshape, Slice, Transpose
-from xlakit.ops.registry import OPERATIONS
+from xlakit.ops.movement import Reshape, Slice
 from xlakit.ops.sort import Sort
 from xlakit.options import knob
 from xlakit.passes.analysis.sort_order import Part, SortKey, counts_along, recognize_order
@@ -216,7 +215,7 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
         for side in range(2):
             parameter = old.parameters[2 * number + side]
             value = builder.parameter(2 * place + side, parameter.shape)
-            made[parameter] = builder.add(OPERATIONS["negate"](), value) if number == negated else value
+            made[parameter] = builder.apply("negate", value) if number == negated else value
     for each in post_order([old.root]):
         if each not in made:
             made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
@@ -261,10 +260,10 @@ class _Cutting(ComputationCloner):
             Fusion(kind=FusionKind.OUTPUT, calls=calls), *given.values(), like=sort, shape=calls.root.shape
         )
         for place, (number, parts) in enumerate(wanted.slices.items()):
-            few = self.element(fusion, place, like=sort) if fusion.shape.is_tuple else fusion
+            few = self.at(sort).element(fusion, place) if fusion.shape.is_tuple else fusion
             few = self._permuted(few, permutation_inverse(rows_last))
             if number == wanted.negated:
-                few = self.add(OPERATIONS["negate"](), few, like=sort)
+                few = self.at(sort).apply("negate", few)
             for part in parts:
                 self.substitute(part, self._sliced(few, part, dimension, wanted.start))
 
@@ -275,7 +274,7 @@ class _Cutting(ComputationCloner):
             return x
         moved = [d for d in permutation if sizes[d] != 1]
         if moved != sorted(moved):
-            return self.add(Transpose(dimensions=permutation), x, like=x)
+            return self.at(x).transpose(x, permutation)
         return self.add(Reshape(), x, like=x, shape=x.shape.with_dimensions([sizes[d] for d in permutation]))
 
     def _sliced(self, few: Instruction, part: Instruction, dimension: int, start: int) -> Instruction:
@@ -285,7 +284,7 @@ class _Cutting(ComputationCloner):
         ranges[dimension] = SliceDimension(cut.start - start, cut.limit - start, cut.stride)
         if ranges == [SliceDimension(0, size) for size in few.shape.dimensions]:
             return few
-        return self.add(Slice(slice=tuple(ranges)), few, like=part)
+        return self.at(part).slice(few, ranges)
 
 
 def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
@@ -306,6 +305,6 @@ def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContex
     few: list[Instruction] = []
     for number in wanted.slices:
         whole = builder.element(sort, wanted.operands.index(number)) if sort.shape.is_tuple else sort
-        few.append(builder.add(Slice(slice=ranges), whole))
-    root = few[0] if len(few) == 1 else builder.add(Tuple(), *few)
+        few.append(builder.slice(whole, ranges))
+    root = few[0] if len(few) == 1 else builder.tuple(*few)
     return builder.computation(context.computation_name("partial_sort"), root)

@@ -60,8 +60,8 @@ def window_one_dimension_after_another(x: Instruction, make: Rewriter) -> Instru
     still = WindowDimension(1)
     alone = Window(tuple(d if n == first else still for n, d in enumerate(window)))
     others = Window(tuple(still if n == first else d for n, d in enumerate(window)))
-    inner = make.make(dataclasses.replace(op, window=alone), *x.operands)
-    return make.make(dataclasses.replace(op, window=others), inner, x.operands[1])
+    inner = make.add(dataclasses.replace(op, window=alone), *x.operands)
+    return make.add(dataclasses.replace(op, window=others), inner, x.operands[1])
 
 
 @_rule("reduce-window")
@@ -83,8 +83,8 @@ def long_window_in_two(x: Instruction, make: Rewriter) -> Instruction | None:
     inner_size = min(costs)[1]
     inner = dataclasses.replace(d, size=inner_size, stride=1)
     outer = WindowDimension(d.size // inner_size, d.stride, window_dilation=d.window_dilation * inner_size)
-    made = make.make(_with(op, axis, inner), *x.operands)
-    return make.make(_with(op, axis, outer), made, x.operands[1])
+    made = make.add(_with(op, axis, inner), *x.operands)
+    return make.add(_with(op, axis, outer), made, x.operands[1])
 
 
 def _with(op: ReduceWindow, axis: int, dimension: WindowDimension) -> ReduceWindow:

@@ -13,7 +13,7 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Tuple
-from xlakit.ops.movement import Pad, Slice
+from xlakit.ops.movement import Pad
 from xlakit.passes.spmd.annotations import MESHES, of_leaves
 from xlakit.passes.spmd.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
 from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
@@ -58,7 +58,7 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
             continue
         padded = walk.pieces.whole(piece)
         ranges = tuple(SliceDimension(0, size) for size in sizes)
-        made = walk.pieces.make.add(Slice(slice=ranges), padded)
+        made = walk.pieces.make.slice(padded, ranges)
         yield Piece(made, whole(len(sizes)), walk.scope, piece.shape)
 
 

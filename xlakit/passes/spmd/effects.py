@@ -12,7 +12,7 @@ from xlakit.ops.communication.collective_moves import AllToAll, CollectivePermut
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.ops.control import Conditional
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import AfterAll, Tuple
+from xlakit.ops.data import AfterAll
 from xlakit.passes.spmd.annotations import SHARDINGS
 from xlakit.passes.spmd.emit import Emitter
 from xlakit.passes.spmd.pieces import smallest
@@ -49,7 +49,7 @@ def custom_call(walk: Walking, old: Instruction, operands: tuple[Value, ...]) ->
     given = [
         walk.pieces.bundle(v, iter(whole_tilings(o.shape)), scope) for v, o in zip(operands, old.operands, strict=True)
     ]
-    argument = make.add(Tuple(), *given)
+    argument = make.tuple(*given)
     names = walk.program.context.computation_name
     calls = _calling(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("calls"))
     waits = _waiting(Emitter(walk.program.context, walk.program.channels), old, argument.shape, names("waits"))
@@ -81,7 +81,7 @@ def _waiting(make: Emitter, old: Instruction, shape: Shape, name: str) -> Comput
 
 def _nothing(make: Emitter, shape: Shape) -> Instruction:
     if shape.is_tuple:
-        return make.add(Tuple(), *[_nothing(make, s) for s in shape.tuple_shapes])
+        return make.tuple(*[_nothing(make, s) for s in shape.tuple_shapes])
     if shape.is_token:
         return make.add(AfterAll())
     return make.zeros(shape.element_type, shape.dimensions)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Annotations, ReplicaGroups
@@ -17,11 +16,10 @@ from xlakit.ir.operation import Op
 from xlakit.ops.communication.collective_moves import AllToAll, CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, CollectiveBroadcast, PartitionId, ReduceScatter
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Constant, Parameter
+from xlakit.ops.data import Parameter
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise.binary import Add
-from xlakit.ops.movement import Broadcast, Reshape, Transpose
-from xlakit.passes.core.computation_builder import ComputationBuilder
+from xlakit.passes.core.computation_builder import ComputationBuilder, binary_computation
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.scopes import Scope
 
@@ -86,24 +84,12 @@ class Emitter(ComputationBuilder):
         table = tuple(scope.of_partitions(list(of_member)))
         found = self._numbers.get(table)
         if found is None:
-            values = self.add(Constant(literal=Literal.from_numpy(np.asarray(table, np.int32))))
+            values = self.constant(np.asarray(table, np.int32))
             one = self.add(DynamicSlice(dynamic_slice_sizes=(1,)), values, self.add(PartitionId()))
             found = self._numbers[table] = self.reshape(one, ())
         return found
 
     # -- moving elements ---------------------------------------------------------------------------
-
-    def reshape(self, value: Instruction, sizes: Sequence[int]) -> Instruction:
-        """The same elements in other dimensions."""
-        if value.shape.dimensions == tuple(sizes):
-            return value
-        return self.add(Reshape(), value, shape=Shape(value.shape.element_type, tuple(sizes)))
-
-    def transpose(self, value: Instruction, order: Sequence[int]) -> Instruction:
-        """Its dimensions in another order."""
-        if list(order) == list(range(value.shape.rank)):
-            return value
-        return self.add(Transpose(dimensions=tuple(order)), value)
 
     def part(self, value: Instruction, dimension: int, count: int, places: Sequence[int], scope: Scope) -> Instruction:
         """One of ``count`` equal parts of a dimension: that at this member's place."""
@@ -116,14 +102,7 @@ class Emitter(ComputationBuilder):
 
     def zeros(self, kind: PrimitiveType, sizes: Sequence[int] = ()) -> Instruction:
         """An array of zeros."""
-        zero = self.add(Constant(literal=Literal.from_numpy(np.zeros((), kind.dtype))))
-        return self.broadcast(zero, sizes)
-
-    def broadcast(self, scalar: Instruction, sizes: Sequence[int]) -> Instruction:
-        """A scalar in all places of an array."""
-        if not sizes:
-            return scalar
-        return self.add(Broadcast(dimensions=()), scalar, shape=Shape(scalar.shape.element_type, tuple(sizes)))
+        return self.full(np.zeros((), kind.dtype), Shape(kind, tuple(sizes)))
 
     # -- collectives -------------------------------------------------------------------------------
 
@@ -184,10 +163,8 @@ class Emitter(ComputationBuilder):
         known = self.channels.combiners
         found = known.get((op, kind))
         if found is None:
-            builder = ComputationBuilder(self.context)
-            root = builder.add(op, *(builder.parameter(n, Shape(kind)) for n in range(2)))
-            name = self.context.computation_name(f"combine-{op.opcode}-{kind.hlo_name}")
-            found = known[op, kind] = builder.computation(name, root)
+            name = f"combine-{op.opcode}-{kind.hlo_name}"
+            found = known[op, kind] = binary_computation(name, op, kind, self.context)
         return found
 
     def _collective(self, made: Instruction) -> Instruction:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ir.traits import Idempotent
-from xlakit.ops.data import Constant
 from xlakit.ops.elementwise.binary import Add
-from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.scatter import Scatter
@@ -30,7 +26,7 @@ def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> I
     shape = value.shape
     place = make.broadcast(make.number(numbers, scope), shape.dimensions)
     zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
-    is_first = make.add(Compare(direction=ComparisonDirection.EQ), place, zeros)
+    is_first = make.compare(place, zeros, "EQ")
     return make.add(Select(), is_first, value, make.zeros(shape.element_type, shape.dimensions))
 
 
@@ -77,4 +73,4 @@ def combining(old: Instruction) -> Op:
 
 def _identity(make: Emitter, computation: Computation, shape: Shape) -> Instruction:
     number = identity_of(computation, shape.element_type)
-    return make.add(Constant(literal=Literal.from_numpy(np.asarray(number))))
+    return make.constant(np.asarray(number))

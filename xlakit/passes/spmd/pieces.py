@@ -9,12 +9,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import OPERATIONS, Op
+from xlakit.ir.operation import Op
 from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import Iota, Tuple
+from xlakit.ops.data import Iota
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.binary import Add
-from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.passes.core.framework import PassContext
@@ -150,7 +149,7 @@ class Pieces:
         """One instruction for a value in some tilings."""
         if isinstance(value, Piece):
             return self.at(value, next(tilings), scope)
-        return self.make.add(Tuple(), *[self.bundle(v, tilings, scope) for v in value])
+        return self.make.tuple(*[self.bundle(v, tilings, scope) for v in value])
 
     def unbundle(self, made: Instruction, shape: Shape, tilings: Iterator[Tiling], scope: Scope) -> Value:
         """The value that an instruction gives, in some tilings; ``shape`` is that of all of it."""
@@ -303,10 +302,8 @@ class Pieces:
         counted = kind if kind.is_integral and kind.bit_width >= 32 else PrimitiveType.S32
         own = self.make.like(old, old.op, (), shape.with_element_type(counted))
         start = self.make.number([place * shape.dimensions[dimension] for place in split], scope)
-        if counted is not PrimitiveType.S32:
-            start = self.make.add(Convert(), start, shape=Shape(counted))
-        made = self.make.add(OPERATIONS["add"](), own, self.make.broadcast(start, shape.dimensions))
-        return made if counted is kind else self.make.add(Convert(), made, shape=shape)
+        start = self.make.broadcast(self.make.convert(start, counted), shape.dimensions)
+        return self.make.convert(self.make.apply("add", own, start), kind)
 
 
 class _Choice:

@@ -24,8 +24,6 @@ from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
 
-# Nanoseconds for a multiplication in a product of matrices, on one core.
-MULTIPLICATION = 0.05
 # Of complex numbers, more products than this are left to BLAS where it can do them, if a task has at least so many.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)

@@ -12,7 +12,7 @@ from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
-from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION, dot_product, plan_product, strides_of
+from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product, strides_of
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
@@ -22,6 +22,7 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 from xlakit.ops.movement import Transpose
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import MULTIPLICATION
 from xlakit.passes.fusion.product_chain import Chain, Link
 
 # A rectangle of whole rows, and one of an own product's results, has about so many bytes.

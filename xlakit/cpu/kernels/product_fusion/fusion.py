@@ -15,7 +15,6 @@ from typing import Any
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
-from xlakit.cpu.kernels.gemm.dot import MULTIPLICATION
 from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Steps
@@ -46,6 +45,7 @@ from xlakit.cpu.loops.nests.rows import Plan, acquire_rows, plan_rows
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.passes.analysis.cost_model import MULTIPLICATION
 from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
 

@@ -26,6 +26,7 @@ from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import PREFIX_ELEMENT
 
 # Rows of a buffer, and sequences side by side in it.
 _DEPTH = 128
@@ -38,7 +39,6 @@ _MOST_SEGMENTS = knob("prefix_sum.most_segments", 32, 3)
 # Sequences of so many blocks of registers are done one by one.
 _LONG = knob("prefix_sum.long", 4, 1)
 _SEGMENT_ELEMENTS = knob("prefix_sum.segment_elements", 1 << 15, 4, 50)
-_ELEMENT_NANOSECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ScanPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        return self.outer * self.length * self.inner * len(self.kinds) * _ELEMENT_NANOSECONDS
+        return self.outer * self.length * self.inner * len(self.kinds) * PREFIX_ELEMENT
 
     @property
     def total_bytes(self) -> int:

@@ -15,6 +15,7 @@ from xlakit.ops.gather import expanded_indices
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.scatter import Scatter
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import SCATTERED_ELEMENT, SCATTERED_UPDATE
 
 _MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
 # A task of a shared window has so many bytes of each.
@@ -27,8 +28,6 @@ _FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0)
 # Private results are worth it where each gets so many updates for each of its elements.
 _UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1)
 _MOST_PARTS = knob("scatter_plan.most_parts", 8, 2)
-_UPDATE_NANOSECONDS = 1.5
-_ELEMENT_NANOSECONDS = 0.15
 
 
 class Sharing(enum.Enum):
@@ -113,8 +112,8 @@ class ScatterPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        element = len(self.kinds) * _ELEMENT_NANOSECONDS + reducer_cost(self.computation)
-        return self.count * (_UPDATE_NANOSECONDS + self.window_elements * element)
+        element = len(self.kinds) * SCATTERED_ELEMENT + reducer_cost(self.computation)
+        return self.count * (SCATTERED_UPDATE + self.window_elements * element)
 
     @property
     def part_kind(self) -> PrimitiveType:

@@ -20,9 +20,9 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
+from xlakit.passes.analysis.cost_model import COMBINED_ELEMENT
 
 _ALIGNMENT = 64
-_COMBINED_NANOSECONDS = 0.1
 
 
 def scatter_kernel(module: Module, instruction: Instruction) -> Emitted:
@@ -247,4 +247,4 @@ class _Writer:
                     part = fn.at(self._parts(emitter), I8, number * self.part_bytes)
                     total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
                 store(fn, plan.kinds[0], total[0], result, loop.index)
-        return Phase(fn.name, blocks, plan.elements * plan.tasks * _COMBINED_NANOSECONDS)
+        return Phase(fn.name, blocks, plan.elements * plan.tasks * COMBINED_ELEMENT)

@@ -30,13 +30,13 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import SELECTED_PLACE
 from xlakit.passes.simplify.pooling_gradients import padded_selection
 
 _STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.
 _LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
 _FEW_TASKS = knob("select_and_scatter.few_tasks", 8, 1000)
-_PLACE_NANOSECONDS = 1.0
 # Windows of so many places are done at once: they are written out.
 _SMALL_WINDOW = knob("select_and_scatter.small_window", 16, 0, 100)
 
@@ -109,7 +109,7 @@ class SelectPlan:
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
         every = (*self.free, *self.moving, self.minor)
-        return _PLACE_NANOSECONDS * math.prod(d.outputs * d.window.size for d in every)
+        return SELECTED_PLACE * math.prod(d.outputs * d.window.size for d in every)
 
 
 def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:

@@ -11,22 +11,15 @@ from xlakit.cpu.loops.ir.walking import walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
-from xlakit.ir.traits import Expensive
 from xlakit.ops.reduction import applied_op
-
-_COSTS = {
-    "power": 4.0,
-    "divide": 0.6,
-    "remainder": 2.0,
-    "sqrt": 0.7,
-    "rsqrt": 0.9,
-    "cbrt": 3.0,
-    "atan2": 3.0,
-}
-# Of other expensive operations, and of those that are not.
-_ELEMENTARY = 1.0
-_PLAIN = 0.12
-_LOAD = 0.05
+from xlakit.passes.analysis.cost_model import (
+    FOLD_ITERATION,
+    ITERATION,
+    LOADED_BYTE,
+    QUOTIENT,
+    operation_cost,
+    widths_of,
+)
 
 
 def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
@@ -44,18 +37,18 @@ def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fo
         if own is not None and not node.variables & own:
             continue
         if isinstance(node, Load):
-            total += _LOAD * node.kind.byte_width
+            total += LOADED_BYTE * node.kind.byte_width
         elif isinstance(node, Apply):
             total += _operation(node.op, node.kind)
         elif isinstance(node, Divided):
-            total += 1.0
+            total += QUOTIENT
     # Folds inside of folds are a part of their iterations.
     for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
         if isinstance(node, Fold) and (own is None or node.variables & own):
             if node not in known:
-                known[node] = 0.3 + _cost(node.inputs, None, known) + reducer_cost(node.computation)
+                known[node] = FOLD_ITERATION + _cost(node.inputs, None, known) + reducer_cost(node.computation)
             total += math.prod(v.extent for v in node.over) * known[node]
-    return total + 0.05
+    return total + ITERATION
 
 
 def reducer_cost(computation: Computation) -> float:
@@ -66,5 +59,4 @@ def reducer_cost(computation: Computation) -> float:
 
 
 def _operation(op: Op, kind: PrimitiveType) -> float:
-    unit = _COSTS.get(op.opcode, _ELEMENTARY) if isinstance(op, Expensive) else _PLAIN
-    return unit * max(1.0, kind.byte_width / 4)
+    return operation_cost(op).alone * widths_of(kind)

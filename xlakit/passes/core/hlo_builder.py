@@ -1,0 +1,109 @@
+"""HloBuilder: how passes make instructions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
+from xlakit.ir.attributes import SliceDimension
+from xlakit.ir.enums import ComparisonDirection
+from xlakit.ir.instruction import Instruction
+from xlakit.ir.operation import OPERATIONS, Array, Op
+from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
+
+
+class HloBuilder(ABC):
+    """Makes instructions by what they are to be: subclasses say where these go, and where they are said to come from.
+
+    What would give an operand unchanged gives the operand.
+    """
+
+    @abstractmethod
+    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
+
+    def apply(self, opcode: str, *operands: Instruction) -> Instruction:
+        """An operation without attributes on these operands."""
+        return self.add(OPERATIONS[opcode](), *operands)
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def constant(self, array: Array) -> Instruction:
+        """A constant of a NumPy array, which has a type's dtype."""
+        return self.add(Constant(literal=Literal.from_numpy(array)))
+
+    def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
+        """A constant of one number, which the type must hold; one of the type's dtype keeps its bits."""
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype == kind.dtype:
+            return self.constant(np.asarray(value))
+        return self.add(Constant(literal=Literal.from_value(value, kind)))
+
+    def full(self, value: object, shape: Shape) -> Instruction:
+        """An array of one number: a constant where it is a scalar, else the broadcast of one."""
+        return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
+
+    def iota(self, shape: Shape, dimension: int) -> Instruction:
+        """At each place of an array its index along a dimension."""
+        return self.add(Iota(iota_dimension=dimension), shape=shape)
+
+    # -- elements in other places and types ----------------------------------------------------------
+
+    def broadcast(self, operand: Instruction, sizes: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
+        """The operand repeated into ``sizes``, its dimension i being dimension ``dimensions[i]`` there.
+
+        Without ``dimensions`` it is a scalar, or has these sizes.
+        """
+        own = operand.shape.dimensions
+        if own == tuple(sizes) and list(dimensions) in ([], list(range(len(own)))):
+            return operand
+        shape = operand.shape.with_dimensions(tuple(sizes))
+        return self.add(Broadcast(dimensions=tuple(dimensions)), operand, shape=shape)
+
+    def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+        """The operand under other dimensions."""
+        if tuple(sizes) == operand.shape.dimensions:
+            return operand
+        return self.add(Reshape(), operand, shape=operand.shape.with_dimensions(tuple(sizes)))
+
+    def transpose(self, operand: Instruction, permutation: Sequence[int]) -> Instruction:
+        """The operand with permuted dimensions."""
+        if list(permutation) == list(range(len(permutation))):
+            return operand
+        return self.add(Transpose(dimensions=tuple(permutation)), operand)
+
+    def slice(self, operand: Instruction, ranges: Sequence[SliceDimension]) -> Instruction:
+        """A part of an array."""
+        sizes = operand.shape.dimensions
+        if all((r.start, r.limit, r.stride) == (0, size, 1) for r, size in zip(ranges, sizes, strict=True)):
+            return operand
+        return self.add(Slice(slice=tuple(ranges)), operand)
+
+    def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
+        """The operand in another element type."""
+        if operand.shape.element_type is kind:
+            return operand
+        return self.add(Convert(), operand, shape=operand.shape.without_layout().with_element_type(kind))
+
+    def compare(self, a: Instruction, b: Instruction, direction: str) -> Instruction:
+        """``a < b`` (LT) and the like, by element."""
+        return self.add(Compare(direction=ComparisonDirection.of(direction)), a, b)
+
+    # -- tuples --------------------------------------------------------------------------------------
+
+    def tuple(self, *parts: Instruction) -> Instruction:
+        """A tuple."""
+        return self.add(Tuple(), *parts)
+
+    def element(self, value: Instruction, number: int) -> Instruction:
+        """An element of a tuple."""
+        if isinstance(value.op, Tuple) and not value.control_predecessors:
+            return value.operands[number]
+        return self.add(GetTupleElement(index=number), value)
