@@ -106,7 +106,7 @@ def test_scans():
     [
         (100, Method.RANKS, {"length": 1000}),
         (1000, Method.RADIX, {"scratch_bytes": 64}),
-        (1000, Method.RADIX, {"rounds": ()}),
+        (1000, Method.RADIX, {"records": ()}),
         (1 << 18, Method.PARALLEL_RADIX, {"tasks": 5}),
         (1 << 18, Method.PARALLEL_RADIX, {"scratch_bytes": 1 << 18}),
     ],
