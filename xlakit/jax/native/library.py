@@ -9,7 +9,7 @@ from typing import Any, Final
 from xlakit import options
 from xlakit.cpu import cache as compile_cache
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import I64, PTR, VOID, Module, engine
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, engine
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.jax.api.slots import SLOTS
 from xlakit.jax.native.buffers import emit_buffers
@@ -98,7 +98,8 @@ def _kept_or_made(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
     entry = None if key is None else compile_cache.load(key)
     if entry is None:
         text, names = slots_text(of_python)
-        entry = compile_cache.Entry({"slots": names}, {"object": engine.make_object(text, level=1)})
+        # Calls through these take as long as with all of LLVM's passes, which take twice as long.
+        entry = compile_cache.Entry({"slots": names}, {"object": engine.compiled(text, Effort.TIDY)})
         if key is not None:
             compile_cache.save(key, entry)
     return list(entry.fields["slots"]), bytes(entry.sections["object"])
