@@ -1,4 +1,7 @@
-"""From nodes to code: each node is computed once, in the outermost loop where it can be."""
+"""From nodes to code: each node is computed once, in the outermost loop where it can be.
+
+Whether a node becomes a scalar or a vector is decided by :mod:`xlakit.cpu.loops.emit.iterations`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, NamedTuple
 from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
 from xlakit.cpu.loops.emit.guards import UNROLLED, is_better_chosen, reads
+from xlakit.cpu.loops.emit.iterations import ONE_ITERATION, Iterations, VectorIterations
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
@@ -56,9 +60,9 @@ class Redirection(NamedTuple):
 class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
 
-    redirected: of the arrays that are written, those that are not written in place. streams: whether what the function
-    writes goes past the caches, so that it has to wait for it at its end. lanes: how many lanes the vectors of
-    innermost loops have at least; where that is 1, LLVM makes the vectors.
+    redirected: the arrays that are written to a buffer first, with the buffer. streams: whether the function uses
+    non-temporal stores, so that it needs a fence at its end. lanes: the least number of lanes of vectors in innermost
+    loops; 1 if vectors are left to LLVM.
     """
 
     def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
@@ -69,26 +73,25 @@ class Emitter:
         self.lanes = 1
         # Whether conditions only choose, and what memory is read at is kept within the arrays; None under no condition.
         self._chooses: bool | None = None
-        # The variable whose iterations are the lanes of vectors now, and how many lanes that are.
-        self._lane: Variable | None = None
-        self._width = 1
+        # Whether nodes are emitted as scalars or as vectors now.
+        self._iterations: Iterations = ONE_ITERATION
         self._scopes: list[dict[Any, Any]] = [{}]
 
     # -- scopes ----------------------------------------------------------------------------------
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """What is computed inside is forgotten at the end: a loop's or a branch's values."""
+        """Forget at the end the values that are computed inside, such as those of a loop or a branch."""
         self._scopes.append({})
         yield
         self._scopes.pop()
 
     def bind(self, key: Any, value: Any) -> None:
-        """Say what a variable, a node or the key of a Given is from here on."""
+        """Set the value of a variable, of a node, or of the key of a Given, until the scope ends."""
         self._scopes[-1][key] = value
 
     def bind_group(self, group: Group, index: Value) -> None:
-        """Say what the variables of a merged loop are: contiguous as they are, the minor one stands for all."""
+        """Set the variables of a merged loop: the minor one is the index, the others are 0, as they are contiguous."""
         for variable in group.variables[:-1]:
             self.bind(variable, self.fn.i64(0))
         self.bind(group.variables[-1], index)
@@ -111,29 +114,23 @@ class Emitter:
 
     @contextmanager
     def in_lanes(self, variable: Variable, width: int) -> Generator[None]:
-        """What depends on a variable is a vector inside: its values for this iteration and for those that follow."""
+        """Emit ``width`` iterations of the loop of a variable at once: nodes that depend on it are vectors inside."""
         with self.scope():
-            self._lane, self._width = variable, width
+            self._iterations = VectorIterations(variable, width)
             yield
-            self._lane = None
+            self._iterations = ONE_ITERATION
 
     @property
     def width(self) -> int:
-        """How many lanes the vectors that are written now have; 1 where none are."""
-        return 1 if self._lane is None else self._width
-
-    def _is_vector(self, node: Node) -> bool:
-        return self._lane is not None and self._lane in node.variables
-
-    def _taken(self, node: Node, operand: Node) -> Scalar:
-        """An operand as the node takes it: a vector for a vector."""
-        return self.lane_values(operand) if self._is_vector(node) else self.value(operand)
+        """How many iterations are emitted at once: the lanes of vectors, or 1."""
+        return self._iterations.width
 
     def lane_values(self, node: Node) -> Scalar:
-        """The value of a node; where vectors are written, in each lane."""
-        if self._lane is None or self._lane in node.variables:
-            return self.value(node)
-        return self.spread(node, self._width)
+        """The value of a node for each iteration that is emitted: in vectors, for each lane."""
+        return self._iterations.everywhere(self, node)
+
+    def _operand(self, node: Node, operand: Node) -> Scalar:
+        return self._iterations.operand(self, node, operand)
 
     def spread(self, node: Node, width: int) -> Value:
         """A vector with the value of a node in each lane."""
@@ -168,7 +165,7 @@ class Emitter:
         return total
 
     def place(self, array: int, offset: Affine) -> tuple[Value, Value]:
-        """An element of an array, as where to count from and how far."""
+        """The address of an element, as a base pointer and a number of elements."""
         found = self._find((array, offset))
         if found is not None:
             base, variable = found
@@ -176,7 +173,7 @@ class Emitter:
         return self.arrays[array], self.index(offset)
 
     def place_to_write(self, array: int, offset: Affine) -> tuple[Value, Value]:
-        """The same for an element that is written, which goes to a buffer where that is so."""
+        """As :meth:`place` for an element that is written, which is in a buffer if the array is redirected."""
         target = self.redirected.get(array)
         return self.place(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
@@ -190,37 +187,35 @@ class Emitter:
         return as_real(self.value(atom.node)) if isinstance(atom, Opaque) else self.variable(atom)
 
     def variable(self, variable: Variable) -> Value:
-        """Where the loop of a variable is."""
+        """The current value of a loop variable; raises InternalError outside of its loop."""
         found = self._find(variable)
         if found is None:
             raise InternalError(f"the loop of {variable} is not open")
         return found
 
     def is_open(self, variables: Iterable[Variable]) -> bool:
-        """Whether the loops of all variables are open."""
+        """Whether code is emitted inside the loops of all these variables."""
         return all(self._find(v) is not None for v in variables)
 
     def _compute(self, node: Node) -> Scalar:
         fn = self.fn
         if isinstance(node, Load):
-            width = self._width if self._is_vector(node) else 1
+            width = self._iterations.width_of(node)
             array, place = self._place_within(node, width) if self._chooses else self.place(node.array, node.offset)
             return load(fn, node.kind, array, place, width)
         if isinstance(node, Apply):
             fused = _fused(node)
             if fused is not None:
-                values = [as_real(self._taken(node, n)) for n in fused]
+                values = [as_real(self._operand(node, n)) for n in fused]
                 return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
             kinds = [a.kind for a in node.arguments]
-            made = apply(fn, node.op, kinds, node.kind, [self._taken(node, a) for a in node.arguments])
-            if self._is_vector(node) and any(part.type.lanes != self._width for part in parts(made)):
-                # Stored, it would leave the elements of all lanes but the first as they were.
-                raise InternalError(f"{node.op.opcode} gives no vector of {self._width} lanes")
+            made = apply(fn, node.op, kinds, node.kind, [self._operand(node, a) for a in node.arguments])
+            self._iterations.check(node, made)
             return made
         if isinstance(node, Constant):
             return constant(fn, node.kind, node.value)
         if isinstance(node, Position):
-            return self._position(node)
+            return self._iterations.position(fn, node, _resized(self.index(node.index), node.kind))
         if isinstance(node, Guarded):
             return self._guarded(node)
         if isinstance(node, Part):
@@ -240,13 +235,6 @@ class Emitter:
             return found
         raise InternalError(f"no code is made for {type(node).__name__}")
 
-    def _position(self, node: Position) -> Value:
-        first = _resized(self.index(node.index), node.kind)
-        if self._lane is None or self._lane not in node.variables:
-            return first
-        step = node.index.factor_of(self._lane)
-        return self.fn.splat(first, self._width) + self.fn.counted(first.type, self._width, step)
-
     def _clamped(self, node: ClampedIndex) -> Value:
         fn, kind = self.fn, node.source.kind
         value = as_real(self.value(node.source))
@@ -259,7 +247,7 @@ class Emitter:
         return fn.intrinsic("llvm.umin", I64, wide, limit)
 
     def within(self, bounds: Iterable[Bound]) -> Value | None:
-        """Whether indices are within their bounds; None where they always are."""
+        """A condition that indices are within their bounds; None if that is known at compile time."""
         condition: Value | None = None
         for affine, low, high, step in bounds:
             index = self.index(affine)
@@ -278,21 +266,21 @@ class Emitter:
     def _guarded(self, node: Guarded) -> Scalar:
         condition = self.within(node.bounds)
         if condition is None:
-            return self._taken(node, node.inside)
+            return self._operand(node, node.inside)
         # Only what reads memory must not be computed where it does not apply.
         if self._chooses or not (reads(node.inside) or reads(node.outside)):
-            return select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+            return select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         if self._chooses is None:
             return self._decided(node, condition)
         return self._branching(node, condition)
 
     def _decided(self, node: Guarded, condition: Value) -> Scalar:
-        """A node that stands under no other condition, with all conditions below it either branches or choices."""
+        """The outermost condition: decides whether it and all conditions below it become branches or selects."""
         self._chooses = is_better_chosen(node, self.width)
         if self._chooses:
             # Elsewhere a load that is kept within its array may be a plain one.
             with self.scope():
-                found = select(self.fn, condition, self._taken(node, node.inside), self._taken(node, node.outside))
+                found = select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         else:
             found = self._branching(node, condition)
         self._chooses = None
@@ -304,7 +292,7 @@ class Emitter:
         )
 
     def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
-        """Where a load is that may be asked for beyond its array; what is read then is not chosen."""
+        """The address of a load that may be out of bounds, clamped into the array; the value is not selected then."""
         low, high = node.offset.bounds
         # The bounds hold where the load applies. Elsewhere variables and clamped indices are within theirs, too, but an
         # index that is divided may be negative there, and its quotient is then far beyond the extent that it has.
@@ -318,14 +306,14 @@ class Emitter:
 
     def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
         with self.scope():
-            return parts(self._taken(node, one))
+            return parts(self._operand(node, one))
 
     # -- folds -----------------------------------------------------------------------------------
 
     def _fold(self, fold: Fold) -> list[Scalar]:
         found = self._find(fold)
         if found is None:
-            initial = [self._taken(fold, node) for node in fold.initial]
+            initial = [self._operand(fold, node) for node in fold.initial]
             iterations = 1
             for variable in fold.over:
                 iterations *= variable.extent
@@ -334,7 +322,7 @@ class Emitter:
         return found
 
     def folded(self, fold: Fold, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
-        """A fold's result, all its loops written here."""
+        """The result of a fold, whose loops are all emitted here."""
         bounds = fold.bounds if isinstance(fold, GuardedFold) else ()
         if unrolled:
             running = self._unrolled(fold, list(fold.over), initial, bounds)
@@ -390,12 +378,12 @@ class Emitter:
         condition = self.within(bounds)
         if condition is None:
             with self.scope():
-                return self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
+                return self.combined(fold.computation, running, [self._operand(fold, n) for n in fold.inputs])
         shapes = [len(parts(r)) for r in running]
 
         def inside() -> list[Value]:
             with self.scope():
-                made = self.combined(fold.computation, running, [self._taken(fold, n) for n in fold.inputs])
+                made = self.combined(fold.computation, running, [self._operand(fold, n) for n in fold.inputs])
             return [v for r in made for v in parts(r)]
 
         return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
@@ -418,7 +406,7 @@ class Emitter:
         return self.called(computation, [*running, *values])
 
     def called(self, computation: Computation, arguments: Sequence[Scalar]) -> list[Scalar]:
-        """What a computation on scalars gives, written here."""
+        """The results of a computation on scalars, emitted inline."""
         keys = list(computation.parameters)
         tracer = Tracer({p: (lambda _, __, p=p: Given(p.shape.element_type, p)) for p in keys}, Space({}))
         root = computation.root
@@ -432,7 +420,7 @@ class Emitter:
     # -- hoisting --------------------------------------------------------------------------------
 
     def hoist(self, roots: Iterable[Node], known: set[Variable] | frozenset[Variable]) -> None:
-        """Compute now, before an inner loop, the nodes under the roots that depend on ``known`` variables alone."""
+        """Emit here, before an inner loop, the nodes below ``roots`` that depend on no variables but ``known``."""
         seen: set[Node] = set()
         stack = list(roots)
         while stack:
