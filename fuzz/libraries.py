@@ -6,6 +6,10 @@ networks, physics. Those of a file run in one process for each platform; one tha
 run in the next process. For each program is printed how far its numbers are from jaxlib's, and for both platforms the
 time to the first result, the part of it that is compiling, and the time of a call after that.
 
+A program that is further apart than it may be runs on jaxlib's CPU again with other roundings: for an older processor,
+without fusions, with random numbers that are one bit off. How far jaxlib's own results are apart then is the column
+``own``; where that is as far, the program is ill-conditioned and says nothing about xlakit. Else it is wrong.
+
 PROGRAMS are parts of names, such as ``optax/`` or ``numpyro/nuts``. With ``--keep FOLDER`` results stay, and the next
 run does what is not done; ``--again`` has those that failed run again. Ends with 1 where a program crashes, fails,
 gives other numbers or takes much longer to compile than with XLA. The platform is ``cpu`` for both, with XLAKIT_AS=cpu
@@ -26,28 +30,36 @@ import tempfile
 import time
 import venv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from fuzz.jax_tests import wait
-from fuzz.library_programs.registry import FILES
+from fuzz.library_programs.registry import DEVICES, FILES
 from fuzz.support.libraries_worker import arrays_file, read, write
 
 PACKAGES: Final = (
     "jax==0.10.2", "jaxlib==0.10.2", "optax==0.2.8", "flax==0.12.8", "equinox==0.13.8", "diffrax==0.7.2",
     "optimistix==0.1.0", "lineax==0.1.1", "numpyro==0.22.0", "blackjax==1.7.1", "jaxopt==0.8.5", "tinygp==0.3.1",
     "mujoco-mjx==3.17.0", "distrax==0.1.9", "chex==0.1.92", "dm-haiku==0.0.17", "ott-jax==0.6.0",
-    # What xlakit needs, and the libraries' own tests (fuzz.library_tests).
-    "llvmlite>=0.50", "protobuf>=5.26", "pytest", "scikit-learn", "networkx", "matplotlib", "beartype",
+    # What xlakit needs, jax.export and the libraries' own tests (fuzz.library_tests).
+    "llvmlite>=0.50", "protobuf>=5.26", "flatbuffers", "pytest", "scikit-learn", "networkx", "matplotlib", "beartype",
 )  # fmt: skip
 # The last is what the others are compared with.
 PLATFORMS: Final = {
     "as-cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"},
     "xlakit": {"JAX_PLATFORMS": "xlakit", "XLAKIT_AS": ""},
     "cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": ""},
+}
+# jaxlib's CPU with other roundings, each of which is as right: for a processor without fused multiply-add, without
+# fusions, with random numbers that are the next ones in their type.
+ROUNDINGS: Final = {
+    "cpu-older": {"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"},
+    "cpu-unfused": {"XLA_FLAGS": "--xla_disable_hlo_passes=fusion"},
+    "cpu-nudged": {"NUDGED": "1"},
 }
 _ROOT = Path(__file__).parents[1]
 # Relative to the largest number of an array: some hundred roundings.
@@ -56,6 +68,7 @@ _TOLERANCE_OF_16_BITS: Final = 2e-2
 # An array whose numbers are smaller than this, relative to the program's largest, may be made of roundings alone: that
 # is a gradient that is 0 in exact arithmetic.
 _NOISE: Final = 1e-2
+_NUMBERS: Final = "numbers"
 # Compiling may take so much longer than XLA takes, and what is faster than so many seconds is no matter.
 _SLOWER: Final = 5.0
 _NO_MATTER: Final = 5.0
@@ -93,7 +106,9 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
     output = folder / f"{file}.jsonl"
     command = [str(options.python), "-m", "fuzz.support.libraries_worker", file, str(folder)]
     command += [str(options.seed), str(options.sample), *options.names]
-    variables = {**os.environ, **PLATFORMS[platform], "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
+    variables = {**os.environ, **_variables(platform), "PYTHONPATH": str(_ROOT), "XLAKIT_CACHE": "off"}
+    devices = str(DEVICES.get(file, 1))
+    variables |= {"JAX_NUM_CPU_DEVICES": devices, "XLAKIT_DEVICES": devices}
     while (left := options.end - time.monotonic()) > 0:
         before = _size(output)
         status = wait(subprocess.Popen(command, env=variables), left, options.seconds_each, output)
@@ -103,6 +118,13 @@ def run_file(file: str, platform: str, options: Options) -> dict[str, dict[str, 
         how = "took too long" if status == -signal.SIGKILL else f"the process ended with {status}"
         write(output, running, {"outcome": "crashed", "error": how})
     return {name: what for name, what in read(output).items() if what["outcome"] != "begun"}
+
+
+def _variables(platform: str) -> dict[str, str]:
+    if platform not in ROUNDINGS:
+        return PLATFORMS[platform]
+    flags = " ".join(filter(None, (os.environ.get("XLA_FLAGS"), ROUNDINGS[platform].get("XLA_FLAGS"))))
+    return {**PLATFORMS["cpu"], **ROUNDINGS[platform], "XLA_FLAGS": flags}
 
 
 def _size(output: Path) -> int:
@@ -151,6 +173,16 @@ def _apart(ours: np.ndarray, theirs: np.ndarray, least_scale: float) -> float:
     return apart / scale if scale else apart
 
 
+def spread(file: str, name: str, options: Options) -> float:
+    """How far a program's results on jaxlib's CPU are from each other where it rounds in other ways."""
+    found = [arrays_file(options.folder / "cpu", name)]
+    for platform in ROUNDINGS:
+        results = run_file(file, platform, replace(options, names=(f"={name}",), sample=0))
+        if results.get(name, {}).get("outcome") == "ran":
+            found.append(arrays_file(options.folder / platform, name))
+    return max((difference(*pair)[0] for pair in permutations(found, 2)), default=0.0)
+
+
 def verdict(name: str, results: dict[str, dict[str, Any]], options: Options) -> tuple[str, float]:
     """What is wrong with a program, empty if nothing is; and how far its numbers are apart."""
     for platform, found in results.items():
@@ -167,13 +199,13 @@ def verdict(name: str, results: dict[str, dict[str, Any]], options: Options) -> 
     }
     allowed = ours["tolerance"] or max((_TOLERANCE.get(kind, _TOLERANCE_OF_16_BITS) for kind in floats), default=0.0)
     if not apart <= allowed:
-        return f"numbers: {apart:.1e} apart, {allowed:.1e} allowed, in {where}", apart
+        return f"{_NUMBERS}: {apart:.1e} apart, {allowed:.1e} allowed, in {where}", apart
     if ours["compile"] > max(_NO_MATTER, _SLOWER * theirs["compile"]):
         return f"compiling took {ours['compile']:.1f} s, with XLA {theirs['compile']:.1f} s", apart
     return "", apart
 
 
-def report(results: dict[str, dict[str, dict[str, Any]]], options: Options) -> int:
+def report(file: str, results: dict[str, dict[str, dict[str, Any]]], options: Options) -> int:
     """Print a line for each program of a file; gives how many have failed."""
     failed = 0
     names = dict.fromkeys(name for found in results.values() for name in found)
@@ -182,12 +214,15 @@ def report(results: dict[str, dict[str, dict[str, Any]]], options: Options) -> i
         if len(of_it) < len(results):
             continue
         wrong, apart = verdict(name, of_it, options)
+        own = spread(file, name, options) if wrong.startswith(_NUMBERS) else math.nan
         cells = [
             "".join(f"{found[key]:>9.3f}" if key in found else f"{'-':>9}" for key in ("first", "compile", "steady"))
             for found in of_it.values()
         ]
-        print(f"{name:<44} {apart:>8.1e} {' '.join(cells)}", flush=True)
-        if wrong:
+        print(f"{name:<44} {apart:>8.1e} {'' if math.isnan(own) else f'{own:.1e}':>8} {' '.join(cells)}", flush=True)
+        if apart <= own:
+            print(f"    ILL-CONDITIONED: on jaxlib's CPU {own:.1e} apart where it rounds in other ways", flush=True)
+        elif wrong:
             failed += 1
             print(f"    WRONG: {wrong}", flush=True)
     return failed
@@ -207,7 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m fuzz.libraries", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("names", nargs="*", help="parts of names of programs")
+    parser.add_argument("names", nargs="*", help="parts of names of programs, or =NAME")
+    parser.add_argument("--file", choices=FILES, nargs="+", default=FILES, help="files of programs; all by default")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parser.add_argument(
         "--environment", type=Path, default=cache / "xlakit-libraries", help="a folder for the libraries"
@@ -238,10 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     platforms = [options.only] if options.only else [options.on, "cpu"]
     print(f"seed {options.seed}; seconds to the first result, of it compiling, and of a call after that")
-    print(f"{'':<44} {'apart':>8} " + " ".join(f"{platform:>27}" for platform in platforms))
+    print(f"{'':<44} {'apart':>8} {'own':>8} " + " ".join(f"{platform:>27}" for platform in platforms))
     try:
         failed = sum(
-            report({platform: run_file(file, platform, choice) for platform in platforms}, choice) for file in FILES
+            report(file, {platform: run_file(file, platform, choice) for platform in platforms}, choice)
+            for file in options.file
         )
     finally:
         if not options.keep:

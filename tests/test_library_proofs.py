@@ -71,11 +71,47 @@ def test_a_tolerance_needs_a_reason():
         program("x/y", tolerance=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("own", "failed", "said"), [(2.3, 0, "ILL-CONDITIONED"), (2.01, 1, "WRONG: numbers"), (None, 1, "WRONG: numbers")]
+)
+def test_numbers_are_ill_conditioned_where_the_reference_is_as_far_from_itself(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    own: float | None,
+    failed: int,
+    said: str,
+):
+    def run(file: str, platform: str, options: libraries.Options) -> dict[str, dict[str, object]]:
+        assert (file, options.names) == ("file", ("=x/y",))
+        if own is None or platform != "cpu-older":
+            return {"x/y": {"outcome": "failed", "error": "not here"}}
+        (tmp_path / platform).mkdir()
+        np.savez(arrays_file(tmp_path / platform, "x/y"), a=np.float32([1, own]))
+        return {"x/y": {"outcome": "ran"}}
+
+    monkeypatch.setattr(libraries, "run_file", run)
+    found = _results(tmp_path, np.float32([1, 2.2]), np.float32([1, 2]))
+    for each in found.values():
+        each.update(first=0.0, steady=0.0)
+    results = {platform: {"x/y": each} for platform, each in found.items()}
+    assert libraries.report("file", results, _options(tmp_path)) == failed
+    assert said in capsys.readouterr().out
+
+
+@needs_jax
+def test_the_reference_is_given_nudged_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(libraries, "ROUNDINGS", {"cpu-nudged": libraries.ROUNDINGS["cpu-nudged"]})
+    options = _options(tmp_path, "control/rotating_carry")
+    libraries.run_file("control", "cpu", options)
+    assert 0 < libraries.spread("control", "control/rotating_carry", options) < 1e-5
+
+
 @needs_jax
 def test_a_program_runs_on_both_platforms_and_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = _options(tmp_path, "control/crosswise")
     results = {platform: libraries.run_file("control", platform, options) for platform in ("as-cpu", "cpu")}
-    assert libraries.report(results, options) == 0
+    assert libraries.report("control", results, options) == 0
     assert "control/crosswise" in capsys.readouterr().out
     lines = (tmp_path / "cpu" / "control.jsonl").read_text()
     libraries.run_file("control", "cpu", options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import blackjax
 import jax
 import jax.numpy as jnp
+import optax
+from jax import lax
 
 from fuzz.library_programs.registry import program
 
@@ -157,3 +159,20 @@ def sgld(key):
 def diagnostics(key):
     chains = jnp.cumsum(jax.random.normal(key, (4, 100, 2)), 1) * 0.1 + jax.random.normal(key, (4, 100, 2))
     return blackjax.diagnostics.potential_scale_reduction(chains), blackjax.diagnostics.effective_sample_size(chains)
+
+
+@program("blackjax/stein_and_stochastic_gradients", tolerance=2e-3, why=_SHORT)
+def stein_and_stochastic_gradients(key):
+    def density(x, batch):
+        return -0.5 * jnp.sum((x - batch.mean(0)) ** 2)
+
+    particles, batch = jax.random.normal(key, (12, 2)), jax.random.normal(key, (30, 2)) + 2
+    svgd = blackjax.svgd(jax.grad(lambda x: density(x, batch)), optax.adam(0.1))
+    state = lax.fori_loop(0, 8, lambda _, s: svgd.step(s), svgd.init(particles))
+    sghmc = blackjax.sghmc(jax.grad(density), 4)
+
+    def one(x, k):
+        x = sghmc.step(k, x, lax.dynamic_slice(batch, (jax.random.randint(k, (), 0, 20), 0), (10, 2)), 0.01)
+        return x, x
+
+    return state.particles, lax.scan(one, particles[0], jax.random.split(key, 7))

@@ -6,6 +6,7 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax as lx
 
 from fuzz.library_programs.registry import program
 
@@ -317,3 +318,47 @@ def interpolations(key):
         jax.vmap(cubic.derivative)(at),
         dfx.rectilinear_interpolation(ts, ys),
     )
+
+
+@program("diffrax/more_solvers", x64=True, tolerance=1e-7, why=_ADAPTIVE_64)
+def more_solvers(key):
+    stiff = dfx.ODETerm(lambda t, y, a: jnp.stack([a * (y[1] - y[0]), y[0] * (1 - y[1]) - 0.1 * t]))
+    y0, a = jax.random.uniform(key, (2,), jnp.float64), 3.0
+    control = dfx.ClipStepSizeController(dfx.PIDController(1e-7, 1e-9), step_ts=jnp.array([0.3, 0.7]))
+    found = [
+        dfx.diffeqsolve(stiff, solver, 0.0, 1.0, 0.01, y0, a, stepsize_controller=control).ys
+        for solver in (dfx.Kvaerno4(), dfx.HalfSolver(dfx.Heun()), dfx.Bosh3())
+    ]
+    fixed = [
+        dfx.diffeqsolve(stiff, solver, 0.0, 1.0, 0.05, y0, a, saveat=dfx.SaveAt(steps=True), max_steps=24).ys
+        for solver in (dfx.LeapfrogMidpoint(), dfx.ReversibleHeun(), dfx.Ralston())
+    ]
+    split = dfx.MultiTerm(dfx.ODETerm(lambda t, y, a: jnp.sin(a * t) * y), dfx.ODETerm(lambda t, y, a: -y))
+    control = dfx.PIDController(1e-7, 1e-9)
+    mixed = dfx.diffeqsolve(split, dfx.Sil3(), 0.0, 1.0, 0.05, y0, a, stepsize_controller=control).ys
+    sums = dfx.SubSaveAt(ts=jnp.linspace(0, 1, 5), fn=lambda t, y, a: y.sum() + t)
+    saved = dfx.SaveAt(subs=[dfx.SubSaveAt(t1=True), sums])
+    parts = dfx.diffeqsolve(stiff, dfx.Tsit5(), 0.0, 1.0, 0.1, y0, a, saveat=saved).ys
+    return found, fixed, mixed, parts
+
+
+@program("diffrax/langevin_and_levy_areas", tolerance=1e-4, why="fifty steps of a stochastic equation")
+def langevin_and_levy_areas(key):
+    def path(area):
+        return dfx.VirtualBrownianTree(0.0, 1.0, 1e-3, (2,), key, levy_area=area)
+
+    drift = dfx.ODETerm(lambda t, y, a: -y + jnp.sin(t))
+    found = []
+    for solver in (dfx.SRA1(), dfx.SlowRK(), dfx.SEA()):
+        noise = dfx.ControlTerm(lambda t, y, a: jnp.array([[0.3, 0.0], [0.1, 0.2]]), path(dfx.SpaceTimeLevyArea))
+        found.append(dfx.diffeqsolve(dfx.MultiTerm(drift, noise), solver, 0.0, 1.0, 0.05, jnp.ones(2)).ys)
+    for solver in (dfx.ItoMilstein(), dfx.StratonovichMilstein()):
+        noise = dfx.ControlTerm(lambda t, y, a: lx.DiagonalLinearOperator(0.3 * y), path(dfx.BrownianIncrement))
+        found.append(dfx.diffeqsolve(dfx.MultiTerm(drift, noise), solver, 0.0, 1.0, 0.05, jnp.ones(2)).ys)
+    langevin = dfx.MultiTerm(
+        dfx.UnderdampedLangevinDriftTerm(1.0, 0.5, lambda x, _: jnp.tanh(x)),
+        dfx.UnderdampedLangevinDiffusionTerm(1.0, 0.5, path(dfx.SpaceTimeTimeLevyArea)),
+    )
+    state = (jnp.ones(2), jnp.zeros(2))
+    solvers = (dfx.ShOULD(), dfx.QUICSORT(), dfx.ALIGN(0.1))
+    return found, [dfx.diffeqsolve(langevin, s, 0.0, 1.0, 0.05, state).ys for s in solvers]

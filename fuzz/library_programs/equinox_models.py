@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fuzz.library_programs.registry import program
@@ -226,4 +229,68 @@ def tree_at_and_layers(key):
         run(embed, 3),
         run(rms, x.ravel()),
         run(dropout, x, key=key),
+    )
+
+
+@program("equinox/pools_and_transposed", jit=False)
+def pools_and_transposed(key):
+    x = jax.random.normal(key, (2, 12, 12, 6))
+    n = eqx.nn
+    keys = jax.random.split(key, 6)
+    layers = (
+        n.Conv3d(2, 3, 3, stride=2, padding="SAME", key=keys[0]),
+        n.ConvTranspose3d(2, 3, 2, stride=2, key=keys[1]),
+        n.AdaptiveAvgPool3d((3, 5, 2)),
+        n.AdaptiveMaxPool3d(2),
+        n.MaxPool3d(3, stride=2, padding=1, use_ceil=True),
+        n.AvgPool3d((2, 3, 2)),
+    )
+    flat = x[..., 0].reshape(2, 144)
+    lines = (
+        n.Conv1d(2, 4, 5, dilation=2, key=keys[2]),
+        n.ConvTranspose1d(2, 4, 3, stride=3, output_padding=1, key=keys[3]),
+        n.MaxPool1d(4, 2),
+        n.AdaptiveMaxPool1d(7),
+    )
+
+    @eqx.filter_jit
+    def run(layer, x):
+        value, back = eqx.filter_vjp(lambda layer, x: layer(x), layer, x)
+        return value, back(jnp.sin(value))
+
+    return [eqx.filter(run(layer, x), eqx.is_array) for layer in layers], [
+        eqx.filter(run(layer, flat), eqx.is_array) for layer in lines
+    ]
+
+
+@program("equinox/filtered_transformations", jit=False, tolerance=1e-4, why="second derivatives of a network")
+def filtered_transformations(key):
+    mlp = eqx.nn.MLP(3, "scalar", 8, 2, activation=jnp.tanh, key=key)
+    x = jax.random.normal(key, (3,))
+    tangent = eqx.filter(mlp, eqx.is_inexact_array)
+
+    @eqx.filter_custom_jvp
+    def soft(x, *, power):
+        return jnp.abs(x) ** power
+
+    @soft.def_jvp
+    def _(primals, tangents, *, power):
+        (x,), (t,) = primals, tangents
+        return soft(x, power=power), power * jnp.sign(x) * t
+
+    closed = eqx.filter_closure_convert(lambda x: mlp(x) * 2, x)
+    buffer = io.BytesIO()
+    eqx.tree_serialise_leaves(buffer, mlp)
+    buffer.seek(0)
+    again = eqx.tree_deserialise_leaves(buffer, eqx.tree_at(lambda m: m.layers[0].bias, mlp, jnp.zeros(8)))
+    return (
+        eqx.filter_hessian(mlp)(x),
+        eqx.filter_jacrev(lambda x: x * mlp(x))(x),
+        eqx.filter_jvp(lambda m: m(x), (mlp,), (tangent,)),
+        eqx.filter_grad(lambda x: soft(x, power=3).sum())(x),
+        eqx.filter_checkpoint(mlp)(x),
+        closed(x),
+        eqx.tree_equal(again, mlp),
+        eqx.filter_vmap(eqx.filter_grad(lambda m, x: m(x)), in_axes=(None, 0))(mlp, jnp.stack([x, -x])),
+        eqx.filter_pure_callback(np.sort, x, result_shape_dtypes=x),
     )

@@ -281,3 +281,34 @@ def layers(key):
 
         results.append(jax.value_and_grad(loss, (0, 1))(variables, x))
     return results
+
+
+@program("flax.linen/lifted_and_shared", tolerance=1e-4, why="gradients through some layers")
+def lifted_and_shared(key):
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            tied = nn.map_variables(nn.Dense, "params", lambda p: jax.tree.map(lambda a: a - a.mean(), p), init=True)
+            h = tied(x.shape[-1], name="tied")(x)
+            h = nn.SelfAttention(num_heads=2, deterministic=True)(h[None])[0]
+            self.sow("intermediates", "norm", jnp.linalg.norm(h))
+            h = nn.cond(h.sum() > 0, lambda m, h: nn.hard_swish(h), lambda m, h: nn.selu(h), self, h)
+            return nn.standardize(h) + nn.WeightNorm(nn.Dense(x.shape[-1]))(x)
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            layers = nn.remat_scan(Block, lengths=(2, 2))
+            x = layers()(x)
+            y, back = nn.vjp(lambda m, x: m(x), nn.Dense(3), x)
+            return y, back(jnp.ones_like(y))[1], nn.BatchApply(nn.Dense(2))(x[None, None])
+
+    x = jax.random.normal(key, (5, 8))
+    network = Network()
+    variables = network.init(key, x)
+
+    def loss(p):
+        y, back, z = network.apply({"params": p}, x)
+        return (y**2).mean() + back.sum() * 0.1 + jnp.abs(z).mean()
+
+    return jax.value_and_grad(loss)(variables["params"])

@@ -137,3 +137,52 @@ def mixed_precision(key):
     x = jax.random.normal(key, (9, 16))
     value, gradient = nnx.jit(nnx.value_and_grad(lambda m: (m(x).astype(jnp.float32) ** 3).mean()))(model)
     return value, nnx.to_pure_dict(nnx.state(gradient))
+
+
+@program("flax.nnx/vmapped_members_and_state", jit=False)
+def vmapped_members_and_state(key):
+    class Member(nnx.Module):
+        def __init__(self, rngs):
+            self.layers = nnx.List([nnx.Linear(5, 5, rngs=rngs) for _ in range(2)])
+            self.mean = nnx.BatchStat(jnp.zeros(5))
+
+        def __call__(self, x):
+            for layer in self.layers:
+                x = nnx.glu(jnp.concatenate([layer(x), x], -1))
+            self.mean[...] = 0.9 * self.mean[...] + 0.1 * x.mean(0)
+            return x
+
+    @nnx.split_rngs(splits=4)
+    @nnx.vmap(in_axes=0, out_axes=0)
+    def make(rngs):
+        return Member(rngs)
+
+    members = make(nnx.Rngs(key))
+    x = jax.random.normal(key, (6, 5))
+
+    @nnx.jit
+    def losses(members):
+        return nnx.vmap(nnx.value_and_grad(lambda m, x: (m(x) ** 2).mean()), in_axes=(0, None))(members, x)
+
+    first, second = losses(members), losses(members)
+    graph, weights, rest = nnx.split(members, nnx.Param, ...)
+    flat = nnx.to_flat_state(weights)
+    merged = nnx.merge(graph, jax.tree.map(lambda a: a * 0.5, weights), rest)
+    return first, second, members.mean[...], len(flat), losses(merged)[0]
+
+
+@program("flax.nnx/activations_and_pools")
+def activations_and_pools(key):
+    x = jax.random.normal(key, (2, 8, 8, 3)) * 3
+    tokens = x[:, 0, :, 0]
+    mask = nnx.combine_masks(nnx.make_attention_mask(tokens > -2, tokens > -2), nnx.make_causal_mask(tokens))
+    q = x[:, 0].reshape(2, 8, 1, 3)
+    functions = [getattr(nnx, name) for name in ("celu", "hard_sigmoid", "hard_silu", "hard_tanh", "log_sigmoid")]
+    functions += [nnx.relu6, nnx.selu, nnx.soft_sign, nnx.standardize]
+    return (
+        [f(x) for f in functions],
+        nnx.min_pool(x, (3, 3), strides=(2, 2), padding="SAME"),
+        nnx.max_pool(x, (2, 3)),
+        nnx.dot_product_attention(q, q, q, mask=mask),
+        jax.grad(lambda x: nnx.max_pool(x, (3, 3), strides=(2, 1)).sum())(x),
+    )

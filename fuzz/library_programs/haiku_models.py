@@ -115,3 +115,33 @@ def mixed_precision(key):
     policy = jmp.get_policy("params=float32,compute=bfloat16,output=float32")
     with hk.mixed_precision.push_policy(hk.nets.MLP, policy):
         return _gradient(lambda x: hk.nets.MLP([16, 16, 4])(x) * 1.0, key, jax.random.normal(key, (6, 8)))
+
+
+@program("haiku/states_and_lifting", tolerance=1e-4, why="gradients through a recurrent network")
+def states_and_lifting(key):
+    def model(x):
+        core = hk.deep_rnn_with_skip_connections([hk.LSTM(5), hk.VanillaRNN(4)])
+        out, state = hk.static_unroll(core, x, core.initial_state(2))
+        count = hk.get_state("count", (), jnp.int32, init=jnp.zeros)
+        hk.set_state("count", count + 1)
+        average = hk.ExponentialMovingAverage(0.9)(out.mean())
+        lifted = hk.lift(hk.without_apply_rng(hk.transform(hk.nets.MLP([4, 2]))).init, name="inner")(
+            hk.next_rng_key(), out
+        )
+        conv = hk.Conv1DLSTM((6,), 3, 3)
+        wide, _ = hk.dynamic_unroll(conv, x[:, :, :6, None], conv.initial_state(2))
+        flat = hk.Flatten()(wide[-1])
+        with hk.name_scope("end"):
+            out = hk.Bias()(hk.BatchApply(hk.Linear(3, w_init=hk.initializers.Orthogonal()))(out))
+        noise = jnp.stack([jax.random.uniform(k) for k in hk.next_rng_keys(3)])
+        return out.mean() + average + flat.std() + sum(v.sum() for v in jax.tree.leaves(lifted)), noise, state
+
+    x = jax.random.normal(key, (4, 2, 6))
+    f = hk.transform_with_state(model)
+    p, s = f.init(key, x)
+
+    def loss(p, s):
+        (value, noise, _), s = f.apply(p, s, key, x)
+        return value, (noise, s)
+
+    return jax.value_and_grad(loss, has_aux=True)(p, s)

@@ -135,3 +135,33 @@ def batched(key):
         ).value
 
     return jax.vmap(solve)(a)
+
+
+@program("lineax/algebra_of_operators", x64=True, tolerance=1e-9, why="systems of condition up to 50")
+def algebra_of_operators(key):
+    a = jax.random.normal(key, (6, 6), jnp.float64) + 4 * jnp.eye(6)
+    m = lx.MatrixLinearOperator(a)
+    d = lx.DiagonalLinearOperator(jnp.arange(1.0, 7))
+    t = lx.TridiagonalLinearOperator(4 * jnp.ones(6), jnp.ones(5), -jnp.ones(5))
+    square = lx.TaggedLinearOperator(lx.MatrixLinearOperator(a @ a.T), lx.positive_semidefinite_tag)
+    all_of_it = (m @ d + 2 * t - m.T / 3) @ square
+    like = jax.ShapeDtypeStruct((6,), jnp.float64)
+    f = lx.FunctionLinearOperator(lambda x: jnp.cumsum(x) + jnp.sin(a) @ x + 5 * x, like)
+    jacobian = lx.JacobianLinearOperator(lambda y, _: jnp.tanh(a @ y) + y, jnp.ones(6))
+    b = jnp.arange(6.0)
+
+    def solve(b):
+        return lx.linear_solve(lx.materialise(f), b, lx.AutoLinearSolver(well_posed=None)).value
+
+    return (
+        all_of_it.as_matrix(),
+        lx.materialise(all_of_it).mv(b),
+        lx.linear_solve(lx.materialise(jacobian), b, lx.QR()).value,
+        lx.linear_solve(f, b, lx.GMRES(1e-11, 1e-11)).value,
+        lx.linear_solve(lx.materialise(f), b, lx.NormalCG(1e-12, 1e-12)).value,
+        jax.jvp(solve, (b,), (jnp.ones(6),)),
+        jax.jacrev(solve)(b),
+        lx.diagonal(all_of_it),
+        lx.tridiagonal(m),
+        lx.conj(m).transpose().mv(b),
+    )

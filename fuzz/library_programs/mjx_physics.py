@@ -24,6 +24,23 @@ _BALLS = """<mujoco><option timestep="0.005" iterations="4" ls_iterations="6"/><
 <body pos="0.05 0 0.6"><freejoint/><geom type="box" size="0.1 0.1 0.1"/></body>
 </worldbody></mujoco>"""
 
+_ARM = """<mujoco><option timestep="0.005" solver="Newton" iterations="6" cone="elliptic"/>
+<default><geom density="800"/></default><worldbody><geom type="plane" size="3 3 .1"/>
+<body name="a" pos="0 0 .6"><joint name="ball" type="ball" damping=".2"/>
+<geom type="capsule" fromto="0 0 0 .3 0 0" size=".04"/>
+<site name="s" pos=".1 0 0"/><body name="b" pos=".3 0 0">
+<joint name="slide" type="slide" axis="1 0 0" range="-.1 .1" limited="true"/>
+<geom type="box" size=".08 .05 .03"/><site name="t"/><body name="c" pos=".12 0 0">
+<joint name="hinge" axis="0 1 0" stiffness="2"/>
+<geom type="ellipsoid" size=".05 .04 .06"/></body></body></body>
+<body name="free" pos=".4 .1 .3"><freejoint/><geom type="capsule" size=".06 .08"/></body></worldbody>
+<tendon><spatial name="rope" range="0 .3" limited="true" stiffness="5"><site site="s"/><site site="t"/></spatial>
+<fixed name="pair"><joint joint="slide" coef="1"/><joint joint="hinge" coef="-.5"/></fixed></tendon>
+<equality><joint joint1="hinge" polycoef="0 0 0 0 0" solref=".1 1"/></equality>
+<actuator><position joint="hinge" kp="3"/></actuator>
+<sensor><accelerometer site="t"/><gyro site="s"/><framepos objtype="body" objname="c"/>
+<tendonpos tendon="rope"/></sensor></mujoco>"""
+
 
 def _model(text):
     model = mujoco.MjModel.from_xml_string(text)
@@ -88,3 +105,8 @@ def forward_kinematics(key):
     model, data = _model(_PENDULUM.format(option=""))
     d = mjx.forward(model, data.replace(qpos=jax.random.normal(key, (2,)), qvel=jnp.ones(2)))
     return d.xpos, d.xmat, d.qacc, d.qfrc_bias
+
+
+@program("mjx/tendons_sensors_and_equalities", jit=False, tolerance=1e-3, why=_CONTACTS)
+def tendons_sensors_and_equalities(key):
+    return _simulate(_ARM, key, 10)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from numpyro.contrib.control_flow import scan
 from numpyro.infer import HMC, MCMC, NUTS, SVI, Predictive, Trace_ELBO, autoguide, log_likelihood
 
 from fuzz.library_programs.registry import program
@@ -128,23 +129,25 @@ def marginal_mixture(key):
     return _chain(NUTS(model), key, 100, 300, model_arguments=(x,))
 
 
+def _hidden_markov(y):
+    drift = numpyro.sample("drift", dist.Normal(0, 1))
+    noise = numpyro.sample("noise", dist.HalfNormal(1))
+
+    def step(carry, y):
+        x = numpyro.sample("x", dist.Normal(carry * 0.9 + drift, 0.5))
+        numpyro.sample("y", dist.Normal(x, noise + 0.1), obs=y)
+        return x, x
+
+    scan(step, jnp.float32(0), y)
+
+
+def _waves(key):
+    return jnp.sin(jnp.arange(15.0)) + jax.random.normal(key, (15,)) * 0.1
+
+
 @program("numpyro/hidden_markov_scan", jit=False, tolerance=5e-2, why=_CHAOS)
 def hidden_markov_scan(key):
-    from numpyro.contrib.control_flow import scan
-
-    def model(y):
-        drift = numpyro.sample("drift", dist.Normal(0, 1))
-        noise = numpyro.sample("noise", dist.HalfNormal(1))
-
-        def step(carry, y):
-            x = numpyro.sample("x", dist.Normal(carry * 0.9 + drift, 0.5))
-            numpyro.sample("y", dist.Normal(x, noise + 0.1), obs=y)
-            return x, x
-
-        scan(step, jnp.float32(0), y)
-
-    y = jnp.sin(jnp.arange(15.0)) + jax.random.normal(key, (15,)) * 0.1
-    found = _chain(NUTS(model), key, 100, 300, model_arguments=(y,))
+    found = _chain(NUTS(_hidden_markov), key, 100, 300, model_arguments=(_waves(key),))
     return found["drift"], found["noise"]
 
 
@@ -175,7 +178,9 @@ for _name in (
 def laplace(key):
     guide = autoguide.AutoLaplaceApproximation(_regression)
     svi = SVI(_regression, guide, numpyro.optim.Adam(0.05), Trace_ELBO())
-    result = svi.run(key, 500, *_data(key), progress_bar=False)
+    x, y = _data(key)
+    # Without noise the density has no maximum.
+    result = svi.run(key, 500, x, y + 0.5 * jax.random.normal(jax.random.fold_in(key, 1), y.shape), progress_bar=False)
     return guide.get_transform(result.params).loc, guide.quantiles(result.params, [0.1, 0.9])
 
 
@@ -253,3 +258,55 @@ def gradients_of_densities(key):
     return jax.value_and_grad(total, (0, 1))(1.5, 2.5), jax.grad(lambda a: dist.Gamma(a, 1.0).sample(key, (5,)).sum())(
         1.7
     )
+
+
+@program("numpyro/hidden_markov_first_steps", jit=False, tolerance=1e-3, why="five steps, before roundings have grown")
+def hidden_markov_first_steps(key):
+    kernel = NUTS(_hidden_markov, step_size=0.01, adapt_step_size=False, adapt_mass_matrix=False, max_tree_depth=3)
+    return _chain(kernel, key, warmup=0, samples=5, model_arguments=(_waves(key),))
+
+
+@program("numpyro/bnaf_gradients", jit=False, tolerance=1e-3, why="a network's gradients, some of which cancel")
+def bnaf_gradients(key):
+    svi = SVI(_regression, autoguide.AutoBNAFNormal(_regression), numpyro.optim.SGD(1e-3), Trace_ELBO(num_particles=2))
+    state = svi.init(key, *_data(key))
+    update = jax.jit(svi.update)
+    losses = []
+    for _ in range(3):
+        state, loss = update(state, *_data(key))
+        losses.append(loss)
+    return svi.get_params(state), losses
+
+
+@program("numpyro/samples_of_more_distributions", tolerance=2e-4, why="inverse functions steep at their ends")
+def samples_of_more_distributions(key):
+    made = (
+        dist.AsymmetricLaplace(0.0, 1.0, 0.5),
+        dist.BetaBinomial(2.0, 3.0, 9),
+        dist.DirichletMultinomial(jnp.array([1.0, 2.0, 3.0]), 7),
+        dist.DiscreteUniform(2, 9),
+        dist.Gompertz(1.0, 0.5),
+        dist.InverseWishart(6.0, jnp.eye(3)),
+        dist.LKJ(3, 2.0),
+        dist.LogUniform(0.1, 9.0),
+        dist.LowRankMultivariateNormal(jnp.zeros(4), jnp.ones((4, 2)) * 0.3, jnp.ones(4)),
+        dist.MatrixNormal(jnp.zeros((2, 3)), jnp.eye(2), jnp.eye(3)),
+        dist.MultivariateStudentT(5.0, jnp.zeros(2), jnp.eye(2)),
+        dist.OrderedLogistic(0.3, jnp.array([-1.0, 0.0, 1.5])),
+        dist.ProjectedNormal(jnp.array([1.0, 0.5])),
+        dist.RelaxedBernoulli(jnp.float32(0.5), probs=jnp.float32(0.3)),
+        dist.SineBivariateVonMises(0.0, 0.5, 1.0, 2.0, 0.3),
+        dist.SoftLaplace(0.0, 1.0),
+        dist.TruncatedCauchy(0.0, 1.0, low=-1.0, high=2.0),
+        dist.TruncatedPolyaGamma(),
+        dist.ZeroInflatedNegativeBinomial2(3.0, 2.0, gate=0.3),
+        dist.ZeroSumNormal(1.0, event_shape=(4,)),
+        dist.EulerMaruyama(jnp.linspace(0.0, 1, 5), lambda x, t: (-x * t, jnp.float32(0.3)), dist.Normal(0.0, 1.0)),
+        dist.FoldedDistribution(dist.Normal(0.5, 1.0)),
+        dist.CAR(0.0, 0.5, 2.0, jnp.ones((3, 3)) - jnp.eye(3)),
+    )
+    results = []
+    for n, d in enumerate(made):
+        x = d.sample(jax.random.fold_in(key, n), (5,))
+        results.append((x, d.log_prob(x)))
+    return results

@@ -245,3 +245,77 @@ def assignment(key):
     cost = jax.random.uniform(key, (12, 17))
     rows, columns = optax.assignment.hungarian_algorithm(cost)
     return rows, columns, cost[rows, columns].sum()
+
+
+@program("optax/losses_of_sequences_and_sets", tolerance=1e-4, why="sums of probabilities over paths")
+def losses_of_sequences_and_sets(key):
+    logits = jax.random.normal(key, (2, 9, 5))
+    labels = jnp.array([[1, 2, 2, 3], [4, 1, 0, 0]])
+    pads = jnp.zeros((2, 9)).at[1, 7:].set(1)
+
+    def ctc(logits):
+        return optax.ctc_loss(logits, pads, labels, (labels == 0).astype(jnp.float32)).sum()
+
+    scores, target = logits[0], jnp.arange(9) % 5
+    hot = jax.nn.one_hot(target, 5)
+    log_p = jax.nn.log_softmax(scores)
+    loss = optax.losses
+    return (
+        jax.value_and_grad(ctc)(logits),
+        jax.value_and_grad(lambda s: loss.multiclass_sparsemax_loss(s, target).sum())(scores),
+        loss.multiclass_perceptron_loss(scores, target),
+        loss.perceptron_loss(scores[:, 0], jnp.where(target > 2, 1, -1)),
+        jax.grad(lambda s: loss.safe_softmax_cross_entropy(s, hot).mean())(scores),
+        loss.kl_divergence_with_log_targets(log_p, log_p[::-1]),
+        loss.generalized_kl_divergence(log_p, hot),
+        jax.grad(lambda s: loss.make_fenchel_young_loss(jax.nn.logsumexp)(s, hot).sum())(scores),
+    )
+
+
+@program("optax/linear_algebra_of_optimizers", tolerance=1e-3, why="iterations that stop at a tolerance")
+def linear_algebra_of_optimizers(key):
+    a = jax.random.normal(key, (9, 9))
+    s = a @ a.T + jnp.eye(9)
+    vector, value = optax.power_iteration(s, num_iters=200, error_tolerance=1e-7)
+    return (
+        optax.matrix_inverse_pth_root(s, 4)[0],
+        jnp.abs(vector),
+        value,
+        optax.nnls(a[:, :5], jnp.arange(9.0), iters=300),
+        optax.safe_norm(a * 0, 1e-3),
+        jax.grad(lambda a: optax.safe_root_mean_squares(a, 1e-3))(a * 0),
+    )
+
+
+@program("optax/chains_by_name", jit=False, tolerance=1e-3, why="steps divide by the root of gradients' squares")
+def chains_by_name(key):
+    chain = optax.named_chain(
+        ("clip", optax.adaptive_grad_clip(0.1)),
+        ("scale", optax.scale_by_adam()),
+        ("norm", optax.normalize_by_update_norm()),
+        ("every", optax.apply_every(2)),
+        ("rate", optax.scale_by_learning_rate(lambda n: 0.1 / (1 + n))),
+    )
+    steps = optax.MultiSteps(chain, every_k_schedule=2, should_skip_update_fn=optax.skip_not_finite)
+    p = {"a": jax.random.normal(key, (4, 3)), "b": jnp.ones(3)}
+
+    @jax.jit
+    def step(p, state, scale):
+        gradient = jax.grad(lambda p: scale * jnp.sin(p["a"] @ p["b"]).sum())(p)
+        updates, state = steps.update(gradient, state, p)
+        return optax.apply_updates(p, updates), state
+
+    state = steps.init(p)
+    for n in range(9):
+        p, state = step(p, state, jnp.where(n == 4, jnp.nan, 1.0))
+    trees = optax.tree_utils
+    return (
+        p,
+        state.gradient_step,
+        trees.tree_norm(p),
+        trees.tree_vdot(p, p),
+        trees.tree_clip(p, -0.1, 0.2),
+        trees.tree_random_like(key, p),
+        trees.tree_where(p["b"].sum() > 0, p, trees.tree_zeros_like(p)),
+        optax.per_example_global_norm_clip([jnp.stack([p["a"], p["a"] * 9])], 1.0),
+    )

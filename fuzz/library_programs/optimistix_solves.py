@@ -149,3 +149,19 @@ def solve_inside_loop(key):
 def vmapped_solvers(key):
     a = jax.random.normal(key, (7, 4))
     return jax.vmap(lambda a: optx.minimise(_bowl, optx.BFGS(1e-4, 1e-4), jnp.zeros(4), a).value)(a)
+
+
+@program("optimistix/parts_put_together", x64=True, tolerance=1e-6, why=_STOPS)
+def parts_put_together(key):
+    def rosenbrock(y, _):
+        return 10 * (y[1:] - y[:-1] ** 2), 1 - y[:-1]
+
+    y = jax.random.uniform(key, (4,), jnp.float64)
+
+    def bowl(y, _):
+        return ((y - jnp.arange(4)) ** 2 * jnp.arange(1, 5)).sum() + 0.1 * (y**4).sum()
+
+    methods = (optx.polak_ribiere, optx.fletcher_reeves, optx.hestenes_stiefel, optx.dai_yuan)
+    least = optx.least_squares(rosenbrock, optx.Dogleg(1e-9, 1e-9), y, max_steps=300, throw=False)
+    solvers = [optx.NonlinearCG(1e-8, 1e-8, method=method) for method in methods]
+    return least.value, [optx.minimise(bowl, solver, y, max_steps=900, throw=False).value for solver in solvers]

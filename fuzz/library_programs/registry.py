@@ -31,7 +31,14 @@ FILES: Final = (
     "haiku_models",
     "chex_checks",
     "ott_transport",
+    "jax_alone.derivatives",
+    "jax_alone.precision",
+    "jax_alone.scientific",
+    "jax_alone.outside",
+    "jax_alone.many_devices",
 )
+# Of files whose programs are for several devices: how many.
+DEVICES: Final = {"jax_alone.many_devices": 8}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from tinygp import GaussianProcess, kernels, transforms
+from tinygp import GaussianProcess, kernels, noise, transforms
 from tinygp.kernels import quasisep
 
 from fuzz.library_programs.registry import program
@@ -95,3 +95,23 @@ def fit_with_optax_x64(key):
 
     p = {"amp": jnp.float64(0.0), "scale": jnp.float64(0.0), "noise": jnp.float64(-2.0)}
     return jax.lax.scan(step, (p, optimizer.init(p)), None, length=10)
+
+
+@program("tinygp/kernels_and_noises", tolerance=2e-3, why=_SOLVED)
+def kernels_and_noises(key):
+    x = jnp.sort(jax.random.uniform(key, (30,))) * 4
+    y = jnp.sin(2 * x)
+    k = kernels
+    made = (
+        k.Cosine(2.0) * k.ExpSquared(1.5) + 0.1 * k.Constant(1.0),
+        k.Polynomial(order=2.0, sigma=1.0) + k.Matern32(0.5, distance=k.distance.L1Distance()),
+    )
+
+    def likelihood(scale, kernel, errors):
+        return GaussianProcess(scale * kernel, x[:, None], noise=errors).log_probability(y)
+
+    banded = noise.Banded(diag=0.3 * jnp.ones(30), off_diags=0.05 * jnp.ones((30, 2)))
+    dense = noise.Dense(0.2 * jnp.eye(30) + 0.01)
+    quasi = quasisep.Matern32(1.0)
+    found = [jax.value_and_grad(likelihood)(1.2, kernel, errors) for kernel in made for errors in (banded, dense)]
+    return found, GaussianProcess(quasi, x, noise=banded).log_probability(y)

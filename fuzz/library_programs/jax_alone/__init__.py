@@ -1,0 +1,1 @@
+"""Programs of JAX alone: what is used of it beside what libraries use."""
