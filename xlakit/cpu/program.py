@@ -152,6 +152,7 @@ def _constant(
 
 
 def _positions(module: HloModule) -> dict[Instruction, list[int]]:
+    """For each instruction the number of its computation and its index there, as :func:`_at` takes them."""
     return {
         instruction: [number, position]
         for number, computation in enumerate(module.computations)

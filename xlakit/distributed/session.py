@@ -254,6 +254,7 @@ class MpiSession:
             return [self._reduce_one(place, column, computation) for column in columns]
 
     def _reduce_one(self, place: _Place, arrays: Sequence[Array], computation: Computation) -> Array:
+        """Combine the arrays of the members here, then those of all processes by MPI's all-reduce."""
         found = mpi_operation(computation, arrays[0], any_order=self.cluster.any_order)
         if found is None:
             raise InternalError(f"MPI has no operation for {computation.name}")

@@ -51,9 +51,10 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
 def load(
     key: str, devices: Devices, options: bytes, compile: Callable[[HloModule, int], LoadedExecutable]
 ) -> Program | None:
-    """The program of a key; None where there is none.
+    """The cached program of a key; None if there is none, or if it cannot run here.
 
-    compile: gives all of a program, made of the module, for the device of a number.
+    compile: compiles the module for the device of a number; called only when something is asked of the program that
+    its machine code and metadata do not have.
     """
     found = cache.load(key)
     if found is None:

@@ -132,10 +132,10 @@ def _writers(program: Program, source: Instruction, place: _Index) -> list[Instr
             elif isinstance(user.op, GetTupleElement) and index and user.op.index == index[0]:
                 stack.append((user, index[1:]))
             elif isinstance(user.op, Tuple):
-                home = program.home[user]
-                if user is not home.root:
+                computation = program.computation_of[user]
+                if user is not computation.root:
                     stack.append((user, (user.operands.index(node), *index)))
-                elif any(isinstance(c.op, While) for c in program.callers.get(home, [])):
+                elif any(isinstance(c.op, While) for c in program.callers.get(computation, [])):
                     # The next iteration of the loop writes to it.
                     found.append(user)
     return found

@@ -32,7 +32,7 @@ class Program:
                     yield computation, instruction
 
     @cached_property
-    def home(self) -> dict[Instruction, Computation]:
+    def computation_of(self) -> dict[Instruction, Computation]:
         """The computation of each instruction."""
         return {instruction: computation for computation, instruction in self.instructions()}
 

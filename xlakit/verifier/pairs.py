@@ -218,7 +218,7 @@ def _bound(program: Program, done: Instruction, start: Instruction) -> Iterator[
     wanted = [p.shape for p in called.parameters]
     link = done
     while link is not start:
-        computation = program.home[link]
+        computation = program.computation_of[link]
         for other in link.op.called_computations:
             if other is not called and not _alike(other, called):
                 yield Fault(
@@ -341,7 +341,7 @@ def _sources(program: Program, node: Instruction, index: tuple[int, ...]) -> lis
     if isinstance(node.op, While):
         return [(op.body.root, index), (node.operands[0], index)]
     if isinstance(node.op, Parameter):
-        body = program.home[node]
+        body = program.computation_of[node]
         loops = [c for c in program.callers.get(body, []) if isinstance(c.op, While)]
         if len(loops) == 1 and getattr(loops[0].op, "body", None) is body:
             return [(loops[0].operands[0], index), (body.root, index)]
@@ -359,10 +359,10 @@ def _enters_loop(program: Program, instruction: Instruction) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        home = program.home[node]
-        if node is home.root:
-            for caller in program.callers.get(home, []):
-                if isinstance(caller.op, While) and getattr(caller.op, "body", None) is home:
+        computation = program.computation_of[node]
+        if node is computation.root:
+            for caller in program.callers.get(computation, []):
+                if isinstance(caller.op, While) and getattr(caller.op, "body", None) is computation:
                     return True
                 if isinstance(caller.op, (Call, Conditional)):
                     stack.append(caller)

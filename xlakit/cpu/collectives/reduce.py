@@ -141,6 +141,7 @@ def _flat(
     *,
     only_first: bool = False,
 ) -> Phase:
+    """The kernel that combines array ``number`` of all members, for all of them or the first one only, in tiles."""
     tile = combining.tile
 
     def body(members: Members, task: Value) -> None:

@@ -136,6 +136,7 @@ def _levels(effort: Effort) -> tuple[int, int]:
 
 
 def _improving(text: str, effort: Effort) -> AbstractContextManager[Any]:
+    """:func:`optimizing` with the LLVM passes of an effort."""
     return optimizing(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
 
 

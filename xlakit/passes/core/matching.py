@@ -107,7 +107,7 @@ def one_type(x: Instruction) -> bool:
 
 
 def is_operation(x: Instruction, *kinds: type[Op]) -> bool:
-    """Whether ``x`` is one of these operations, in one element type."""
+    """Whether ``x`` is one of these operations, and its result and operands have the same element type."""
     return isinstance(x.op, kinds) and one_type(x)
 
 

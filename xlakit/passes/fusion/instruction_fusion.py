@@ -80,29 +80,29 @@ class _Fusing:
 
     def _place(self, instruction: Instruction) -> None:
         users = self._users.get(instruction, [])
-        homes = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
+        consumers = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
         read = instruction is self._computation.root or any(user not in self._inside for user in users)
-        if homes and self._may_join(instruction, homes, read):
-            joined = self._join(instruction, homes, users)
+        if consumers and self._may_join(instruction, consumers, read):
+            joined = self._join(instruction, consumers, users)
             if joined:
                 self._inside[instruction] = joined
-            if len(joined) == len(homes) and not read:
+            if len(joined) == len(consumers) and not read:
                 return
         cluster = Cluster(instruction, self._loops, pieces_of(instruction))
         self._clusters[instruction] = cluster
         self._inside.setdefault(instruction, []).append(cluster)
 
-    def _may_join(self, instruction: Instruction, homes: list[Cluster], read: bool) -> bool:
+    def _may_join(self, instruction: Instruction, consumers: list[Cluster], read: bool) -> bool:
         if read:
             return is_free(instruction)
-        if len(homes) == 1:
+        if len(consumers) == 1:
             return True
-        return is_free(instruction) or (is_cheap(instruction) and len(homes) <= _MOST_COPIES.value)
+        return is_free(instruction) or (is_cheap(instruction) and len(consumers) <= _MOST_COPIES.value)
 
-    def _join(self, instruction: Instruction, homes: list[Cluster], users: list[Instruction]) -> list[Cluster]:
-        """The clusters that take it in, none where too much would be computed again."""
-        inside = [[u for u in users if u in c.members] for c in homes]
-        sights = [c.sight_of(instruction, own) for c, own in zip(homes, inside, strict=True)]
+    def _join(self, instruction: Instruction, consumers: list[Cluster], users: list[Instruction]) -> list[Cluster]:
+        """The clusters of ``consumers`` that take the instruction in; none if too much would be recomputed."""
+        inside = [[u for u in users if u in c.members] for c in consumers]
+        sights = [c.sight_of(instruction, own) for c, own in zip(consumers, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
         # Along a path to the results, what is computed again adds up until something is kept.
         again = max([self._again.get(u, 0.0) for u in users])
@@ -115,7 +115,7 @@ class _Fusing:
             self._again[instruction] = again
         return [
             c
-            for c, own, found in zip(homes, inside, sights, strict=True)
+            for c, own, found in zip(consumers, inside, sights, strict=True)
             if found is not None and c.joins(instruction, own, found)
         ]
 

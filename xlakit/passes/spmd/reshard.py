@@ -43,7 +43,10 @@ class _Moving:
         self.scope = scope
 
     def cut(self, new: Tiling, *, at_the_end: bool = False) -> None:
-        """Cut dimensions of which there is more than is wanted; what is missing elsewhere must stay to be had."""
+        """Slice each dimension that ``new`` splits more finely than the value is split, without communication.
+
+        A slice that would make a part of the value unavailable on all members is left for later, unless ``at_the_end``.
+        """
         for dimension, split in enumerate(new):
             own = self.tiling[dimension]
             after = with_split(self.tiling, dimension, split)
@@ -56,7 +59,7 @@ class _Moving:
             self.tiling = after
 
     def gather(self, dimension: int, own: Split, split: Split | None) -> None:
-        """Bring the pieces of a part together."""
+        """All-gather a dimension, from the split ``own`` to the coarser ``split``."""
         places = places_in(own, split)
         if places is not None:
             others = (*with_split(self.tiling, dimension, None), split)
@@ -65,7 +68,7 @@ class _Moving:
         self.tiling = with_split(self.tiling, dimension, split)
 
     def all_to_all(self, new: Tiling) -> None:
-        """Where one dimension is split and another is to be, in the same way, each member sends each a piece."""
+        """Move a split from one dimension to another by an all-to-all, where ``new`` has it at the other one."""
         for source, split in enumerate(self.tiling):
             if split is None or new[source] == split:
                 continue

@@ -94,18 +94,18 @@ class LongRoots:
             self._high = tables.pairs(f"roots.{n}.{step}.{len(high)}.high", roots(step * high, n))
 
     def at(self, number: Value) -> tuple[Value, Value]:
-        """One of them."""
+        """The root of a number."""
         if self.is_short:
             return self.low(number)
         low = self.low(number & ((1 << self.BITS) - 1))
         return product(low, self.high(number >> self.BITS))
 
     def low(self, number: Value) -> tuple[Value, Value]:
-        """One of the first."""
+        """The root of a number below ``2^BITS``, or of any number where the table is short."""
         return self._load(self._low, number)
 
     def high(self, number: Value) -> tuple[Value, Value]:
-        """One of those that are ``2^BITS`` apart."""
+        """The root of ``number * 2^BITS``."""
         return self._load(self._high, number)
 
     def _load(self, table: Value, number: Value) -> tuple[Value, Value]:

@@ -109,7 +109,7 @@ class Reader:
         return to_packed(self.fn, self.engine, self.kind, self.result, stored)
 
     def at(self, pointer: Value, offset: Value) -> Value:
-        """So many elements further on."""
+        """The address ``offset`` elements after ``pointer``."""
         return self.fn.at(pointer, memory_type(self.kind), offset * (2 if self.kind.is_complex else 1))
 
     def elements(self, pointer: Value, count: int) -> list[Value]:

@@ -91,7 +91,7 @@ def _own(product: Product, cut: Blocking, copies: tuple[Padded, ...] = ()) -> Cu
 
 
 def cut_first(chain: Chain, streams: int) -> Cut:
-    """How the first product of a chain is cut; raises DeclinedError where nothing can follow it.
+    """How the first product of a chain is cut; raises DeclinedError if it cannot call an epilogue.
 
     streams: how many arrays of the size of its result the epilogue reads.
     """

@@ -74,7 +74,7 @@ class _Fusion:
         # Whether the weights stand in the rectangle, maybe beside their array: rows past the last are read there.
         self.has_weights = chain.weights is not None and not (self.even and chain.weights in chain.roots)
         self.arrays = len(self.parameters) + len(chain.roots)
-        self.home = self._home(beside)
+        self.product_slot = self._product_slot(beside)
         self.cost = 0.0
 
     def emit(self) -> Emitted:
@@ -83,13 +83,13 @@ class _Fusion:
         follows = self._elements() if not self.chain.reduces else self._rows()
         # As a convolution's: input, kernel, result, what these become first.
         scratch = self.arrays if self.cut.copies else None
-        entries = [*operands, self.home, scratch]
+        entries = [*operands, self.product_slot, scratch]
         phases: list[Phase] = []
         for copy in self.cut.copies:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
             phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * MULTIPLICATION))
-        fn = self._calling(self._product(self.cut, EpilogueCall(self.home is None)), entries, follows)
+        fn = self._calling(self._product(self.cut, EpilogueCall(self.product_slot is None)), entries, follows)
         phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
         return tuple(phases), {}, scratch_bytes(self.cut.copies)
 
@@ -105,7 +105,7 @@ class _Fusion:
         read = {o for i in self.computation.instructions if i is not product for o in i.operands}
         return {o for o in read if o in self.parameters and o.shape.num_elements == count}
 
-    def _home(self, beside: set[Instruction]) -> int | None:
+    def _product_slot(self, beside: set[Instruction]) -> int | None:
         """The result in whose array the product is stored until the fusion is done with it; None for no such array."""
         shape = self.chain.first.value.shape
         bytes, count, value = shape.element_type.byte_width, shape.num_elements, self.chain.first.value
@@ -185,7 +185,7 @@ class _Fusion:
     def _elements(self) -> Function:
         roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
         place = _place()
-        width = self.cut.width if self.home is None else None
+        width = self.cut.width if self.product_slot is None else None
         where, outputs = with_splits(
             lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, place, width)
         )
@@ -216,7 +216,7 @@ class _Fusion:
             if asked != index:
                 raise DeclinedError("an element of a product is needed at another place")
             if width is None:
-                return Load(value.shape.element_type, self.home or 0, linear(index, sizes))
+                return Load(value.shape.element_type, self.product_slot or 0, linear(index, sizes))
             return Load(value.shape.element_type, self.arrays, local_index(place, where, width))
 
         tracer = Tracer({**self._sources(), value: source}, space)
@@ -281,8 +281,8 @@ class _Fusion:
             return of(place.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
 
         def source(asked: Index, part: int) -> Node:
-            if self.home is not None:
-                return Load(value.shape.element_type, self.home, linear(asked, sizes))
+            if self.product_slot is not None:
+                return Load(value.shape.element_type, self.product_slot, linear(asked, sizes))
             return Load(value.shape.element_type, self.arrays, local(asked))
 
         reduced = Reduced(chain.reduces, sizes, over, tuple((r, 0, r.shape) for r in roots), self.arrays + 1)

@@ -23,7 +23,7 @@ Words = Callable[[Value], Sequence[Value]]
 
 
 def lane_count() -> int:
-    """How many blocks are computed at once: twice as many words as a vector register holds, as rounds are chains."""
+    """The number of blocks computed at once: two vector registers of words, to hide the latency of the rounds."""
     return 2 * vector_bytes() // 4
 
 

@@ -297,7 +297,7 @@ class _Writer:
             self._place_by_place(lanes, starts)
 
     def _at_once(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
-        """Windows that are inside of the array, all places of a lane one after the other."""
+        """Windows without padding: for each lane, select among all places of its window, then scatter."""
         fn, plan, kind = self.fn, self.plan, self.compared
         number = integer(max(8, register_type(kind).bits))
         base, distances = lanes.element, [0]
@@ -340,6 +340,10 @@ class _Writer:
         store(fn, plan.kind, new if self.adds else select(fn, chose, new, old), self.result, at)
 
     def _place_by_place(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        """Windows that may reach into padding: for each place of the window a loop over all lanes, twice.
+
+        The first time each lane notes the place of the element that it selects, the second time it scatters there.
+        """
         fn = self.fn
         type = register_type(self.compared)
         with fn.loop(0, lanes.count, independent=True) as lane:
