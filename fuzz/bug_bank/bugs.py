@@ -230,7 +230,9 @@ BUGS: tuple[Bug, ...] = (
                 "xlakit/cpu/scalars/apply.py", "fn.constant(first.type, 0.0)", "fn.constant(register_type(result), 0.0)"
             ),
             Edit(
-                "xlakit/cpu/loops/emit/emitter.py", "if self._is_vector(node) and any(", "if not self._width and any("
+                "xlakit/cpu/loops/emit/iterations.py",
+                "if self.variable in node.variables and any(",
+                "if not self.width and any(",
             ),
         ),
     ),
