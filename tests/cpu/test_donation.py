@@ -54,6 +54,21 @@ def test_without_an_alias_donation_changes_nothing():
     assert not x.any()
 
 
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [("f32[64] convert(n)", np.float32), ("u32[64] convert(n)", np.uint32)],
+)
+def test_results_of_other_types_in_the_memory_of_an_argument(result, kind):
+    executable = compiled(ALIAS, f"  x = s32[64] parameter(0)\n  n = s32[64] negate(x)\n  ROOT r = {result}")
+    assert executable.in_place == ((0, 0),)
+    x = aligned(np.arange(64, dtype=np.int32))
+    wanted = (-x).astype(kind)
+    found = executable(x, donate=(0,))
+    assert np.shares_memory(found, x)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_an_elementwise_step_works_in_place():
     executable = compiled(
         ", input_output_alias={ {0}: (0, {}), {1}: (1, {}) }",

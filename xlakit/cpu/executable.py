@@ -418,7 +418,8 @@ class CpuExecutable(Repeatable):
         leaves, results = self._prepared(arrays)
         for result, argument in in_place:
             if _can_be_written(leaves, argument):
-                results[result] = leaves[argument]
+                # They have as many bytes; a module may pair values of other types, or of other dimensions.
+                results[result] = _memory_for(results[result], leaves[argument])
         before = getattr(self._running, "run", None)
         self._running.run = HostRun(device)
         try:
@@ -486,6 +487,13 @@ def _register(executable: CpuExecutable) -> int:
     # Programs may still run when the process ends.
     weakref.finalize(executable, release_host, key).atexit = False
     return key
+
+
+def _memory_for(result: Array, memory: Array) -> Array:
+    """An array as the result is, in the memory of another one."""
+    if memory.dtype == result.dtype and memory.shape == result.shape:
+        return memory
+    return memory.reshape(-1).view(result.dtype).reshape(result.shape)
 
 
 def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
