@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -43,7 +44,9 @@ _SHORT = 5
 _LIMIT = 1.2
 # What grows by less than this from the first length to the last one says nothing about how it grows.
 _FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
+# Of the processor; other processes may have it, so that a case is waited for some times as long.
 _SECONDS = 60
+_WAIT = 5
 # How much longer programs are that are looked at where shorter ones grow too fast.
 _LONGER = 16
 _GIGABYTES = 8
@@ -184,12 +187,14 @@ def examine(case: Case, lengths: Sequence[int], limit: float) -> Finding:
 
 def _examined(case: Case, lengths: Sequence[int], limit: float, seconds: float = _SECONDS) -> Finding:
     command = [sys.executable, "-m", "fuzz.compile_time", "--measure", json.dumps([*case]), *map(str, lengths)]
+    command += ["--seconds", str(seconds)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        out, error = done.stdout, done.stderr if done.returncode else ""
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT * seconds, check=False)
+        late = f"not compiled in {seconds:g} s" if done.returncode == -signal.SIGXCPU else ""
+        out, error = done.stdout, late or (done.stderr if done.returncode else "")
     except subprocess.TimeoutExpired as expired:
         out = (expired.stdout or b"").decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
-        error = f"not compiled in {seconds:g} s"
+        error = f"not compiled in {_WAIT * seconds:g} s"
     rows = [json.loads(line) for line in out.splitlines()]
     wrong = rows.pop()["wrong"] if rows and "wrong" in rows[-1] else ""
     if error or len(rows) < len(lengths):
@@ -198,9 +203,12 @@ def _examined(case: Case, lengths: Sequence[int], limit: float, seconds: float =
     return Finding(case, rows, "; ".join([*steep, *([wrong] if wrong else [])]))
 
 
-def _measure(case: Case, lengths: Sequence[int]) -> None:
+def _measure(case: Case, lengths: Sequence[int], seconds: float) -> None:
     limit = _GIGABYTES << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    # Ending at the limit of time leaves no core file.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
     for row in measured(case, lengths):
         print(json.dumps(row), flush=True)
     print(json.dumps({"wrong": wrong_numbers(case)}), flush=True)
@@ -253,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     lengths = options.lengths or list(_LENGTHS)
     if options.measure:
-        _measure(Case(*json.loads(options.measure)), lengths)
+        _measure(Case(*json.loads(options.measure)), lengths, options.seconds)
         return 0
     print(f"{'family':18} {'pattern':9} size     calls     lines        MB seconds    calls    lines  seconds")
     start, findings = time.monotonic(), list[Finding]()
