@@ -1,4 +1,4 @@
-"""Products of BF16 that may take subnormal numbers for zero: on AVX512-BF16, and the same elsewhere."""
+"""Products of BF16 by pairs: subnormal numbers are kept unless options say otherwise, whatever the instructions do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.kernels.shared.engine import flushes_subnormals
+from xlakit.cpu.kernels.shared.engine import choose_engine, has_pairs_of_bf16
 from xlakit.cpu.llvm import target
 from xlakit.cpu.llvm.target import Processor
 from xlakit.options import compiling
@@ -33,11 +33,12 @@ def whole(seed: int, *sizes: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["bf16", "f32"])
 @pytest.mark.parametrize("sizes", [(1, 5, 7), (13, 17, 19), (48, 32, 64), (100, 33, 47), (37, 300, 5), (70, 700, 90)])
 @pytest.mark.parametrize("turned", [False, True])
-def test_whole_numbers_are_exact(sizes, kind, turned):
+@pytest.mark.parametrize("flushes", [False, True])
+def test_whole_numbers_are_exact(sizes, kind, turned, flushes):
     rows, depth, columns = sizes
     a, b = whole(1, depth, rows) if turned else whole(1, rows, depth), whole(2, depth, columns)
     module = product(*sizes, kind, turned=turned)
-    with compiling(flush_subnormals=True):
+    with compiling(flush_subnormals=flushes):
         found = xla.compile(module, backend="cpu", cache=False)(a, b)
     np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
 
@@ -60,29 +61,56 @@ ENTRY e {
 def test_subnormal_numbers_are_kept_unless_options_say_otherwise(flushes):
     a, b = np.full((24, 32), 2.0**-130, BF16), np.full((32, 40), 2.0**120, BF16)
     with compiling(flush_subnormals=flushes):
-        flushed = flushes and flushes_subnormals(P.BF16, P.BF16, P.F32)
+        flushed = flushes and has_pairs_of_bf16(P.BF16, P.BF16, P.F32)
         found = xla.compile(product(24, 32, 40, "f32"), backend="cpu", cache=False)(a, b)
     exact = 32 * 2.0**-10
     assert set(found.ravel().tolist()) <= ({0.0, exact} if flushed else {exact})
 
 
-def test_special_numbers():
+# Just inside and just outside of what the instruction may do: products, sums that cancel, and what is beyond F32.
+@pytest.mark.parametrize("exponents", [(-56, -56), (-57, -56), (-100, -12), (-126, 14), (-127, 15), (61, 61)])
+def test_the_ends_of_the_range(exponents):
+    left, right = (2.0**e for e in exponents)
+    rng = np.random.default_rng(6)
+    a = ((1 + rng.integers(0, 128, (30, 50)) / 128) * left).astype(BF16)
+    b = ((1 + rng.integers(0, 128, (50, 70)) / 128) * right).astype(BF16)
+    # Neighbors cancel but for their last bits.
+    a[:, 1::2], b[1::2] = a[:, ::2], -b[::2]
+    b[1::4] *= BF16(1 + 2.0**-7)
+    found = xla.compile(product(30, 50, 70, "f32"), backend="cpu", cache=False)(a, b)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    scale = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    assert np.all(np.abs(found - exact) <= 50 * 2.0**-24 * scale + 2.0**-149)
+
+
+def test_both_ways_give_the_same_bits():
+    rng = np.random.default_rng(8)
+    a, b = rng.standard_normal((40, 300)).astype(BF16), rng.standard_normal((300, 90)).astype(BF16)
+    compiled = xla.compile(product(40, 300, 90, "f32"), backend="cpu", cache=False)
+    usual = compiled(a, b)
+    a[39, 7] = 2.0**-130
+    np.testing.assert_array_equal(compiled(a, b)[:39].view(np.uint32), usual[:39].view(np.uint32))
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_special_numbers(flushes):
     a, b = np.ones((16, 4), BF16), np.ones((4, 32), BF16)
     a[0, 1], a[1, 2], a[2, 0] = np.inf, np.nan, -np.inf
     b[1, 3] = 0
     module = product(16, 4, 32, "f32")
-    with compiling(flush_subnormals=True):
+    with compiling(flush_subnormals=flushes):
         found = xla.compile(module, backend="cpu", cache=False)(a, b)
     np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
 
 
-def test_where_it_is_chosen(monkeypatch):
+def test_where_pairs_are_chosen(monkeypatch):
     has = Processor("any", ("+avx512f", "+avx2", "+avx512bf16"))
     for own, chosen in [(has, True), (Processor("other", ("+avx512f", "+avx2")), False)]:
         monkeypatch.setattr(target, "host", lambda own=own: own)
-        with compiling(flush_subnormals=True, cpu="native", vector_bytes=0):
-            assert flushes_subnormals(P.BF16, P.BF16, P.F32) is chosen
-            assert not flushes_subnormals(P.BF16, P.F16, P.F32)
-            assert not flushes_subnormals(P.BF16, P.BF16, P.F64)
-        with compiling(flush_subnormals=False, cpu="native"):
-            assert not flushes_subnormals(P.BF16, P.BF16, P.F32)
+        with compiling(cpu="native", vector_bytes=0):
+            assert has_pairs_of_bf16(P.BF16, P.BF16, P.F32) is chosen
+            assert not has_pairs_of_bf16(P.BF16, P.F16, P.F32)
+            assert not has_pairs_of_bf16(P.BF16, P.BF16, P.F64)
+        for flushes in (False, True):
+            with compiling(flush_subnormals=flushes, cpu="native", vector_bytes=0):
+                assert choose_engine(P.BF16, P.BF16, P.F32).flushes is (chosen and flushes)

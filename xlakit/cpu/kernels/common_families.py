@@ -70,8 +70,9 @@ def _read(text: str) -> Any:
     if kind == "k":
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
-        packed, acc, *numbers = rest.split("_")
-        return Engine("common", _TYPES[packed], _TYPES[acc], *map(int, numbers))
+        packed, acc, group, parts, rows, vectors, *flushes = rest.split("_")
+        numbers = map(int, (group, parts, rows, vectors))
+        return Engine("common", _TYPES[packed], _TYPES[acc], *numbers, flushes=bool(flushes))
     return rest
 
 

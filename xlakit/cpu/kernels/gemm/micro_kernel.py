@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, vectors_of
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
 from xlakit.cpu.llvm.target import has_feature
 
@@ -155,8 +155,8 @@ def _product(
         real = _fused(fn, a[0], b[0], sums[0])
         imaginary = _fused(fn, a[0], b[1], sums[1])
         return _fused(fn, -a[1], b[1], real), _fused(fn, a[1], b[0], imaginary)
-    if engine.group == 2 and engine.acc.is_float:
-        return (_with_pairs_of_bf16(fn, a[0], b[0], sums[0]),)
+    if takes_pairs_of_bf16(engine):
+        return (_with_pairs_of_bf16(fn, a[0], b[0], sums[0], flushes=engine.flushes),)
     if engine.group == 2:
         return (sums[0] + _pairs(fn, a[0], b[0]),)
     if engine.acc.is_int:
@@ -190,15 +190,17 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
     return halves[0][0] * halves[0][1] + halves[1][0] * halves[1][1]
 
 
-def _with_pairs_of_bf16(fn: Function, a: Value, b: Value, sums: Value) -> Value:
-    """For each lane the sum and a[2i] * b[2i] + a[2i+1] * b[2i+1], of the bits of BF16."""
+def _with_pairs_of_bf16(fn: Function, a: Value, b: Value, sums: Value, *, flushes: bool) -> Value:
+    """For each lane the sum, with a[2i+1] * b[2i+1] added and then a[2i] * b[2i], of the bits of BF16.
+
+    That is the order of the instruction, which takes subnormal numbers for zero.
+    """
     lanes = sums.type.lanes
-    if lanes == 16:
+    if flushes and lanes == 16:
         name, operand = "llvm.x86.avx512bf16.dpbf16ps.512", vector(BF16, 2 * lanes)
         fn.module.declare(name, sums.type, [sums.type, operand, operand])
         return fn.call(name, sums.type, sums, a.bits_as(operand), b.bits_as(operand))
-    # The last columns of a product that has no whole register of them.
     wide = sums.type.with_element(I32)
-    pairs = a.bits_as(wide), b.bits_as(wide)
-    low, high = ([(bits & -0x10000).bits_as(sums.type), (bits << 16).bits_as(sums.type)] for bits in pairs)
-    return _fused(fn, low[1], high[1], _fused(fn, low[0], high[0], sums))
+    both = [x.bits_as(wide) for x in (a, b)]
+    odd, even = ([part(x).bits_as(sums.type) for x in both] for part in (lambda x: x & -0x10000, lambda x: x << 16))
+    return _fused(fn, even[0], even[1], _fused(fn, odd[0], odd[1], sums))

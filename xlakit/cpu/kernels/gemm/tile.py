@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from xlakit.cpu.kernels.gemm.bf16_range import Seen, is_harmless
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Columns, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.store import first_lanes
-from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_packed, vectors_of
+from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Type, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.scalars.memory import memory_type
@@ -48,6 +49,30 @@ class Tiles:
 
     def write(self, fn: Function) -> None:
         """Write its body."""
+        if not takes_pairs_of_bf16(self.engine) or self.engine.flushes:
+            self._all(fn)
+            return
+        harmless = self._is_harmless(fn)
+        with fn.if_(harmless):
+            replace(self, engine=replace(self.engine, flushes=True))._all(fn)
+        with fn.if_(~harmless):
+            self._all(fn)
+
+    def _is_harmless(self, fn: Function) -> Value:
+        """Whether operands, which are packed, have the same products where subnormal numbers are taken for zero."""
+        engine = self.engine
+        tiles, slivers, right_advance, _, rows, right, _, _, steps, *_ = fn.parameters
+        count = steps * engine.group
+        with fn.loop(0, tiles * engine.rows, carried=Seen.none(fn).state, hints=NO_UNROLL) as row:
+            start = fn.load(PTR, fn.at(rows, PTR, row.index))
+            row.next(*Seen(list(row.carried)).in_order(fn, start, count).state)
+        with fn.loop(0, slivers, carried=Seen.none(fn).state, hints=NO_UNROLL) as sliver:
+            start = fn.at(right, I8, sliver.index * right_advance)
+            sliver.next(*Seen(list(sliver.carried)).in_order(fn, start, count * engine.columns).state)
+        left, other = (Seen(list(loop.results)).exponents(fn) for loop in (row, sliver))
+        return is_harmless(left, other)
+
+    def _all(self, fn: Function) -> None:
         tiles, slivers, right_advance, advance, rows, right, *middle, targets, offset, adds = fn.parameters
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)

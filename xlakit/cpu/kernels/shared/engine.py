@@ -2,9 +2,11 @@
 
 An operand is converted once, while it is packed; sums are kept in a wide type; the result is rounded once.
 
-Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, as two fused operations would, but that
-subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge, so this is
-beyond any rounding, and subnormal numbers are kept here: it takes the option ``flush_subnormals``. Products of integers
+Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, with the bits that two fused operations
+give, but that subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge,
+so that is beyond any rounding. So tiles look first whether anything subnormal can come of their operands
+(``bf16_range.py``), and take fused operations if it can, with the same packed operands and the same bits. With the
+option ``flush_subnormals`` they do not look. Products of integers
 of up to 16 bits go in pairs, which LLVM makes VNNI's vpdpwssd of where there is that; their sums are exact.
 """
 
@@ -28,6 +30,7 @@ class Engine:
 
     packed: the type of packed elements. acc: that of sums. group: how many steps of k one lane takes at once.
     parts: 2 for complex numbers, whose parts are summed apart. rows and vectors: the tile that registers hold.
+    flushes: whether subnormal numbers may be taken for zero.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Engine:
     parts: int
     rows: int
     vectors: int
+    flushes: bool = False
 
     @property
     def lanes(self) -> int:
@@ -56,19 +60,16 @@ class Engine:
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> Engine:
     """The engine for operands and a result of these types."""
-    if flushes_subnormals(lhs, rhs, result):
-        return _PAIRS_OF_BF16
+    if has_pairs_of_bf16(lhs, rhs, result):
+        # Packed elements are BF16's bits.
+        return Engine("bf16", I16, F32, 2, 1, 12, 2, options.current().flush_subnormals)
     return _engine((lhs, rhs), result, processor())
 
 
-def flushes_subnormals(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
-    """Whether a product goes by instructions that take subnormal numbers for zero, since options let it."""
+def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
+    """Whether there is an instruction for two products at a time of numbers of BF16."""
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
-    return only and options.current().flush_subnormals and has_feature("avx512bf16") and vector_bytes() == 64
-
-
-# Packed elements are BF16's bits.
-_PAIRS_OF_BF16 = Engine("bf16", I16, F32, 2, 1, 12, 2)
+    return only and has_feature("avx512bf16") and vector_bytes() == 64
 
 
 @cache
@@ -108,11 +109,16 @@ def _fits_i16(kind: PrimitiveType) -> bool:
 # -- conversions ---------------------------------------------------------------------------------
 
 
+def takes_pairs_of_bf16(engine: Engine) -> bool:
+    """Whether packed elements are pairs of BF16's bits."""
+    return engine.group == 2 and engine.acc.is_float
+
+
 def stored_as_packed(engine: Engine, kind: PrimitiveType) -> bool:
     """Whether elements in memory are packed elements already."""
     if engine.parts == 2:
         return kind.is_complex and memory_type(kind) is engine.packed
-    if engine.packed is I16 and engine.acc is F32:
+    if takes_pairs_of_bf16(engine):
         return kind is PrimitiveType.BF16
     if kind is PrimitiveType.PRED or kind.is_complex:
         return False
