@@ -30,7 +30,7 @@ The options in force are those of the thread's context: threads that help to com
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -58,21 +58,33 @@ class Knob(Generic[_Number]):
     """A threshold at which the compiler takes another way, such as the elements from which a sort is shared out.
 
     Small arrays take the way of large ones where a proof sets knobs to ``others``: with every one of them, and in any
-    combination, results stay what they are. A default that depends on the machine is fine, too.
+    combination, results stay what they are. A default that depends on the machine is a function, which reads
+    :func:`xlakit.hardware.current`: that is part of all keys.
     """
 
-    __slots__ = ("default", "name", "others")
+    __slots__ = ("_default", "name", "others")
 
-    def __init__(self, name: str, default: _Number, others: tuple[_Number, ...]) -> None:
+    def __init__(self, name: str, default: _Number | Callable[[], _Number], others: tuple[_Number, ...]) -> None:
         self.name = name
-        self.default = default
+        self._default: _Number | Callable[[], _Number] = default
         self.others = others
+
+    @property
+    def default(self) -> _Number:
+        """What it is where nothing sets it."""
+        found = self._default
+        return found() if callable(found) else found
+
+    @default.setter
+    def default(self, number: _Number) -> None:
+        self._default = number
 
     @property
     def value(self) -> _Number:
         """What it is set to where code is made now."""
         chosen = _chosen.get()
-        return self.default if chosen is None else chosen.knobs.get(self.name, self.default)  # pyright: ignore
+        found = None if chosen is None else chosen.knobs.get(self.name)
+        return self.default if found is None else found  # pyright: ignore
 
     @property
     def is_set(self) -> bool:
@@ -84,7 +96,7 @@ class Knob(Generic[_Number]):
 KNOBS: dict[str, Knob[Any]] = {}
 
 
-def knob(name: str, default: _Number, *others: _Number) -> Knob[_Number]:
+def knob(name: str, default: _Number | Callable[[], _Number], *others: _Number) -> Knob[_Number]:
     """A new knob; the name is that of its module and its own."""
     made = KNOBS[name] = Knob(name, default, others)
     return made

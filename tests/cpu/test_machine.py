@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu import machine
+from xlakit import hardware
+from xlakit.cpu import machine, measuring
+from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.kernels.gemm.dot import dot_product
+from xlakit.cpu.kernels.gemm.gemm import plan_gemm
 from xlakit.cpu.machine import Machine, Rates
+from xlakit.ops.dot import Dot
 from xlakit.options import DEFAULT, compiling
 from xlakit.tools import cli
 
@@ -33,10 +40,22 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: float, blas:
 def test_a_description_is_what_it_was_when_it_is_read_again():
     made = Machine("znver9", 64, 8, {"f32": Rates(30.5, 20.25), "f64": Rates(1.0, 2.0)})
     assert Machine.from_text(made.as_text(), "here") == made
+    more = replace(made, caches={"l1": 1 << 15}, wake_nanoseconds=5e3, measured={"read_bytes_per_nanosecond_l1": 9.5})
+    assert Machine.from_text(more.as_text(), "here") == more
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": 3}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": 3}',
+        '{"processor": "x", "vector_bytes": 64, "threads": 0, "products": {}}',
+        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "caches": {"l1": -1}}',
+        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "caches": []}',
+        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "measured": {"a": "b"}}',
+    ],
 )
 def test_what_is_no_description_is_refused(text):
     with pytest.raises(xla.FormatError, match="no description of a machine"):
@@ -110,3 +129,85 @@ def test_a_process_measures_when_it_first_compiles_a_large_product(tmp_path):
     )
     environment = {"PYTHONPATH": str(Path(xla.__file__).parents[1]), "XLAKIT_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=300)
+
+
+def test_all_is_measured_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("XLAKIT_MACHINE", raising=False)
+    monkeypatch.setattr(machine, "_measured", {})
+    for name, small in {"_SIZES": (8, 16), "_ROUNDS": 10, "_MOVED": 1 << 16, "_LARGE": (1 << 16, 1 << 16)}.items():
+        monkeypatch.setattr(measuring, name, small)
+    with compiling(DEFAULT):
+        found = measuring.measure(lambda text: lambda a, b: a @ b)
+        assert set(found.products) == {"f32[8]", "f32", "f64[8]", "f64"}
+        assert found.wake_nanoseconds > 0
+        assert all(number > 0 for number in found.measured.values())
+        assert len(found.measured) == 9
+        monkeypatch.setattr(machine, "_measured", {})
+        assert machine.current() == found
+    # What a file says is not measured over.
+    described(tmp_path, monkeypatch, 1.0, 2.0)
+    assert measuring.measure(lambda text: pytest.fail("nothing is to be compiled")).products == {"f32": Rates(1.0, 2.0)}
+
+
+def test_this_machine_is_known():
+    own = hardware.own()
+    assert own.threads >= 1
+    assert 1 << 12 <= own.l1 <= own.l2 <= own.l3
+
+
+PROGRAMS = {
+    "product": PRODUCT.format(kind="f32", n=200),
+    "batches": """HloModule batches
+ENTRY e {
+  a = f32[6,40,70] parameter(0)
+  b = f32[6,70,50] parameter(1)
+  d = f32[6,40,50] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  ROOT r = f32[50,40,6] transpose(d), dimensions={2,1,0}
+}""",
+    "columns": """HloModule columns
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT s = f32[] add(x, y) }
+ENTRY e {
+  a = f32[300,500] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[500] reduce(a, zero), dimensions={0}, to_apply=add
+}""",
+    "convolution": """HloModule convolution
+ENTRY e {
+  a = f32[2,14,15,9] parameter(0)
+  b = f32[3,3,9,20] parameter(1)
+  ROOT r = f32[2,14,15,20] convolution(a, b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wrong_descriptions_give_right_results(tmp_path, monkeypatch, name):
+    module = xla.HloModule.from_text(PROGRAMS[name])
+    rng = np.random.default_rng(7)
+    arguments = [rng.integers(-3, 4, p.shape.dimensions).astype(np.float32) for p in module.entry.parameters]
+    expected = xla.compile(module, backend="interpreter")(*arguments)
+    own = hardware.own()
+    half = {"l1": own.l1 // 2, "l2": own.l2 // 2, "l3": own.l3 // 2}
+    for number, (caches, threads, wake) in enumerate(
+        [(half, 2 * own.threads, 0.0), ({"l1": 1, "l2": 1, "l3": 1}, 64, 1.0), ({"l1": 1 << 30, "l2": 1 << 31}, 1, 1e8)]
+    ):
+        path = tmp_path / f"{number}.json"
+        path.write_text(Machine("any", 32, threads, {}, caches, wake).as_text())
+        monkeypatch.setenv("XLAKIT_MACHINE", str(path))
+        np.testing.assert_array_equal(xla.compile(module, backend="cpu")(*arguments), expected)
+
+
+def test_blocks_follow_the_caches_and_keys_the_description(tmp_path, monkeypatch):
+    keys, sizes = set(), []
+    module = xla.HloModule.from_text(PRODUCT.format(kind="f32", n=2048))
+    root = module.entry.root
+    for l1 in (16 << 10, 64 << 10):
+        path = tmp_path / f"{l1}.json"
+        path.write_text(json.dumps({"caches": {"l1": l1, "l2": 8 * l1}, "threads": 2}))
+        monkeypatch.setenv("XLAKIT_MACHINE", str(path))
+        keys.add(program_key(module, 1, 1))
+        sizes.append(plan_gemm(dot_product(root.op_as(Dot), *(x.shape for x in root.operands), root.shape)))
+    assert len(keys) == 2 or keys == {None}
+    assert sizes[0].steps < sizes[1].steps
+    assert sizes[0].mc * sizes[0].steps < sizes[1].mc * sizes[1].steps

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import llvmlite
 import numpy as np
 
-from xlakit import options
+from xlakit import hardware, options
 from xlakit.cpu.llvm import target
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LOOK_SECONDS = 1.0
 _looked: list[tuple[float, bool]] = []
 
 # What changes the code that is made of a program.
-_VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL", "XLAKIT_MACHINE")
+_VARIABLES = ("XLAKIT_DISABLE_PASSES", "XLAKIT_FUEL")
 
 
 def program_key(
@@ -99,13 +99,13 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
 
 
 def _with_processor(compiler: bytes) -> bytes:
-    """What tells of the compiler, with the processor that code is made for: its name and features."""
+    """What tells of the compiler, with the processor that code is made for: name, features, caches and threads."""
     made_for = target.processor()
-    return compiler + f"{made_for.name} {made_for.text}\n".encode()
+    return compiler + f"{made_for.name} {made_for.text} {hardware.current().text}\n".encode()
 
 
 def _environment() -> list[str]:
-    return [*(os.environ.get(name, "") for name in _VARIABLES), options.current().text]
+    return [*(os.environ.get(name, "") for name in _VARIABLES), hardware.description(), options.current().text]
 
 
 def compiler_has_changed() -> bool:

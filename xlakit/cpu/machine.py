@@ -1,7 +1,9 @@
 """The machine that programs run on: what was measured of it, and choices that follow.
 
 Which of two ways is faster differs from processor to processor, so it is measured: once for each machine, when a
-program first needs to know, in less than a second, and kept in the compile cache. ``XLAKIT_MACHINE=FILE`` names a
+program first needs to know, in less than a second, and kept in the compile cache. ``xlakit machine --measure`` measures
+all else that a description has (:mod:`xlakit.cpu.measuring`); sizes of caches are not measured, the system tells them
+(:mod:`xlakit.hardware`). ``XLAKIT_MACHINE=FILE`` names a
 description to be used instead, as ``xlakit machine --describe FILE`` writes it. Where nothing was measured (the
 compile cache is off, or the program is compiled with other options than the default), a rule by the width of vectors
 serves.
@@ -15,12 +17,12 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from xlakit import options
+from xlakit import hardware, options
 from xlakit.cpu import cache
 from xlakit.cpu.llvm import target
 from xlakit.data.primitive import PrimitiveType
@@ -28,9 +30,8 @@ from xlakit.errors import ArgumentError, FormatError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.dot import Dot
 
-VARIABLE = "XLAKIT_MACHINE"
 # To be counted up when kernels have become so much faster or slower that all machines should be measured again.
-_FORMAT = "1"
+_FORMAT = "2"
 # The sizes of the products that are timed: so large that packing and the ends of loops count for little.
 _SIZE = 1024
 _RUNS = 5
@@ -62,13 +63,18 @@ class Machine:
     """A machine's description.
 
     processor: by LLVM's name. vector_bytes: the width of its vectors. threads: how many programs use.
-    products: rates by element type, those that were measured.
+    products: rates by element type, those that were measured; of other sizes than the usual under names such as
+    ``f32[256]``. caches: the bytes of ``l1``, ``l2`` and ``l3``. wake_nanoseconds: from when a thread that sleeps is
+    woken until it runs; 0 where that was not measured. measured: other numbers, by names that say what they count.
     """
 
     processor: str
     vector_bytes: int
     threads: int
     products: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
+    caches: Mapping[str, int] = field(default_factory=dict[str, int])
+    wake_nanoseconds: float = 0.0
+    measured: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def has_faster_blas(self, kind: PrimitiveType) -> bool:
         """Whether BLAS is called for large products of an element type."""
@@ -85,10 +91,19 @@ class Machine:
     @staticmethod
     def from_text(text: str, source: str) -> Machine:
         """A description from JSON; raises FormatError where it is none."""
+        given = hardware.parse(text, source)
+        hardware.from_fields(given, source)
         try:
-            given = json.loads(text)
             products = {str(k): Rates(float(r["own"]), float(r["blas"])) for k, r in given["products"].items()}
-            return Machine(str(given["processor"]), int(given["vector_bytes"]), int(given["threads"]), products)
+            return Machine(
+                str(given["processor"]),
+                int(given["vector_bytes"]),
+                int(given["threads"]),
+                products,
+                {str(name): int(size) for name, size in given.get("caches", {}).items()},
+                float(given.get("wake_nanoseconds", 0.0)),
+                {str(name): float(number) for name, number in given.get("measured", {}).items()},
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
                 f"{source} is no description of a machine: {error!r}", hint="xlakit machine --describe FILE writes one"
@@ -120,7 +135,7 @@ def most_own_products(kind: PrimitiveType, *, turned: bool) -> int:
 
 def current() -> Machine:
     """The machine that code is made for, as far as it is known. Raises ArgumentError or FormatError for a bad file."""
-    chosen = os.environ.get(VARIABLE)
+    chosen = os.environ.get(hardware.VARIABLE)
     return _of_file(chosen) if chosen else _known()
 
 
@@ -130,7 +145,7 @@ def _of_file(path: str) -> Machine:
         return Machine.from_text(Path(path).read_text(), path)
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(
-            f"{VARIABLE} names {path!r}, which cannot be read: {error}",
+            f"{hardware.VARIABLE} names {path!r}, which cannot be read: {error}",
             hint="xlakit machine --describe FILE writes one",
         ) from None
 
@@ -144,8 +159,13 @@ def _known() -> Machine:
     width = made_for.vector_bytes
     found = _measured.get(_key())
     if found is None:
-        found = _measured[_key()] = _kept() or Machine(made_for.name, width, _threads())
-    return found if found.vector_bytes == width else Machine(found.processor, width, found.threads)
+        found = _measured[_key()] = _kept() or _unmeasured(made_for.name, width)
+    return found if found.vector_bytes == width else _unmeasured(found.processor, width)
+
+
+def _unmeasured(name: str, width: int) -> Machine:
+    own = hardware.own()
+    return Machine(name, width, own.threads, caches={"l1": own.l1, "l2": own.l2, "l3": own.l3})
 
 
 def _kept() -> Machine | None:
@@ -155,12 +175,8 @@ def _kept() -> Machine | None:
 
 def _key() -> str:
     own = target.host()
-    parts = (own.name, own.text, options.current().cpu, str(_threads()), _FORMAT)
+    parts = (own.name, own.text, options.current().cpu, str(hardware.own()), _FORMAT)
     return "machine-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure(kinds: Iterable[PrimitiveType], compile: Compile, *, again: bool = False) -> Machine:
@@ -169,7 +185,7 @@ def measure(kinds: Iterable[PrimitiveType], compile: Compile, *, again: bool = F
     compile: compiles a module's text, and is called with other options in force. With options other than the default
     nothing is measured, nor where the environment names a description.
     """
-    if os.environ.get(VARIABLE) or options.current().text != options.DEFAULT.text:
+    if os.environ.get(hardware.VARIABLE) or options.current().text != options.DEFAULT.text:
         return current()
     found = current()
     products = {} if again else dict(found.products)
@@ -177,25 +193,31 @@ def measure(kinds: Iterable[PrimitiveType], compile: Compile, *, again: bool = F
     if not wanted:
         return found
     for name in wanted:
-        products[name] = _rates(name, compile)
-    found = _measured[_key()] = Machine(found.processor, found.vector_bytes, found.threads, products)
+        products[name] = rates(name, _SIZE, compile)
+    return keep(replace(found, products=products))
+
+
+def keep(found: Machine) -> Machine:
+    """Have a description used from now on, and by other processes."""
+    _measured[_key()] = found
     if cache.is_enabled():
         cache.save(_key(), cache.Entry({"machine": found.as_text()}, {}))
     return found
 
 
-def _rates(kind: str, compile: Compile) -> Rates:
+def rates(kind: str, size: int, compile: Compile) -> Rates:
+    """Measure products of square matrices of an element type."""
     text = f"""HloModule product
 ENTRY e {{
-  a = {kind}[{_SIZE},{_SIZE}] parameter(0)
-  b = {kind}[{_SIZE},{_SIZE}] parameter(1)
-  ROOT r = {kind}[{_SIZE},{_SIZE}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  a = {kind}[{size},{size}] parameter(0)
+  b = {kind}[{size},{size}] parameter(1)
+  ROOT r = {kind}[{size},{size}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 }}"""
     import numpy as np
 
-    matrix = np.ones((_SIZE, _SIZE), np.dtype(kind.replace("f", "float")))
+    matrix = np.ones((size, size), np.dtype(kind.replace("f", "float")))
     programs: list[Callable[..., Any]] = []
-    for limit in (_SIZE**3 + 1, 0):
+    for limit in (size**3 + 1, 0):
         with options.compiling(knobs={OWN_PRODUCTS.name: limit}):
             programs.append(compile(text))
     best = [float("inf"), float("inf")]
@@ -205,5 +227,5 @@ ENTRY e {{
             start = time.perf_counter()
             program(matrix, matrix)
             best[number] = min(best[number], time.perf_counter() - start)
-    own, blas = (_SIZE**3 / (seconds * 1e9) for seconds in best)
+    own, blas = (size**3 / (seconds * 1e9) for seconds in best)
     return Rates(own, blas)

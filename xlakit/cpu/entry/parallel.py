@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from xlakit import hardware
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.options import is_plain, knob
 
-# What costs less than this is done by the calling thread alone.
-_PARALLEL_NANOSECONDS = knob("parallel.parallel_nanoseconds", 30_000.0, 0.0, 1e12)
-_GRAIN_NANOSECONDS = knob("parallel.grain_nanoseconds", 10_000.0, 0.0, 1e9)
+# What costs less than waking threads three times is done by the calling thread alone, and what another thread does must
+# take as long as waking it.
+_PARALLEL_NANOSECONDS = knob(
+    "parallel.parallel_nanoseconds", lambda: 3 * hardware.current().wake_nanoseconds, 0.0, 1e12
+)
+_GRAIN_NANOSECONDS = knob("parallel.grain_nanoseconds", lambda: hardware.current().wake_nanoseconds, 0.0, 1e9)
 
 
 def is_parallel(phase: Phase) -> bool:

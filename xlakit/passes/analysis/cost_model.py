@@ -3,13 +3,14 @@
 Fusion asks what computing an element again takes, loop nests what one of their iterations takes, kernels what their
 tasks take. All numbers stand here. They are those of the processors that the project is measured on, of which only
 ratios matter: a machine on which everything takes twice as long makes the same choices. What depends on the machine
-beyond that (rates of products) is measured, see :mod:`xlakit.cpu.machine`.
+beyond that (rates of products) is measured, see :mod:`xlakit.cpu.machine`; caches are :mod:`xlakit.hardware`'s.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from xlakit import hardware
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.operation import Op
@@ -64,7 +65,7 @@ MOVED_BYTE: Final = 0.1
 # Writing and reading a byte where the array stays in the cache, and where it does not.
 _NEAR_BYTE: Final = 0.06
 _FAR_BYTE: Final = 0.3
-_CACHE_BYTES = knob("fusion_cost.cache_bytes", 1 << 19, 0)
+_CACHE_BYTES = knob("fusion_cost.cache_bytes", lambda: hardware.current().l2, 0)
 # A kernel of its own.
 _KERNEL = knob("fusion_cost.kernel", 200.0, 0.0, 1e9)
 

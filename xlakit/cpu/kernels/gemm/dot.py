@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlakit import hardware
 from xlakit.cpu import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
@@ -28,7 +28,6 @@ from xlakit.options import knob
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
 _BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)
 # Rectangles are packed apart, so that there should not be more than processors.
-_MOST_TASKS = os.cpu_count() or 1
 # A matrix of at least so many elements is read in streams by a few rows.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
@@ -165,7 +164,7 @@ def plan_product(product: Product) -> DotPlan:
         return DotPlan("few_rows", product, tasks, cost, None, engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
-        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, _MOST_TASKS)
+        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, hardware.current().threads)
         tasks = product.batch * -(-rows // task_rows) * -(-columns // task_columns)
         return DotPlan("blas", product, tasks, cost, None, None, task_rows, task_columns)
     blocking = plan_gemm(product)

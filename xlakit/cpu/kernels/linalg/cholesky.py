@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 
+from xlakit import hardware
 from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
 from xlakit.cpu.kernels.linalg.triangular_solve import LETTERS, NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
@@ -19,7 +19,6 @@ from xlakit.options import knob
 
 # Up to this size calling LAPACK costs more than it brings.
 SMALL = knob("cholesky.small", 16, 0, 4)
-_PROCESSORS = os.cpu_count() or 1
 
 
 def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
@@ -32,7 +31,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
     # Few large matrices are factored one after the other, each by all threads.
-    is_shared = size >= LEAST_BLOCKED.value and count < _PROCESSORS
+    is_shared = size >= LEAST_BLOCKED.value and count < hardware.current().threads
     method = _Loops if size <= SMALL.value else BlockedCholesky if is_shared else _Lapack
     factor = method(fn, kind, size, lower=lower)
     width = 2 if kind.is_complex else 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import struct
 from dataclasses import dataclass
 
+from xlakit import hardware
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
@@ -28,7 +28,6 @@ SMALL = knob("triangular_solve.small", 16, 0, 4)
 # A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
 _TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10)
 _LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
-_PROCESSORS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class _Problem:
     @property
     def block(self) -> int:
         """How many right-hand sides a task has."""
-        shared = -(-self.sides // -(-_PROCESSORS // max(1, self.batch)))
+        shared = -(-self.sides // -(-hardware.current().threads // max(1, self.batch)))
         wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
         return min(self.sides, -(-wanted // 16) * 16)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlakit import hardware
 from xlakit.cpu import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
@@ -25,9 +25,9 @@ from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import MULTIPLICATION
 from xlakit.passes.fusion.product_chain import Chain, Link
 
-# A rectangle of whole rows, and one of an own product's results, has about so many bytes.
-_ROWS_BYTES = knob("product_cut.rows_bytes", 1 << 20, 256)
-_LARGEST_BLOCK = knob("product_cut.largest_block", 1 << 19, 1 << 12)
+# A rectangle of whole rows goes through the second cache, and one of an own product's results stays in it.
+_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * hardware.current().l2, 256)
+_LARGEST_BLOCK = knob("product_cut.largest_block", lambda: hardware.current().l2, 1 << 12)
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
 _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
@@ -117,7 +117,7 @@ def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, 
     """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
     rows, columns, _ = product.sizes
     blocks = max(1, rows // max(_MANY_ROWS.value, task_rows * task_columns // columns))
-    tasks = min(os.cpu_count() or 1, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
+    tasks = min(hardware.current().threads, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
     return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (task_rows, task_columns)
 
 
@@ -173,7 +173,7 @@ def _rows_at_once(product: Product) -> int:
     """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
     task_rows = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
-    wanted = min(os.cpu_count() or 1, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
+    wanted = min(hardware.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // task_rows) < wanted:
         task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
     # Blocks of like size.

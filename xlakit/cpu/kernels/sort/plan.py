@@ -19,7 +19,8 @@ from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
 RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16)
-# From so many elements on a few long rows are cut up between tasks.
+# From so many elements on a few long rows are cut up between tasks, into chunks that are long against the tables of
+# counts that each of them has for each digit.
 LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300)
 CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100)
 # Into how many tasks the work is cut at most. Fixed, so that results and buffers do not depend on the machine.

@@ -40,7 +40,8 @@ from xlakit.passes.simplify.top_k import is_index, partial_sort
 
 # Up to so many elements are kept in a list that new ones are inserted into.
 FEW = knob("top_k.few", 32, 0, 3)
-# From so many elements on a few long rows are cut up between tasks.
+# From so many elements on a few long rows are cut up between tasks, into chunks that are long against what is found in
+# each of them, and sorted again together.
 LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
 # Where more is wanted than one in so many of a chunk, it is wanted of too many chunks.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from xlakit import hardware
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
@@ -25,8 +26,8 @@ from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 
-# The accumulators of a strip stay in the first-level cache.
-_STRIP_BYTES = knob("columns.strip_bytes", 1 << 13, 1, 1024)
+# The accumulators of a strip stay in the first cache, beside the rows that pass by.
+_STRIP_BYTES = knob("columns.strip_bytes", lambda: hardware.current().l1 // 4, 1, 1024)
 # So many iterations of the reduced dimension for each visit of an accumulator.
 _AT_ONCE = 4
 

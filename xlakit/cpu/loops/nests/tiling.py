@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from xlakit import hardware
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
@@ -24,8 +25,8 @@ from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
 from xlakit.options import knob
 
-# The buffers of all tiles together.
-_BUFFER_BYTES = knob("tiling.buffer_bytes", 1 << 14, 1024)
+# The buffers of all tiles together stay in the first cache, beside the lines that are read and written.
+_BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: hardware.current().l1 // 2, 1024)
 _RUN_BYTES = knob("tiling.run_bytes", 256, 64)
 _MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.

@@ -1,0 +1,213 @@
+"""Measuring a machine: what its caches and its memory move, what a core multiplies, what threads and pages cost.
+
+Everything is timed by code of a few instructions, made for the purpose, and the best of some repetitions counts: what
+disturbs the machine for a while makes numbers that are too small, never too large. It takes about a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from xlakit import hardware, options
+from xlakit.cpu import machine
+from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Function, Module, Type, Value, engine, target, vector
+from xlakit.cpu.machine import Compile, Machine
+from xlakit.ir.operation import Array
+
+_SIZES = (256, 512, 1024)
+# Registers of sums, so many that none of them waits for another.
+_SUMS = 12
+_ROUNDS = 20_000
+# What a measurement of bandwidth moves at least, and the arrays that are larger than caches.
+_MOVED = 32 << 20
+_LARGE = (64 << 20, 256 << 20)
+_REPEATED = 3
+_WAKINGS = 100
+_PAGES = 2048
+
+
+def measure(compile: Compile) -> Machine:
+    """The machine with all that is measured of it, which is kept; ``compile`` as for :func:`machine.measure`.
+
+    Where the environment names a description, or options are not the default, that in force is given as it is.
+    """
+    if hardware.description() or options.current().text != options.DEFAULT.text:
+        return machine.current()
+    products = {
+        kind if size == _SIZES[-1] else f"{kind}[{size}]": machine.rates(kind, size, compile)
+        for kind in ("f32", "f64")
+        for size in _SIZES
+    }
+    code = _Code()
+    measured = {f"fused_per_nanosecond_{name}": _peak(code, name, type) for name, type in (("f32", F32), ("f64", F64))}
+    measured |= _bandwidths(code)
+    measured["page_fault_nanoseconds"] = _page_fault()
+    found = replace(machine.current(), products=products, wake_nanoseconds=_wake(), measured=measured)
+    return machine.keep(found)
+
+
+class _Code:
+    """The functions that are timed, as machine code."""
+
+    def __init__(self) -> None:
+        module = Module("measuring")
+        for name, type in (("f32", F32), ("f64", F64)):
+            _write_fused(module.function(f"fused_{name}", VOID, [PTR, I64], external=True), type)
+        _write_read(module.function("read", VOID, [PTR, I64, PTR, I64], external=True))
+        _write_copy(module.function("copy", VOID, [PTR, I64, PTR], external=True))
+        names = ["fused_f32", "fused_f64", "read", "copy"]
+        self._library = engine.Library("measuring", engine.emit_object(engine.optimize(module.text())), names, {})
+
+    def function(self, name: str) -> Callable[..., None]:
+        """One of them, with what it takes."""
+        more = {"read": (ctypes.c_void_p, ctypes.c_int64), "copy": (ctypes.c_void_p,)}.get(name, ())
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, *more)(self._library.address(name))
+
+
+def _write_fused(fn: Function, type: Type) -> None:
+    """Products and sums on registers alone: x becomes x * y + z, so many times."""
+    numbers, rounds = fn.parameters
+    wide = vector(type, target.vector_bytes() // type.bytes)
+    sums = [fn.load(wide, fn.at(numbers, wide, n)) for n in range(_SUMS)]
+    y, z = (fn.load(wide, fn.at(numbers, wide, _SUMS + n)) for n in (0, 1))
+    with fn.loop(0, rounds, carried=sums) as loop:
+        loop.next(*(fn.intrinsic("llvm.fmuladd", wide, x, y, z) for x in loop.carried))
+    for n, x in enumerate(loop.results):
+        fn.store(x, fn.at(numbers, wide, n))
+    fn.ret()
+
+
+def _write_read(fn: Function) -> None:
+    """Read blocks so many times, and add up what was read, so that nothing can be left out."""
+    wide = vector(I64, target.vector_bytes() // 8)
+    source, blocks, result, times = fn.parameters
+    with fn.loop(0, times, carried=[fn.constant(wide, 0)] * 8) as again:
+        with fn.loop(0, blocks, carried=again.carried) as loop:
+            start = fn.at(source, wide, loop.index * 8)
+            read = [fn.load(wide, fn.at(start, wide, n)) for n in range(8)]
+            loop.next(*(a + b for a, b in zip(loop.carried, read, strict=True)))
+        again.next(*loop.results)
+    for n, total in enumerate(again.results):
+        fn.store(total, fn.at(result, wide, n))
+    fn.ret()
+
+
+def _write_copy(fn: Function) -> None:
+    """Copy blocks."""
+    wide = vector(I64, target.vector_bytes() // 8)
+    source, blocks, result = fn.parameters
+    with fn.loop(0, blocks) as loop:
+        first: Value = loop.index * 8
+        for n in range(8):
+            place = first + n
+            fn.store(fn.load(wide, fn.at(source, wide, place)), fn.at(result, wide, place))
+    fn.ret()
+
+
+def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:
+    """Nanoseconds of the shortest of some runs, after one that does not count."""
+    run()
+    best = float("inf")
+    for _ in range(repeated):
+        start = time.perf_counter_ns()
+        run()
+        best = min(best, time.perf_counter_ns() - start)
+    return max(best, 1.0)
+
+
+def _peak(code: _Code, name: str, type: Type) -> float:
+    """Fused products and sums a nanosecond, on one thread."""
+    lanes = target.vector_bytes() // type.bytes
+    # They stay what they are, so that none of them becomes slow for being large or small.
+    numbers = np.zeros((_SUMS + 2) * lanes, np.float32 if type is F32 else np.float64)
+    run = code.function(f"fused_{name}")
+    return _SUMS * lanes * _ROUNDS / _best(lambda: run(numbers.ctypes.data, _ROUNDS))
+
+
+def _bandwidths(code: _Code) -> dict[str, float]:
+    """Bytes a nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
+    known, unit = hardware.own(), 8 * target.vector_bytes()
+    # Caches that are shared with other machines on the same processor may be told to be larger than an array should be.
+    large = min(max(_LARGE[0], 2 * known.l3), _LARGE[1])
+    source, other = np.ones(large // 8, np.int64), np.ones(large // 8, np.int64)
+    result = np.zeros(unit // 8, np.int64)
+    read, copy = code.function("read"), code.function("copy")
+    found: dict[str, float] = {}
+    for name, size in (("l1", known.l1 // 2), ("l2", known.l2 // 2), ("l3", known.l3 // 4), ("memory", large)):
+        blocks = min(size, large) // unit
+        times = max(1, _MOVED // (blocks * unit))
+
+        def run(blocks: int = blocks, times: int = times) -> None:
+            read(source.ctypes.data, blocks, result.ctypes.data, times)
+
+        found[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _best(run)
+    for name, threads in (("one_thread", 1), ("all_threads", known.threads)):
+        found[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, source, other, unit, threads)
+    return found
+
+
+def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, threads: int) -> float:
+    """Bytes a nanosecond that so many threads copy, each a part of its own."""
+    blocks = source.nbytes // unit // threads
+
+    def part(number: int) -> None:
+        begin = number * blocks * unit
+        copy(source.ctypes.data + begin, blocks, other.ctypes.data + begin)
+
+    def run() -> None:
+        helpers = [threading.Thread(target=part, args=(number,)) for number in range(1, threads)]
+        for helper in helpers:
+            helper.start()
+        part(0)
+        for helper in helpers:
+            helper.join()
+
+    return blocks * unit * threads / _best(run)
+
+
+def _wake() -> float:
+    """Nanoseconds from when a thread that sleeps is woken until it runs: half of what a byte takes there and back."""
+    (here, there), (back, forth) = os.pipe(), os.pipe()
+
+    def answer() -> None:
+        while os.read(here, 1) != b"e":
+            os.write(forth, b"a")
+
+    other = threading.Thread(target=answer)
+    other.start()
+    best = float("inf")
+    try:
+        for _ in range(_WAKINGS):
+            start = time.perf_counter_ns()
+            os.write(there, b"q")
+            os.read(back, 1)
+            best = min(best, time.perf_counter_ns() - start)
+    finally:
+        os.write(there, b"e")
+        other.join()
+        for pipe in (here, there, back, forth):
+            os.close(pipe)
+    return best / 2
+
+
+def _page_fault() -> float:
+    """Nanoseconds until a page that is touched for the first time is there."""
+    best = float("inf")
+    for _ in range(_REPEATED):
+        with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as pages:
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                pages.madvise(mmap.MADV_NOHUGEPAGE)
+            touched = np.frombuffer(pages, np.uint8)
+            start = time.perf_counter_ns()
+            touched[:: mmap.PAGESIZE] = 1
+            best = min(best, time.perf_counter_ns() - start)
+            del touched
+    return best / _PAGES
