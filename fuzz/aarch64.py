@@ -2,7 +2,7 @@
 
 An environment is made once, in ``--root``: Debian's Python for arm64 and what it needs, unpacked from its packages, and
 the wheels of what xlakit and its tests need. In it run the tests of kernels, loops, elementary functions and scalars,
-and then the nets ``compiled`` and ``idioms`` for ``--seconds`` each. It takes Debian or Ubuntu with ``apt-get``,
+and then the nets ``compiled`` and ``specials`` for ``--seconds`` each. It takes Debian or Ubuntu with ``apt-get``,
 ``dpkg-deb`` and ``qemu-aarch64-static`` (package ``qemu-user-static``)::
 
     python -m fuzz.aarch64
@@ -26,7 +26,7 @@ from pathlib import Path
 
 _EMULATOR = "qemu-aarch64-static"
 _TESTS = ("kernels", "loops", "math", "scalars")
-_NETS = ("fuzz.compiled", "fuzz.idioms")
+_NETS = ("fuzz.compiled", "fuzz.specials")
 # What the interpreter is linked with comes with it; NumPy's and SciPy's wheels bring what they need.
 _PACKAGES = ("python3.11", "libgomp1", "libstdc++6")
 _WHEELS = ("numpy>=2.1", "ml_dtypes>=0.5.3", "protobuf>=5.26", "scipy>=1.14", "llvmlite>=0.50")

@@ -18,7 +18,7 @@ import numpy as np
 
 from xlakit import hardware, options
 from xlakit.cpu import machine
-from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Function, Module, Type, Value, engine, target, vector
+from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, target, vector
 from xlakit.cpu.machine import Compile, Machine
 from xlakit.ir.operation import Array
 
@@ -64,7 +64,7 @@ class _Code:
         _write_read(module.function("read", VOID, [PTR, I64, PTR, I64], external=True))
         _write_copy(module.function("copy", VOID, [PTR, I64, PTR], external=True))
         names = ["fused_f32", "fused_f64", "read", "copy"]
-        self._library = engine.Library("measuring", engine.emit_object(engine.optimize(module.text())), names, {})
+        self._library = engine.Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
 
     def function(self, name: str) -> Callable[..., None]:
         """One of them, with what it takes."""
