@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -112,8 +113,8 @@ def written():
 
 
 def written_for(level):
-    os.environ["XLAKIT_CPU"] = level
-    return written()[0]
+    with mock.patch.dict(os.environ, XLAKIT_CPU=level):
+        return written()[0]
 
 
 def read_where_it_cannot_run(data):
@@ -123,13 +124,13 @@ def read_where_it_cannot_run(data):
     from xlakit.cpu.llvm import target
 
     jax.numpy.ones(3).block_until_ready()
-    target.host = lambda: target.Processor("older", ())
-    try:
-        serialize_executable.deserialize_and_load(
-            *pickle.loads(data), backend="xlakit", execution_devices=jax.devices()[:1]
-        )
-    except Exception as error:
-        return str(error)
+    with mock.patch.object(target, "host", lambda: target.Processor("older", ())):
+        try:
+            serialize_executable.deserialize_and_load(
+                *pickle.loads(data), backend="xlakit", execution_devices=jax.devices()[:1]
+            )
+        except Exception as error:
+            return str(error)
     return ""
 
 
