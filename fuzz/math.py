@@ -45,7 +45,7 @@ class Compiled:
             arguments = [run.load(kind, run.at(source, kind, loop.index)) for source in sources]
             run.store(math_function(run, name, *arguments), run.at(target, kind, loop.index))
         run.ret()
-        with engine.optimizing(module.text()) as optimized:
+        with engine.optimized_module(module.text()) as optimized:
             self.text = str(optimized)
             data = engine.emit_object(optimized)
         self.dtype = _DTYPES[kind]

@@ -99,6 +99,6 @@ def make_objects(code: Code) -> None:
     threads = thread_count()
     parts = code.llvm.parts(threads)
     common = Missing(code.imports)
-    objects = engine.compiled_all(itertools.chain(parts, common.parts()), threads)
+    objects = engine.compile_objects(itertools.chain(parts, common.parts()), threads)
     code.objects = tuple(objects[: len(parts)])
     common.keep(objects[len(parts) :])

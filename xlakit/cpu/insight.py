@@ -68,7 +68,7 @@ def llvm_ir(code: Code, *, optimized: bool) -> str:
     """The program and the common functions that it calls as LLVM IR, before or after LLVM's own passes."""
     if not optimized:
         return "\n".join([code.text, *(text for _, text in _common(code))])
-    return "\n".join(engine.optimized(text, effort) for effort, text in _parts(code))
+    return "\n".join(engine.optimized_text(text, effort) for effort, text in _parts(code))
 
 
 def assembly(code: Code) -> str:

@@ -76,7 +76,7 @@ def test_parts_of_all_efforts_are_linked():
     module.functions[names[-1]].linkage = ""
     parts = module.parts()
     assert sorted((effort for effort, _ in parts), key=list(Effort).index) == list(Effort)
-    objects = engine.compiled_all(parts, threads=2)
+    objects = engine.compile_objects(parts, threads=2)
     library = engine.Library("efforts_test", objects, [names[-1]], {})
     code = ctypes.CFUNCTYPE(WORD, WORD)(library.address(names[-1]))
     expected = 3

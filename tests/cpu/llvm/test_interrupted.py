@@ -53,8 +53,8 @@ def test_threads_end_that_were_being_started(monkeypatch):
 
     monkeypatch.setattr(engine, "_started", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        engine.compiled_all(parts, 3)
+        engine.compile_objects(parts, 3)
     for thread in begun:
         thread.join(60)
         assert not thread.is_alive()
-    assert len(engine.compiled_all(parts, 1)) == len(parts)
+    assert len(engine.compile_objects(parts, 1)) == len(parts)

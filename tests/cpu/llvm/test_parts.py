@@ -44,7 +44,7 @@ def defined(text: str) -> set[str]:
 
 
 def run(parts: list[tuple[Effort, str]], threads: int, argument: int) -> int:
-    objects = engine.compiled_all(parts, threads)
+    objects = engine.compile_objects(parts, threads)
     library = engine.Library(f"parts{threading.get_ident()}{id(objects)}", objects, ["entry"], {})
     return ctypes.CFUNCTYPE(WORD, WORD)(library.address("entry"))(argument)
 
@@ -108,7 +108,7 @@ def test_metadata_comes_with_what_refers_to_it():
     nodes = [{line.partition(" ")[0] for line in text.split("\n") if line.startswith("!")} for _, text in parts]
     assert all(nodes)
     assert not nodes[0] & nodes[1]
-    assert all(engine.compiled_all(parts, 2))
+    assert all(engine.compile_objects(parts, 2))
 
 
 def texts(count: int) -> list[tuple[Effort, str]]:
@@ -121,11 +121,11 @@ def texts(count: int) -> list[tuple[Effort, str]]:
 def test_objects_are_the_same_and_in_order_on_any_threads(threads):
     alone = [engine.compiled(text, effort) for effort, text in texts(7)]
     assert len(set(alone)) == 7
-    assert engine.compiled_all(iter(texts(7)), threads) == alone
+    assert engine.compile_objects(iter(texts(7)), threads) == alone
 
 
 def test_no_parts():
-    assert engine.compiled_all([], 2) == []
+    assert engine.compile_objects([], 2) == []
     assert Module("empty").parts(2) == []
 
 
@@ -138,7 +138,7 @@ def test_faulty_text_is_told_wherever_it_is_compiled(place):
     parts = texts(4)
     parts[place] = (Effort.ALL, "define nonsense\n")
     with pytest.raises(InternalError, match="faulty LLVM IR"):
-        engine.compiled_all(parts, 2)
+        engine.compile_objects(parts, 2)
     assert not compile_threads()
 
 
@@ -148,7 +148,7 @@ def test_who_makes_the_texts_may_fail():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        engine.compiled_all(parts(), 2)
+        engine.compile_objects(parts(), 2)
     assert not compile_threads()
 
 
@@ -157,4 +157,4 @@ def test_one_thread_does_where_there_are_no_more(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert len(engine.compiled_all(texts(4), 3)) == 4
+    assert len(engine.compile_objects(texts(4), 3)) == 4

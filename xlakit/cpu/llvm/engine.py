@@ -50,7 +50,7 @@ class _Machine:
     def run_passes(self, module: Any, *, tidies: bool) -> None:
         """Improve a module with the passes of the level, or with a few that are quick."""
         # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
-        passes = _tidying() if tidies else self._builder.getModulePassManager()
+        passes = _tidy_passes() if tidies else self._builder.getModulePassManager()
         try:
             _native().run_passes(passes, module, self._builder)
         finally:
@@ -109,25 +109,25 @@ _LEVELS = {Effort.ALL: (1, 3), Effort.TIDY: (0, 3), Effort.CODE: (0, 3), Effort.
 
 def compiled(text: str, effort: Effort) -> bytes:
     """The object file of an IR text."""
-    with _improving(text, effort) as module:
+    with _module_at_effort(text, effort) as module:
         return emit_object(module, _levels(effort)[1])
 
 
 def make_object(text: str, level: int = _LEVELS[Effort.ALL][0]) -> bytes:
     """The object file of an IR text, after LLVM's own passes of a level."""
-    with optimizing(text, level) as module:
+    with optimized_module(text, level) as module:
         return emit_object(module)
 
 
-def optimized(text: str, effort: Effort) -> str:
+def optimized_text(text: str, effort: Effort) -> str:
     """The IR text after LLVM's own passes."""
-    with _improving(text, effort) as module:
+    with _module_at_effort(text, effort) as module:
         return str(module)
 
 
 def assembly(text: str, effort: Effort) -> str:
     """The assembly text of an IR text."""
-    with _improving(text, effort) as module:
+    with _module_at_effort(text, effort) as module:
         return emit_assembly(module, _levels(effort)[1])
 
 
@@ -135,9 +135,9 @@ def _levels(effort: Effort) -> tuple[int, int]:
     return _LEVELS[Effort.LITTLE if options.is_plain("llvm") else effort]
 
 
-def _improving(text: str, effort: Effort) -> AbstractContextManager[Any]:
+def _module_at_effort(text: str, effort: Effort) -> AbstractContextManager[Any]:
     """:func:`optimizing` with the LLVM passes of an effort."""
-    return optimizing(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
+    return optimized_module(text, _levels(effort)[0], tidies=effort is Effort.TIDY and not options.is_plain("llvm"))
 
 
 # LLVM's contexts that have a module. A module is freed before its context; what an exception leaves behind, of Ctrl-C
@@ -146,7 +146,7 @@ _contexts: dict[int, Any] = {}
 
 
 @contextmanager
-def optimizing(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Generator[Any]:
+def optimized_module(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Generator[Any]:
     """The LLVM module of an IR text after LLVM's own passes, while it is used; InternalError where the text is faulty.
 
     level: of passes that LLVM has put together. tidies: run a few that are quick in their place.
@@ -170,7 +170,7 @@ def optimizing(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool =
         del _contexts[id(context)]
 
 
-def _tidying() -> Any:
+def _tidy_passes() -> Any:
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
@@ -199,7 +199,7 @@ def emit_assembly(module: Any, level: int = 3) -> str:
         return machine.target.emit_assembly(module)
 
 
-def compiled_all(parts: Iterable[tuple[Effort, str]], threads: int) -> list[bytes]:
+def compile_objects(parts: Iterable[tuple[Effort, str]], threads: int) -> list[bytes]:
     """The object files of IR texts, in their order. Threads begin with the first texts while others are still made."""
     work = _Work()
     helpers: list[threading.Thread] = []

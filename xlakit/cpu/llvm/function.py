@@ -23,7 +23,7 @@ class Effort(Enum):
     """How much LLVM does for a function."""
 
     ALL = "all"  # its passes over the IR, and good code
-    TIDY = "tidy"  # variables kept in registers, plain simplifications, and good code: no loop is to become vectors
+    TIDY = "tidy"  # variables in registers, plain simplifications, and good code: loops are not vectorized
     CODE = "code"  # good code for what is written in vectors already, and which passes would hardly change
     LITTLE = "little"  # code as fast as it is made: what takes time is in the functions that are called
 
@@ -295,7 +295,7 @@ class Function:
         else:
             self.emit_void(f"br label %{body}")
         self._start(body)
-        place = len(self._lines)
+        phi_line = len(self._lines)
         self._lines.append("")
         index = self._name(first.type)
         values = [self._name(v.type) for v in carried]
@@ -310,7 +310,7 @@ class Function:
         self._access_group = outer
         self._jump(latch)
         self._start(latch)
-        body_lines = self._lines[place + 1 :]
+        body_lines = self._lines[phi_line + 1 :]
         next_index = self._incremented(index, step)
         again = next_index < last
         properties = list(promises.checked_hints(hints))
@@ -323,7 +323,7 @@ class Function:
             return f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]"
 
         phis = [(index, first, next_index), *zip(values, carried, made.next_values, strict=True)]
-        self._lines[place] = "\n".join(f"  {v.text} = {met(a, b)}" for v, a, b in phis)
+        self._lines[phi_line] = "\n".join(f"  {v.text} = {met(a, b)}" for v, a, b in phis)
         self._start(exit)
         pairs = zip(carried, made.next_values, strict=True)
         made.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else made.next_values
@@ -354,7 +354,7 @@ class Function:
         before = self._label
         self._jump(header)
         self._start(header)
-        place = len(self._lines)
+        phi_line = len(self._lines)
         self._lines.append("")
         values = [self._name(v.type) for v in carried]
         made = Loop(self.i64(0), values)
@@ -364,7 +364,7 @@ class Function:
         yield made
         last = self._label
         self._jump(header)
-        self._lines[place] = "\n".join(
+        self._lines[phi_line] = "\n".join(
             f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{last} ]"
             for v, a, b in zip(values, carried, made.next_values, strict=True)
         )

@@ -44,8 +44,8 @@ def alignment(type: Type) -> int:
     """The alignment of an access that says nothing of its own: that of one element.
 
     Arrays have the alignment of their elements: NumPy's flag is asked for those that come from Python, and DLPack's and
-    PJRT's addresses are looked at; else they are copied. Parts of 16-byte elements are 8 bytes. All places in scratch,
-    in the arena and on the stack begin at multiples of at least this.
+    PJRT's addresses are looked at; else they are copied. Parts of 16-byte elements are 8 bytes. All buffers in scratch
+    memory, in the arena and on the stack begin at multiples of at least this.
     """
     return min(type.element.bytes, _MOST_ALIGNED)
 
@@ -67,7 +67,7 @@ def parallel(group: str) -> str:
     """No iteration of this loop reads or writes what another iteration writes, as far as accesses of the group go.
 
     True of every loop that is written as independent: its iterations store different elements of arrays of their own,
-    at places that the loop's index tells apart, and read what the loop leaves as it is, or what the same iteration then
+    at addresses that differ between iterations, and read what the loop leaves as it is, or what the same iteration then
     writes (results that lie where an operand does are read at that element alone, see entry/in_place.py). Sums go from
     iteration to iteration in registers. A loop over rows that keeps a row in scratch is not independent, nor is one
     with a buffer. A group is made for one loop; a copy of the loop, inlined somewhere, speaks of its own accesses.

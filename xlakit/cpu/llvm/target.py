@@ -67,9 +67,9 @@ class Processor:
         """The same without what needs vectors that are wider than this."""
         if width >= self.vector_bytes:
             return self
-        kept = [f for f in self.features if not _is_wider(f[1:], width)]
+        features = [f for f in self.features if not _is_wider(f[1:], width)]
         # What implies a feature that is taken away goes with it.
-        return Processor(self.name, (*kept, "-avx512f" if width == 32 else "-avx2"))
+        return Processor(self.name, (*features, "-avx512f" if width == 32 else "-avx2"))
 
 
 def _is_wider(feature: str, width: int) -> bool:

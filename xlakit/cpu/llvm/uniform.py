@@ -1,4 +1,4 @@
-"""What is the same in all iterations of a loop, as far as LLVM's loop vectorizer is kept busy by it.
+"""What is the same in all iterations of a loop, as far as it adds to the work of LLVM's loop vectorizer.
 
 The vectorizer asks of each value whether one scalar will do for all lanes, and of the operands before it, each time
 again: a value that two others use is visited twice, and what these are used by four times.
@@ -22,7 +22,7 @@ from typing import Final
 _MOST_VISITS: Final = 10_000
 # Loops with fewer lines have not so many visits, or no chain that is worth a look.
 _LEAST_LINES: Final = 48
-# A function that is put in the place of its call uses its argument about so often.
+# A function that is inlined uses its argument about so often.
 _USES_IN_CALLS: Final = 16
 _NAME: Final = re.compile(r"%[\w.]+")
 

@@ -26,7 +26,7 @@ def resolve(symbol: str) -> int | None:
         from xlakit.cpu.kernels.common_families import Missing
 
         missing = Missing([symbol])
-        missing.keep(engine.compiled_all(missing.parts(), threads=1))
+        missing.keep(engine.compile_objects(missing.parts(), threads=1))
     return _loaded[symbol].address(symbol)
 
 
