@@ -216,18 +216,37 @@ def test_wrong_options_are_refused():
             xla.compile(module, **options)
 
 
-def test_executables_are_freed():
+@pytest.mark.parametrize(
+    "program",
+    [
+        build(lambda x: xla.custom_call(x.builder, "f", [x], f32()), f32()),
+        build(lambda x: x + 1.0, f32()),
+        build(loop_for_ever, s32()),
+    ],
+    ids=["custom-call", "element-by-element", "loop"],
+)
+def test_executables_are_freed_with_their_last_reference(program):
     import gc
     import weakref
 
-    executable = xla.compile(
-        build(lambda x: xla.custom_call(x.builder, "f", [x], f32()), f32()), custom_calls={"f": abs}
-    )
-    assert executable(-1.0) == 1
+    executable = xla.compile(program, custom_calls={"f": abs})
+    if "while" not in executable.as_text():
+        executable(-1.0)
+        executable(np.float32(-1))
     gone = weakref.ref(executable)
-    del executable
-    gc.collect()
-    assert gone() is None
+    gc.disable()
+    try:
+        del executable
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_call_whose_executable_is_gone_says_so():
+    call = xla.compile(build(lambda x: x + 1.0, f32())).direct_call
+    assert call(np.float32(1)[...]) == 2
+    with pytest.raises(xla.ExecutionError, match="executable is gone"):
+        call(1.0)
 
 
 # -- insight ---------------------------------------------------------------------------------------

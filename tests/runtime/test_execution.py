@@ -313,7 +313,8 @@ def test_the_limit_of_threads_is_the_callers(client):
 
 
 def test_the_entry_takes_addresses(client, x):
-    function, context = client.compile(add(), backend="cpu").native_entry
+    program = client.compile(add(), backend="cpu")
+    function, context = program.native_entry
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(function)
     result = np.zeros(4, np.float32)
     address = x.unsafe_buffer_pointer()

@@ -28,7 +28,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
-from xlakit.errors import FormatError, UnsupportedError, XlakitError, internal_errors
+from xlakit.errors import ExecutionError, FormatError, UnsupportedError, XlakitError, internal_errors
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.custom_calls import c_functions_of
@@ -204,22 +204,23 @@ class CpuExecutable(Repeatable):
             self._host_key = _register(self)
         self._result = self.module.entry.root.shape
         self._dynamic = DynamicArrays.of(self.module)
-        self._context = self._new_context()
-        self._replicas = Replicas(program, reference, self._new_context)
+        # No part refers to the executable: its memory goes with the last reference to it, without a search for cycles.
+        new_context = partial(_new_context, self._linked, self._host_key, reference)
+        self._new_context = new_context
+        self._context = new_context()
+        self._replicas = Replicas(program, reference, new_context)
         parameters = [p.shape for p in self.module.entry.parameters]
-        self._call: Callable[..., Any] = self._slow_call
+        self._native_call: Callable[..., Any] | None = None
         if self.num_devices == 1 and not program.host_instructions and all(s.is_array for s in parameters):
-            call = make_caller(self._context, parameters, self._result, self._converting_call)
-            self._call = call if call != self._converting_call else self._slow_call
+            fallback = _Conversion(self, self._linked)
+            call = make_caller(self._context, parameters, self._result, fallback)
+            self._native_call = call if call is not fallback else None
 
     def _random(self) -> Sequence[RandomState]:
         return self._reference.random
 
     def _shared_context(self) -> ExecutionContext | None:
         return self._reference.shared_context
-
-    def _new_context(self, ordinal: int = 0) -> Context:
-        return self._linked.new_context(ordinal=ordinal, host=self._host_key, random=self._reference.random[ordinal])
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -323,7 +324,7 @@ class CpuExecutable(Repeatable):
         """Run the program with one argument for each parameter; see :class:`xlakit.Executable`."""
         if donate:
             return self._donating_call(arguments, donate)
-        return self._call(*arguments)
+        return self._slow_call(*arguments) if self._native_call is None else self._native_call(*arguments)
 
     @converting
     def execute_replicated(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
@@ -341,8 +342,11 @@ class CpuExecutable(Repeatable):
 
     @property
     def direct_call(self) -> Callable[..., Any] | None:
-        """The call as a function of arrays, where it is no more than native code: on one device, and without Python."""
-        return self._call if self._call != self._slow_call else None
+        """The call as a function of arrays, where it is no more than native code: on one device, and without Python.
+
+        It does not hold the executable: keep that as long as the function is called.
+        """
+        return self._native_call
 
     @property
     def native_entry(self) -> tuple[int, int] | None:
@@ -360,7 +364,7 @@ class CpuExecutable(Repeatable):
         """Which result may lie in which argument's memory, by numbers: the entry may be given one address for both."""
         return self._program.in_place
 
-    def _converting_call(self, *arguments: object) -> Any:
+    def converting_call(self, *arguments: object) -> Any:
         """The call where something does not fit as it is: numbers and lists become arrays first."""
         parameters = self.module.entry.parameters
         if len(arguments) == len(parameters) and not all(isinstance(value, np.ndarray) for value in arguments):
@@ -369,7 +373,7 @@ class CpuExecutable(Repeatable):
             except XlakitError:
                 # The other way tells what is wrong.
                 return self._slow_call(*arguments)
-            return self._call(*arrays)
+            return self(*arrays)
         return self._slow_call(*arguments)
 
     def _slow_call(self, *arguments: object) -> Any:
@@ -472,6 +476,29 @@ class CpuExecutable(Repeatable):
     def __repr__(self) -> str:
         devices = f" on {self.num_devices} devices" if self.num_devices > 1 else ""
         return f"<CpuExecutable {self.module.entry.program_shape.to_string(with_layout=False)}{devices}>"
+
+
+def _new_context(linked: Linked, host: int, reference: InterpreterExecutable, ordinal: int = 0) -> Context:
+    return linked.new_context(ordinal=ordinal, host=host, random=reference.random[ordinal])
+
+
+class _Conversion:
+    """What native code calls with arguments that do not fit. It is held by the executable, so does not hold it.
+
+    It holds the code, which native code then holds with it.
+    """
+
+    def __init__(self, executable: CpuExecutable, code: Linked) -> None:
+        self._executable = weakref.ref(executable)
+        self._code = code
+
+    def __call__(self, *arguments: object) -> Any:
+        executable = self._executable()
+        if executable is None:
+            raise ExecutionError(
+                "this call's executable is gone", hint="keep the executable as long as its direct_call is called"
+            )
+        return executable.converting_call(*arguments)
 
 
 def _register(executable: CpuExecutable) -> int:
