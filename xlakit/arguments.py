@@ -20,7 +20,6 @@ from typing import Any, ParamSpec, TypeVar, Union, cast
 
 import numpy as np
 
-from xlakit.dataclass import dataclass, written
 from xlakit.errors import ArgumentError
 
 _P = ParamSpec("_P")
@@ -46,7 +45,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Type:
     """A type as arguments have it: in words (one of it, several), and the conversion, which raises _UnfitError."""
 
@@ -396,7 +395,7 @@ def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def constructing(kind: type[_T]) -> type[_T]:
     """Make a call of a class that fails because of the number or the types of its arguments an ArgumentError."""
-    init: Any = written(kind.__init__)
+    init: Any = kind.__init__
     parameters = Parameters(init)
 
     @functools.wraps(init)

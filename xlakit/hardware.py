@@ -12,12 +12,11 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, FormatError
 
 VARIABLE = "XLAKIT_MACHINE"

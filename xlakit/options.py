@@ -33,11 +33,10 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
 # What can be left out, and what that means.

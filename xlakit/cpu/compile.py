@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlakit.cpu.collectives.rendezvous import RendezvousTable
 from xlakit.cpu.entry.collectives import Collectives
@@ -17,7 +17,6 @@ from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.options import current

@@ -17,7 +17,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from xlakit import hardware, options
 from xlakit.cpu import cache
 from xlakit.cpu.llvm import target
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.dot import Dot

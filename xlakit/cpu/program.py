@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlakit.cpu.cache import Entry
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, XlakitError
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
 # The size of a dimension of which not even a bound is known; it prints as "?".

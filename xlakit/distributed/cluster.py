@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.patience import Patience

@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
 
 _T = TypeVar("_T")

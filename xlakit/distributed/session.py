@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.spread import Link

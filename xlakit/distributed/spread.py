@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

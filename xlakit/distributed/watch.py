@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xlakit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xlakit.errors import Location
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall

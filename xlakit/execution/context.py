@@ -15,10 +15,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from xlakit.arguments import converting
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen

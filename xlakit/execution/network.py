@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xlakit.dataclass import dataclass
 from xlakit.execution.program import AnyDevice, AnyRun
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.execution.context import ExecutionContext, Wait
 from xlakit.execution.groups import check_pairs
 from xlakit.execution.network import ConnectedRun, RendezvousKey, Session

@@ -7,12 +7,12 @@ reduce, map, sort or scatter call are run on whole arrays at a time where every 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from xlakit.data.shape import Shape, floating_types
-from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
 from xlakit.execution.rendezvous import Group
 from xlakit.ir.instruction import Computation, Instruction

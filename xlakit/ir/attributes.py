@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlakit.arguments import all_of, convert_fields, converting
-from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar,
 import numpy.typing as npt
 
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Kind(enum.Enum):
     SPARSITY_CONFIG = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of an operation.
 
@@ -248,7 +247,7 @@ class Evaluation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """The base of all operations.
 
@@ -344,7 +343,7 @@ def operation(
     """Make a class an operation and enter it in OPERATIONS under its HLO opcode name."""
 
     def decorate(cls: type[_T]) -> type[_T]:
-        made = _inheriting(cls) or dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made = _inheriting(cls) or dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
         made.opcode, made.arity, made.pointwise = opcode, arity, pointwise
         made.documents = tuple(documents)
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore

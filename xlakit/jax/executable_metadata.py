@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
 from xlakit.jax.api.numbers import TYPE_NUMBERS
 

@@ -19,9 +19,9 @@ HOST                            Python makes copies of what it reads; for donate
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
-from xlakit.dataclass import dataclass
 from xlakit.memory.live_ranges import LiveRanges
 from xlakit.memory.steps import (
     CollectiveStep,

@@ -20,9 +20,8 @@ the loop's result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xlakit.dataclass import dataclass
 from xlakit.memory.steps import (
     CollectiveStep,
     ConditionalStep,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.tools.inputs import flatten
 
 # Relative error allowed by type: some hundred roundings of the type, since sums of many terms are in no fixed order.

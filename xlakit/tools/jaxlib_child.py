@@ -14,10 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import TOKEN

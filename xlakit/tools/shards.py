@@ -7,14 +7,13 @@ joined. So does one that XLA has split already, as far as it still says how: its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule, Instruction

@@ -7,6 +7,7 @@ the same in every run. Each operand is read once, and each result is written onc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, tile_kernel
 from xlakit.cpu.declined import DeclinedError
@@ -18,7 +19,6 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import constant
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation
 from xlakit.ops.communication.collective import combiner_of
 from xlakit.passes.analysis.cost_model import MOVED_BYTE

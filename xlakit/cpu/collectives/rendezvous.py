@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.collectives import moves, ragged, reduce
@@ -13,7 +14,6 @@ from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule, Instruction

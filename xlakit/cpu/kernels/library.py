@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -17,7 +17,6 @@ from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.loops.ir.tracer import is_traced
 from xlakit.cpu.loops.nests.fusion import check_arrays, emit_fusion
-from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion

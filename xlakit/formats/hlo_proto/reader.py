@@ -7,10 +7,9 @@ protobuf refuses those that are nested more than 100 deep.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError, XlakitError
 from xlakit.formats.hlo_proto.attributes import read_operation
 from xlakit.formats.hlo_proto.metadata import bytes_of, read_metadata, read_origin, read_payload, text_of
@@ -59,7 +58,7 @@ def module_from_message(proto: Any, config: Any = None) -> HloModule:
     )
 
 
-@dataclass()
+@dataclass
 class _Reading:
     """One module on its way in: what the instructions refer to."""
 

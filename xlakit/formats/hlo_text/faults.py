@@ -7,12 +7,11 @@ what uses it can be looked at; of what has no shape that can be read nothing is 
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import ParseError, XlakitError
 from xlakit.formats.hlo_text.header import parse_header, parse_stack_frames
 from xlakit.formats.hlo_text.lexer import Lexer
@@ -34,7 +33,7 @@ _COMPUTATION: Final = re.compile(r"(?:ENTRY\s+)?%?[A-Za-z_][\w.\-]*\s*(?:\([^\n]
 _NEXT_COMPUTATION: Final = re.compile(rf"\n(?={_COMPUTATION.pattern})")
 
 
-@dataclass()
+@dataclass
 class Checked:
     """What a text holds, and what is wrong with it, in the order of the text."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import TriState

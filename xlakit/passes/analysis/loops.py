@@ -7,10 +7,9 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Computation, HloModule, Instruction

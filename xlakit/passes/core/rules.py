@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.registry import OPERATIONS

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.traits import Forwarding
 from xlakit.ops.control import Call, Conditional, Fusion, While

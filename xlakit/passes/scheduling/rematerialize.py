@@ -8,11 +8,10 @@ To make that again takes less time than the product that reads it takes for some
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlakit import hardware
 from xlakit.data.shape import make_tuple_shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction

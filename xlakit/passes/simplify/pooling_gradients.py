@@ -7,7 +7,8 @@ around and drops what that would receive.
 
 from __future__ import annotations
 
-from xlakit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xlakit.ir.attributes import Annotations, SliceDimension, WindowDimension
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction

@@ -8,8 +8,8 @@ its computation says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction, post_order

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -36,7 +35,7 @@ _FACTOR: Final = re.compile(r"z_\d+|[a-z]")
 _REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SplitCall:
     """What stands in the place of a call: the program of one partition, and how its operands and results are split."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations, ReplicaGroups
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
@@ -25,7 +24,7 @@ from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.scopes import Scope
 
 
-@dataclass()
+@dataclass
 class Channels:
     """What the collectives of a program share: their numbers, the devices, and the computations that combine."""
 

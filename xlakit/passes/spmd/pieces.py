@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Op
@@ -42,7 +41,7 @@ from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, whole_t
 _MOST_STEPS_BACK = 48
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Hint:
     """How a result had better be split; ``comes_first`` says whether that counts more than how operands are."""
 

@@ -6,7 +6,8 @@ mesh, each team has a program of its own: its members differ in the other axes a
 
 from __future__ import annotations
 
-from xlakit.dataclass import dataclass
+from dataclasses import dataclass
+
 from xlakit.passes.spmd.tilings import Split, split_of
 
 

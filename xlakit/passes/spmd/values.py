@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.dataclass import dataclass
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.spmd.scopes import Scope

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.core.framework import PassContext
@@ -18,7 +17,7 @@ from xlakit.passes.spmd.tilings import Split, Tiling
 from xlakit.passes.spmd.values import Value
 
 
-@dataclass()
+@dataclass
 class Program:
     """What all walks through the computations of a module share."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -17,7 +17,6 @@ from xlakit.cpu.kernels.gemm.store import Output, store_elements
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
-from xlakit.dataclass import dataclass
 
 # Placements computed together, and registers of features.
 _TOGETHER = 4

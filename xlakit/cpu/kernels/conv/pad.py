@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlakit import hardware
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -12,7 +13,6 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
 # What a task writes stays in half of the second cache.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +20,6 @@ from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, vector
 from xlakit.cpu.llvm.promises import APART, CONTRACTS
 from xlakit.cpu.llvm.target import vector_bytes
-from xlakit.dataclass import dataclass
 
 NO_UNROLL = ('"llvm.loop.unroll.disable"', '"llvm.loop.vectorize.enable", i1 false')
 

@@ -8,6 +8,7 @@ Few rows are shared between tasks step by step; of many rows a task takes whole 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlakit.cpu.kernels.fft.axis import Axis
 from xlakit.cpu.kernels.fft.halves import Halves
@@ -18,7 +19,6 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
-from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.options import knob
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xlakit import hardware
 from xlakit.cpu import machine
@@ -20,7 +20,6 @@ from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob

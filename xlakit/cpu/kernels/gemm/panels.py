@@ -8,6 +8,7 @@ programs share: they find rows and columns, and runs of k, in tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
@@ -15,7 +16,6 @@ from xlakit.cpu.kernels.gemm.operands import Matrix, Reader, paired, transposed,
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.llvm import I16, I32, I64, PTR, Function, Type, Value, vector
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 
 # How an operand lies: along k, across it (rows or columns side by side), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Steps
@@ -10,7 +11,6 @@ from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vect
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 
 # Emits an elementwise epilogue: row, first column, and the sums (parts of complex ones) of as many columns from it on
 # as the values have lanes. Gives values of the same types.

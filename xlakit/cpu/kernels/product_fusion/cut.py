@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xlakit import hardware
 from xlakit.cpu import machine
@@ -17,7 +17,6 @@ from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import stored_as_packed
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction

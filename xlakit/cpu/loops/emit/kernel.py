@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from xlakit import hardware
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
@@ -22,7 +23,6 @@ from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
-from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
 # Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.

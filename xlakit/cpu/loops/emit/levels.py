@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

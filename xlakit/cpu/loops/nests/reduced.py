@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -14,7 +15,6 @@ from xlakit.cpu.loops.ir.reducer import Reducer, part_kind
 from xlakit.cpu.loops.ir.tracer import Index
 from xlakit.cpu.scalars import Scalar
 from xlakit.data.shape import Shape
-from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 
 # A result of a fusion: the instruction, which part of its tuple, and the part's shape.

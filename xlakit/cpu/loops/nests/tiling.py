@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from xlakit import hardware
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
@@ -22,7 +23,6 @@ from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
-from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
 # The buffers of all tiles together stay in the first cache, beside the lines that are read and written.
