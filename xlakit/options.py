@@ -59,7 +59,7 @@ class Knob(Generic[_Number]):
 
     Small arrays take the way of large ones where a proof sets knobs to ``others``: with every one of them, and in any
     combination, results stay what they are. A default that depends on the machine is a function, which reads
-    :func:`xlakit.hardware.current`: that is part of all keys.
+    :func:`xlakit.machine.current`: that is part of all keys.
     """
 
     __slots__ = ("_default", "name", "others")

@@ -11,7 +11,7 @@ import pytest
 from evaluating import build, f32, floats, ints, s32, same
 
 import xlakit as xla
-from xlakit.cpu import cache
+from xlakit import compile_cache as cache
 from xlakit.cpu.host_steps import HostRun
 from xlakit.data.layout import Layout
 

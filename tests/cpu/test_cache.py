@@ -12,7 +12,8 @@ import pytest
 from evaluating import build, f32
 
 import xlakit as xla
-from xlakit.cpu import cache, cache_key, executable
+from xlakit import compile_cache as cache
+from xlakit.cpu import cache_key, executable
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.runtime import runtime
 

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit import hardware
-from xlakit.cpu import machine, measuring
+from xlakit import machine
+from xlakit.cpu import measuring
 from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.kernels.gemm.blas_choice import large_products
 from xlakit.cpu.kernels.gemm.dot import dot_product
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm
-from xlakit.cpu.machine import Machine, Rates
+from xlakit.cpu.llvm import target
+from xlakit.machine import Machine, Rates
 from xlakit.ops.dot import Dot
 from xlakit.options import DEFAULT, compiling
 from xlakit.tools import cli
@@ -33,15 +35,31 @@ ENTRY e {{
 
 def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: float, blas: float) -> None:
     path = tmp_path / f"machine-{own}-{blas}.json"
-    path.write_text(Machine("any", 32, 4, {"f32": Rates(own, blas)}).as_text())
+    path.write_text(replace(machine.own(), threads=4, vector_bytes=0, products={"f32": Rates(own, blas)}).as_text())
     monkeypatch.setenv("XLAKIT_MACHINE", str(path))
 
 
 def test_a_description_is_what_it_was_when_it_is_read_again():
-    made = Machine("znver9", 64, 8, {"f32": Rates(30.5, 20.25), "f64": Rates(1.0, 2.0)})
+    made = Machine(8, 1, 2, 3, processor="znver9", vector_bytes=64, products={"f32": Rates(30.5, 20.25)})
     assert Machine.from_text(made.as_text(), "here") == made
-    more = replace(made, caches={"l1": 1 << 15}, wake_nanoseconds=5e3, measured={"read_bytes_per_nanosecond_l1": 9.5})
+    more = replace(made, wake_nanoseconds=5e3, extensions=("a", "b"), measured={"read_bytes_per_nanosecond_l1": 9.5})
     assert Machine.from_text(more.as_text(), "here") == more
+
+
+def test_what_a_description_does_not_say_is_as_here():
+    assert Machine.from_text('{"threads": 77, "caches": {"l1": 123}}', "here") == replace(
+        machine.own(), threads=77, l1=123
+    )
+
+
+def test_what_was_not_measured_is_of_the_table():
+    known = replace(machine.own(), measured={"cycle_nanoseconds": 0.5})
+    assert known.cycle == 0.5
+    assert known.rate("page_fault_nanoseconds") == machine.own().rate("page_fault_nanoseconds") > 0
+    sizes = [known.l1, known.l2, known.l3, known.l3 + 1]
+    rates = [known.bandwidth(size) for size in sizes]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > rates[-1]
 
 
 @pytest.mark.parametrize(
@@ -49,12 +67,15 @@ def test_a_description_is_what_it_was_when_it_is_read_again():
     [
         "",
         "[]",
-        "{}",
-        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": 3}',
-        '{"processor": "x", "vector_bytes": 64, "threads": 0, "products": {}}',
-        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "caches": {"l1": -1}}',
-        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "caches": []}',
-        '{"processor": "x", "vector_bytes": 64, "threads": 1, "products": {}, "measured": {"a": "b"}}',
+        '{"products": 3}',
+        '{"threads": 0}',
+        '{"threads": "many"}',
+        '{"caches": {"l1": -1}}',
+        '{"caches": []}',
+        '{"measured": {"a": "b"}}',
+        '{"measured": {"cycle_nanoseconds": 0}}',
+        '{"measured": {"cycle_nanoseconds": -1.0}}',
+        '{"products": {"f32": {"own": 0, "blas": 1}}}',
     ],
 )
 def test_what_is_no_description_is_refused(text):
@@ -82,8 +103,7 @@ def test_blas_is_called_where_it_is_faster(tmp_path, monkeypatch):
 def test_only_what_is_asked_for_is_measured_and_it_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("XLAKIT_MACHINE", raising=False)
-    monkeypatch.setattr(machine, "_measured", {})
-    monkeypatch.setattr(machine, "_SIZE", 128)
+    monkeypatch.setattr(measuring, "_SIZE", 128)
     asked = []
 
     def compile_text(text):
@@ -91,23 +111,28 @@ def test_only_what_is_asked_for_is_measured_and_it_is_kept(tmp_path, monkeypatch
         return lambda a, b: a @ b
 
     with compiling(DEFAULT):
-        found = machine.measure({P.F64, P.S32}, compile_text)
+        before = machine.current().text
+        measuring.measure_products({P.F64, P.S32}, compile_text)
+        found = machine.current()
         assert set(found.products) == {"f64"}
+        # Programs without large products need not be compiled anew.
+        assert found.text == before
         assert len(asked) == 2
-        assert machine.measure({P.F64}, compile_text) == found
+        measuring.measure_products({P.F64}, compile_text)
         # Another process finds it.
-        monkeypatch.setattr(machine, "_measured", {})
+        monkeypatch.setattr(machine, "_known", {})
         assert machine.current() == found
     assert len(asked) == 2
     # Other options than the default say nothing of the machine.
     with compiling(DEFAULT, plain="llvm"):
-        assert set(machine.measure({P.F32}, compile_text).products) == {"f64"}
+        measuring.measure_products({P.F32}, compile_text)
+        assert set(machine.current().products) == {"f64"}
 
 
 def test_large_products_are_found_in_all_computations():
     small, large = (xla.HloModule.from_text(PRODUCT.format(kind=k, n=n)) for k, n in [("f32", 64), ("f64", 512)])
-    assert machine.large_products(small) == set()
-    assert machine.large_products(large) == {P.F64}
+    assert large_products(small) == set()
+    assert large_products(large) == {P.F64}
 
 
 def test_the_command_prints_and_writes_the_description(tmp_path, monkeypatch, capsys):
@@ -123,7 +148,7 @@ def test_a_process_measures_when_it_first_compiles_a_large_product(tmp_path):
     code = (
         "import xlakit\n"
         f"xlakit.compile(xlakit.HloModule.from_text({PRODUCT.format(kind='f32', n=512)!r}), backend='cpu')\n"
-        "from xlakit.cpu import machine\n"
+        "from xlakit import machine\n"
         "rates = machine.current().products['f32']\n"
         "assert rates.own > 0 and rates.blas > 0\n"
     )
@@ -134,24 +159,34 @@ def test_a_process_measures_when_it_first_compiles_a_large_product(tmp_path):
 def test_all_is_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("XLAKIT_MACHINE", raising=False)
-    monkeypatch.setattr(machine, "_measured", {})
-    for name, small in {"_SIZES": (8, 16), "_ROUNDS": 10, "_MOVED": 1 << 16, "_LARGE": (1 << 16, 1 << 16)}.items():
-        monkeypatch.setattr(measuring, name, small)
+    small = {"_SIZE": 16, "_OTHER_SIZES": (8,), "_ROUNDS": 10, "_MOVED": 1 << 16, "_LARGE": (1 << 16, 1 << 16)}
+    for name, value in small.items():
+        monkeypatch.setattr(measuring, name, value)
     with compiling(DEFAULT):
+        before = machine.current().text
         found = measuring.measure(lambda text: lambda a, b: a @ b)
         assert set(found.products) == {"f32[8]", "f32", "f64[8]", "f64"}
         assert found.wake_nanoseconds > 0
         assert all(number > 0 for number in found.measured.values())
-        assert len(found.measured) == 9
-        monkeypatch.setattr(machine, "_measured", {})
+        # All that has a place in the table is measured.
+        assert found.measured.keys() == machine._RATES["x86"].keys()
+        assert found.vector_bytes == target.host().vector_bytes
+        assert found.extensions
+        monkeypatch.setattr(machine, "_known", {})
         assert machine.current() == found
+        assert found.text != before
     # What a file says is not measured over.
     described(tmp_path, monkeypatch, 1.0, 2.0)
     assert measuring.measure(lambda text: pytest.fail("nothing is to be compiled")).products == {"f32": Rates(1.0, 2.0)}
 
 
+def test_measured_times_are_of_this_machine(tmp_path, monkeypatch):
+    """A chain of dependent operations takes a cycle for each: no processor has less than 1 GHz or more than 8."""
+    assert 0.1 < measuring._cycle(measuring._code()) < 5.0
+
+
 def test_this_machine_is_known():
-    own = hardware.own()
+    own = machine.own()
     assert own.threads >= 1
     assert 1 << 12 <= own.l1 <= own.l2 <= own.l3
 
@@ -187,13 +222,13 @@ def test_wrong_descriptions_give_right_results(tmp_path, monkeypatch, name):
     rng = np.random.default_rng(7)
     arguments = [rng.integers(-3, 4, p.shape.dimensions).astype(np.float32) for p in module.entry.parameters]
     expected = xla.compile(module, backend="interpreter")(*arguments)
-    own = hardware.own()
+    own = machine.own()
     half = {"l1": own.l1 // 2, "l2": own.l2 // 2, "l3": own.l3 // 2}
     for number, (caches, threads, wake) in enumerate(
         [(half, 2 * own.threads, 0.0), ({"l1": 1, "l2": 1, "l3": 1}, 64, 1.0), ({"l1": 1 << 30, "l2": 1 << 31}, 1, 1e8)]
     ):
         path = tmp_path / f"{number}.json"
-        path.write_text(Machine("any", 32, threads, {}, caches, wake).as_text())
+        path.write_text(json.dumps({"threads": threads, "caches": caches, "wake_nanoseconds": wake}))
         monkeypatch.setenv("XLAKIT_MACHINE", str(path))
         np.testing.assert_array_equal(xla.compile(module, backend="cpu")(*arguments), expected)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import llvmlite
 import numpy as np
 
-from xlakit import hardware, options
+from xlakit import machine, options
 from xlakit.cpu.llvm import target
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> 
 def _with_processor(compiler: bytes) -> bytes:
     """What tells of the compiler, with the processor that code is made for: name, features, caches and threads."""
     made_for = target.processor()
-    return compiler + f"{made_for.name} {made_for.text} {hardware.current().text}\n".encode()
+    return compiler + f"{made_for.name} {made_for.text} {machine.current().text}\n".encode()
 
 
 def _environment() -> list[str]:
-    return [*(os.environ.get(name, "") for name in _VARIABLES), hardware.description(), options.current().text]
+    return [*(os.environ.get(name, "") for name in _VARIABLES), options.current().text]
 
 
 def compiler_has_changed() -> bool:

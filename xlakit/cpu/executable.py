@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit import options
+from xlakit import compile_cache, options
 from xlakit.arguments import converting
 from xlakit.collector import collecting_less
-from xlakit.cpu import cache as compile_cache
-from xlakit.cpu import machine
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.host_steps import HostRun
@@ -165,6 +163,8 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is kept.
     from xlakit.cpu.compile import generate
+    from xlakit.cpu.kernels.gemm.blas_choice import large_products
+    from xlakit.cpu.measuring import measure_products
     from xlakit.passes.pipeline import run_pipeline
 
     if target.c_functions:
@@ -172,9 +172,9 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.core.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
-    kinds = machine.large_products(module)
+    kinds = large_products(module)
     if kinds:
-        machine.measure(kinds, lambda text: compile_module(HloModule.from_text(text), cache=False))
+        measure_products(kinds, lambda text: compile_module(HloModule.from_text(text), cache=False))
     with internal_errors(f"compiling {module.name}", verified=True):
         return generate(run_pipeline(module), target)
 

@@ -1,7 +1,9 @@
 """Measuring a machine: what its caches and its memory move, what a core multiplies, what threads and pages cost.
 
 Everything is timed by code of a few instructions, made for the purpose, and the best of some repetitions counts: what
-disturbs the machine for a while makes numbers that are too small, never too large. It takes about a second.
+disturbs the machine for a while makes numbers that are too small, never too large. It takes less than two seconds of
+processor time, most of it for products and for what the first program of a process compiles. What is measured stands
+in the machine's description (:mod:`xlakit.machine`).
 """
 
 from __future__ import annotations
@@ -11,47 +13,129 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
-from xlakit import hardware, options
-from xlakit.cpu import machine
+from xlakit import machine, options
+from xlakit.cpu.kernels.gemm.blas_choice import KINDS, OWN_PRODUCTS
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, target, vector
-from xlakit.cpu.machine import Compile, Machine
+from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.operation import Array
+from xlakit.machine import Machine, Rates
 
-_SIZES = (256, 512, 1024)
+# The size of the products that are compared: so large that packing and the ends of loops count for little; and others.
+_SIZE = 768
+_OTHER_SIZES = (256,)
+_RUNS: Final = 3
 # Registers of sums, so many that none of them waits for another.
-_SUMS = 12
+_SUMS: Final = 12
 _ROUNDS = 20_000
-# What a measurement of bandwidth moves at least, and the arrays that are larger than caches.
+# Operations of a chain in one iteration, each of which takes two cycles after the one before.
+_CHAIN: Final = 8
+# What a measurement of bandwidth moves at least, and the array that is larger than caches.
 _MOVED = 32 << 20
 _LARGE = (64 << 20, 256 << 20)
-_REPEATED = 3
-_WAKINGS = 100
-_PAGES = 2048
+_REPEATED: Final = 3
+_WAKINGS: Final = 100
+_PAGES: Final = 2048
+
+# Makes a function of the text of a module.
+Compile = Callable[[str], Callable[..., Any]]
+
+
+def described() -> Machine:
+    """The machine that code is made for, with the processor as LLVM knows it."""
+    found, made_for = machine.current(), target.processor()
+    if machine.is_given() or found.vector_bytes:
+        return found
+    return replace(found, **_processor(made_for))
+
+
+def _processor(own: target.Processor) -> dict[str, Any]:
+    extensions = tuple(sorted(feature[1:] for feature in own.features if feature.startswith("+")))
+    return {"processor": own.name, "vector_bytes": own.vector_bytes, "extensions": extensions}
+
+
+def is_measurable() -> bool:
+    """Whether what is measured now tells of this machine: it does not where the environment names a description, and
+    where code is made with other options than the default.
+    """
+    return not machine.is_given() and options.current().text == options.DEFAULT.text
 
 
 def measure(compile: Compile) -> Machine:
-    """The machine with all that is measured of it, which is kept; ``compile`` as for :func:`machine.measure`.
+    """The machine with all that is measured of it, which is kept; ``compile`` as for :func:`measure_products`.
 
-    Where the environment names a description, or options are not the default, that in force is given as it is.
+    What is in force is given as it is where nothing can be measured (:func:`is_measurable`).
     """
-    if hardware.description() or options.current().text != options.DEFAULT.text:
-        return machine.current()
+    if not is_measurable():
+        return described()
     products = {
-        kind if size == _SIZES[-1] else f"{kind}[{size}]": machine.rates(kind, size, compile)
-        for kind in ("f32", "f64")
-        for size in _SIZES
+        name if size == _SIZE else f"{name}[{size}]": _rates(name, size, compile)
+        for name in KINDS.values()
+        for size in (*_OTHER_SIZES, _SIZE)
     }
-    code = _Code()
-    measured = {f"fused_per_nanosecond_{name}": _peak(code, name, type) for name, type in (("f32", F32), ("f64", F64))}
+    code = _code()
+    measured = {"cycle_nanoseconds": _cycle(code)}
+    measured |= {f"fused_per_nanosecond_{name}": _peak(code, name, type) for name, type in (("f32", F32), ("f64", F64))}
     measured |= _bandwidths(code)
     measured["page_fault_nanoseconds"] = _page_fault()
-    found = replace(machine.current(), products=products, wake_nanoseconds=_wake(), measured=measured)
-    return machine.keep(found)
+    measured = {name: _rounded(number) for name, number in measured.items()}
+    made = replace(machine.current(), **_processor(target.processor()))
+    return machine.keep(replace(made, products=products, wake_nanoseconds=_rounded(_wake()), measured=measured))
+
+
+def measure_products(kinds: Iterable[PrimitiveType], compile: Compile) -> None:
+    """Measure the rates of products of these element types, if they are not known already, and keep them.
+
+    compile: compiles a module's text, and is called with other options in force.
+    """
+    if not is_measurable():
+        return
+    found = machine.current()
+    wanted = [name for kind, name in KINDS.items() if kind in kinds and name not in found.products]
+    if wanted:
+        products = {**found.products, **{name: _rates(name, _SIZE, compile) for name in wanted}}
+        machine.keep(replace(found, **_processor(target.processor()), products=products))
+
+
+def _rounded(number: float) -> float:
+    """A number to two digits: more are noise."""
+    return float(f"{number:.2g}")
+
+
+def _rates(kind: str, size: int, compile: Compile) -> Rates:
+    """Measure products of square matrices of an element type."""
+    text = f"""HloModule product
+ENTRY e {{
+  a = {kind}[{size},{size}] parameter(0)
+  b = {kind}[{size},{size}] parameter(1)
+  ROOT r = {kind}[{size},{size}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+    matrix = np.ones((size, size), np.dtype(kind.replace("f", "float")))
+    programs: list[Callable[..., Any]] = []
+    for limit in (size**3 + 1, 0):
+        with options.compiling(knobs={OWN_PRODUCTS.name: limit}):
+            programs.append(compile(text))
+    best = [float("inf"), float("inf")]
+    for _ in range(_RUNS + 1):
+        # In turns, so that what slows the machine down for a while slows both.
+        for number, program in enumerate(programs):
+            start = time.perf_counter()
+            program(matrix, matrix)
+            best[number] = min(best[number], time.perf_counter() - start)
+    own, blas = (_rounded(size**3 / (seconds * 1e9)) for seconds in best)
+    return Rates(own, blas)
+
+
+@cache
+def _code() -> _Code:
+    # A library's name is used once in a process.
+    return _Code()
 
 
 class _Code:
@@ -63,7 +147,8 @@ class _Code:
             _write_fused(module.function(f"fused_{name}", VOID, [PTR, I64], external=True), type)
         _write_read(module.function("read", VOID, [PTR, I64, PTR, I64], external=True))
         _write_copy(module.function("copy", VOID, [PTR, I64, PTR], external=True))
-        names = ["fused_f32", "fused_f64", "read", "copy"]
+        _write_chain(module.function("chain", VOID, [PTR, I64], external=True))
+        names = ["fused_f32", "fused_f64", "read", "copy", "chain"]
         self._library = engine.Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
 
     def function(self, name: str) -> Callable[..., None]:
@@ -82,6 +167,19 @@ def _write_fused(fn: Function, type: Type) -> None:
         loop.next(*(fn.intrinsic("llvm.fmuladd", wide, x, y, z) for x in loop.carried))
     for n, x in enumerate(loop.results):
         fn.store(x, fn.at(numbers, wide, n))
+    fn.ret()
+
+
+def _write_chain(fn: Function) -> None:
+    """Rotations and sums, each of the result of the one before, so many times."""
+    numbers, rounds = fn.parameters
+    y = fn.load(I64, fn.at(numbers, I64, 1))
+    with fn.loop(0, rounds, carried=[fn.load(I64, numbers)]) as loop:
+        (x,) = loop.carried
+        for _ in range(_CHAIN):
+            x = fn.intrinsic("llvm.fshl", I64, x, x, fn.constant(I64, 1)) + y
+        loop.next(x)
+    fn.store(loop.results[0], numbers)
     fn.ret()
 
 
@@ -123,6 +221,13 @@ def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:
     return max(best, 1.0)
 
 
+def _cycle(code: _Code) -> float:
+    """Nanoseconds of a cycle: a rotation and a sum take one each on every processor of the last twenty years."""
+    numbers = np.ones(2, np.int64)
+    run = code.function("chain")
+    return _best(lambda: run(numbers.ctypes.data, _ROUNDS)) / (2 * _CHAIN * _ROUNDS)
+
+
 def _peak(code: _Code, name: str, type: Type) -> float:
     """Fused products and sums a nanosecond, on one thread."""
     lanes = target.vector_bytes() // type.bytes
@@ -134,10 +239,12 @@ def _peak(code: _Code, name: str, type: Type) -> float:
 
 def _bandwidths(code: _Code) -> dict[str, float]:
     """Bytes a nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
-    known, unit = hardware.own(), 8 * target.vector_bytes()
+    known, unit = machine.own(), 8 * target.vector_bytes()
     # Caches that are shared with other machines on the same processor may be told to be larger than an array should be.
     large = min(max(_LARGE[0], 2 * known.l3), _LARGE[1])
-    source, other = np.ones(large // 8, np.int64), np.ones(large // 8, np.int64)
+    # One array, for its pages take longer to be had than all that is measured: it is copied from one half to the other.
+    source = np.ones(large // 8, np.int64)
+    half, other = np.split(source, 2)
     result = np.zeros(unit // 8, np.int64)
     read, copy = code.function("read"), code.function("copy")
     found: dict[str, float] = {}
@@ -150,7 +257,7 @@ def _bandwidths(code: _Code) -> dict[str, float]:
 
         found[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _best(run)
     for name, threads in (("one_thread", 1), ("all_threads", known.threads)):
-        found[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, source, other, unit, threads)
+        found[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, half, other, unit, threads)
     return found
 
 

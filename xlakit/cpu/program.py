@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.cpu.cache import Entry
+from xlakit.compile_cache import Entry
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import FormatError, XlakitError
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from xlakit.cpu import cache
+from xlakit import compile_cache as cache
 from xlakit.errors import ArgumentError, ResourceError, UnsupportedError, XlakitError
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import Given

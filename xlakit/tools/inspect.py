@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from xlakit.cpu import cache
+from xlakit import compile_cache as cache
 from xlakit.cpu.executable import CpuExecutable, compile_module
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.custom_calls import CustomCalls

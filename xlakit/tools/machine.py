@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlakit.cpu import machine
+from xlakit.cpu import measuring
 from xlakit.cpu.executable import compile_module
 from xlakit.ir.instruction import HloModule
 
@@ -10,7 +10,5 @@ from xlakit.ir.instruction import HloModule
 def described(*, measure: bool) -> str:
     """The description in force, as JSON; with ``measure``, all that it has is measured anew and kept."""
     if not measure:
-        return machine.current().as_text()
-    from xlakit.cpu import measuring
-
+        return measuring.described().as_text()
     return measuring.measure(lambda text: compile_module(HloModule.from_text(text), cache=False)).as_text()

@@ -9,7 +9,7 @@ from xlakit.cpu.collectives.tiles import Members, Tiles, move_rows, tile_kernel
 from xlakit.cpu.llvm import I8, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, joined
 from xlakit.data.shape import Shape
-from xlakit.passes.analysis.cost_model import MOVED_BYTE
+from xlakit.passes.analysis.cost_model import cost_model
 
 
 def all_gather(module: Module, name: str, shapes: Sequence[Shape], dimension: int, count: int) -> Phase:
@@ -33,7 +33,7 @@ def _gathered(module: Module, name: str, shape: Shape, dimension: int, number: i
             target = members.array(each.index, arrays + number)
             move_rows(fn, tiles, tile, (target, sender * length, count * length), (origin, 0, length))
 
-    cost = rows * length * count * (count + 1) * MOVED_BYTE
+    cost = rows * length * count * (count + 1) * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count, cost, count, body)
 
 
@@ -49,7 +49,7 @@ def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: i
         target, origin = members.array(receiver, 1), members.array(sender, 0)
         move_rows(members.fn, tiles, tile, (target, sender * length, whole), (origin, receiver * length, whole))
 
-    cost = 2 * rows * whole * count * MOVED_BYTE
+    cost = 2 * rows * whole * count * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count * count, cost, count, body)
 
 
@@ -63,7 +63,7 @@ def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) ->
         target, origin = members.array(receiver, sender + count), members.array(sender, receiver)
         move_rows(members.fn, tiles, tile, (target, 0, tiles.bytes), (origin, 0, tiles.bytes))
 
-    cost = 2 * tiles.bytes * count * count * MOVED_BYTE
+    cost = 2 * tiles.bytes * count * count * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count * count * count, cost, count, body)
 
 
@@ -89,7 +89,7 @@ def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, 
             with fn.if_(~there):
                 fn.fill(target, 0, bytes)
 
-    cost = 2 * tiles.bytes * (count or 4) * MOVED_BYTE
+    cost = 2 * tiles.bytes * (count or 4) * cost_model().moved_byte()
     return tile_kernel(module, name, tiles.count, cost, count, body)
 
 

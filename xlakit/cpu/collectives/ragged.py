@@ -12,7 +12,7 @@ from xlakit.cpu.scalars import load
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.passes.analysis.cost_model import MOVED_BYTE
+from xlakit.passes.analysis.cost_model import cost_model
 
 # The numbers of the operands and of the result.
 _INPUT, _OUTPUT, _STARTS, _SIZES, _TARGETS, _RECEIVED, _RESULT = range(7)
@@ -51,7 +51,7 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
                     members.fail()
 
     cost = 3.0 * count * (source.num_elements + target.num_elements) * source.element_type.byte_width
-    return tile_kernel(module, name, count, cost * MOVED_BYTE, count, body)
+    return tile_kernel(module, name, count, cost * cost_model().moved_byte(), count, body)
 
 
 def _integer(members: Members, kind: PrimitiveType, array: Value, index: Value) -> Value:

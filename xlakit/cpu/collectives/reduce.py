@@ -21,7 +21,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation
 from xlakit.ops.communication.collective import combiner_of
-from xlakit.passes.analysis.cost_model import MOVED_BYTE
+from xlakit.passes.analysis.cost_model import cost_model
 
 # Groups of at most so many members are combined in registers, larger ones in a buffer that stays in the cache.
 _IN_REGISTERS = 8
@@ -154,7 +154,7 @@ def _flat(
         if only_first:
             _clear(members, made)
 
-    cost = elements * combining.bytes * MOVED_BYTE * 2 * (count or 4)
+    cost = elements * combining.bytes * cost_model().moved_byte() * 2 * (count or 4)
     return tile_kernel(module, name, -(-elements // tile), cost, count, body)
 
 
@@ -192,7 +192,7 @@ def _blocks(
         _combine(members, made)
 
     tasks = rows * pieces * count if rows * length else 0
-    cost = rows * length * combining.bytes * count * MOVED_BYTE * 1.5
+    cost = rows * length * combining.bytes * count * cost_model().moved_byte() * 1.5
     return tile_kernel(module, name, tasks, cost, count, body)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.options import is_plain, knob
 
 # What costs less than waking threads three times is done by the calling thread alone, and what another thread does must
 # take as long as waking it.
-_PARALLEL_NANOSECONDS = knob(
-    "parallel.parallel_nanoseconds", lambda: 3 * hardware.current().wake_nanoseconds, 0.0, 1e12
-)
-_GRAIN_NANOSECONDS = knob("parallel.grain_nanoseconds", lambda: hardware.current().wake_nanoseconds, 0.0, 1e9)
+_PARALLEL_NANOSECONDS = knob("parallel.parallel_nanoseconds", lambda: 3 * machine.current().wake_nanoseconds, 0.0, 1e12)
+_GRAIN_NANOSECONDS = knob("parallel.grain_nanoseconds", lambda: machine.current().wake_nanoseconds, 0.0, 1e9)
 
 
 def is_parallel(phase: Phase) -> bool:

@@ -10,7 +10,7 @@ from xlakit.cpu.loops.emit.kernel import Emitted, Phase
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
-from xlakit.passes.analysis.cost_model import MULTIPLICATION
+from xlakit.passes.analysis.cost_model import cost_model
 
 # Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
 # None where a loop nest does it as well.
@@ -23,7 +23,7 @@ def _dot(module: Module, instruction: Instruction) -> Emitted:
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
     function = emit_dot(module, plan)
-    return (Phase(function.name, plan.tasks, plan.cost * MULTIPLICATION),), {}, 0
+    return (Phase(function.name, plan.tasks, plan.cost * cost_model().multiplication),), {}, 0
 
 
 def _convolution(module: Module, instruction: Instruction) -> Emitted:
@@ -34,7 +34,8 @@ def _convolution(module: Module, instruction: Instruction) -> Emitted:
     lhs, rhs = (o.shape for o in instruction.operands)
     plan = plan_convolution(instruction.op_as(Convolution), lhs, rhs, instruction.shape)
     stages = emit_convolution(module, plan)
-    return tuple(Phase(s.function.name, s.tasks, s.cost * MULTIPLICATION) for s in stages), {}, plan.scratch_bytes
+    each = cost_model().multiplication
+    return tuple(Phase(s.function.name, s.tasks, s.cost * each) for s in stages), {}, plan.scratch_bytes
 
 
 def _reduce_window(module: Module, instruction: Instruction) -> Emitted | None:

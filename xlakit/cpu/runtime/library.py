@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from xlakit import compile_cache as cache
 from xlakit import options
-from xlakit.cpu import cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, VOID, Module, engine
 from xlakit.cpu.runtime.context import emit_context

@@ -6,8 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xlakit import options
-from xlakit.cpu import cache as compile_cache
+from xlakit import compile_cache, options
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Module, engine
 from xlakit.cpu.runtime import runtime_symbols

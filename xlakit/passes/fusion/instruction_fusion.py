@@ -13,7 +13,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import materialization_cost
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.core.computation_builder import fusion_of
 from xlakit.passes.core.framework import (
     Names,
@@ -109,7 +109,7 @@ class _Fusing:
         more = sum(len(found.views) * found.computed for found in sights if found is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
-            if again > materialization_cost(instruction.shape):
+            if again > cost_model().materialization(instruction.shape):
                 return []
         if again:
             self._again[instruction] = again

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
@@ -27,7 +27,7 @@ from xlakit.passes.fusion.product_chain import chain_of
 from xlakit.passes.scheduling.peak_memory import Memory
 
 # Smaller peaks are left as they are; and at least such a part of a peak must be saved.
-_SMALL_PEAK = knob("rematerialize.small_peak", lambda: hardware.current().l3 // 8, 0)
+_SMALL_PEAK = knob("rematerialize.small_peak", lambda: machine.current().l3 // 8, 0)
 _LEAST_SAVED = 1 / 32
 # Arrays of less than this part of the peak are not looked at.
 _SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)

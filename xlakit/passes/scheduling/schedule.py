@@ -5,14 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.options import knob
 from xlakit.passes.core.framework import Pass, PassContext, change_programs, with_computations
 from xlakit.passes.scheduling.peak_memory import Memory
 
 # Peaks below this many bytes fit into half of the second cache; and a new order must save so large a part.
-_SMALL_PEAK = knob("schedule.small_peak", lambda: hardware.current().l2 // 2, 0)
+_SMALL_PEAK = knob("schedule.small_peak", lambda: machine.current().l2 // 2, 0)
 _LEAST_SAVED = knob("schedule.least_saved", 1 / 16, 0.0)
 
 

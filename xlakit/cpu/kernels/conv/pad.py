@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed, to_packed
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -16,7 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
 # What a task writes stays in half of the second cache.
-_TASK_BYTES = knob("convolution_pad.task_bytes", lambda: hardware.current().l2 // 2, 64, 500)
+_TASK_BYTES = knob("convolution_pad.task_bytes", lambda: machine.current().l2 // 2, 64, 500)
 # Bytes of a line from which on what is round the copying of lines takes no time that counts.
 _LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
 

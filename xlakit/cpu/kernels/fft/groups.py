@@ -23,6 +23,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.passes.analysis.cost_model import cost_model
 
 
 def group_cost(axis: Axis) -> float:
@@ -31,7 +32,7 @@ def group_cost(axis: Axis) -> float:
     groups = axis.outer * -(-axis.inner // lanes) if axis.inner > 1 else -(-axis.outer // lanes)
     # Many points of many lanes do not stay near the processor.
     far = 1.6 if lane_points(axis.points) > LONGEST_LANES else 1.0
-    return groups * work(axis.points) * far
+    return cost_model().cycles(groups * work(axis.points) * far)
 
 
 def emit_groups(module: Module, axis: Axis) -> Phase:

@@ -39,11 +39,11 @@ def radices(n: int) -> tuple[int, ...]:
 
 
 def work(n: int) -> float:
-    """About how many nanoseconds a transform takes for one lane of eight."""
+    """About how many cycles a transform takes for one lane of eight."""
     if not is_smooth(n):
         return 2.5 * work(convolution_length(n))
-    costs = {2: 0.25, 4: 0.35, 8: 0.5}
-    return 0.4 * n + sum(n * costs.get(r, 0.2 + 0.1 * r) for r in radices(n))
+    cycles = {2: 1.0, 4: 1.4, 8: 2.0}
+    return 1.6 * n + sum(n * cycles.get(r, 0.8 + 0.4 * r) for r in radices(n))
 
 
 @cache

@@ -21,6 +21,7 @@ from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.errors import InternalError
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # Rows of fewer points are not worth sharing between tasks.
 _SHARED = knob("fft_rows.shared", 1 << 14, 8, 64)
@@ -55,8 +56,8 @@ def long_row_cost(axis: Axis) -> float | None:
     if axis.inner != 1 or pair is None:
         return None
     a, b = pair
-    one = -(-b // lanes) * work(a) + -(-a // lanes) * work(b) + 0.4 * length
-    return axis.outer * 1.2 * (one if length == axis.points else 2.2 * one)
+    one = -(-b // lanes) * work(a) + -(-a // lanes) * work(b) + 1.6 * length
+    return cost_model().cycles(axis.outer * 1.2 * (one if length == axis.points else 2.2 * one))
 
 
 def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
@@ -153,7 +154,7 @@ class _Pipeline:
         fn.fast_math = CONTRACTS
         count = write(Points(fn, self.axis, self.length, swaps, scale))
         fn.ret()
-        self.steps.append(_Step(fn, -(-count // CHUNK), source, target, count * 0.5))
+        self.steps.append(_Step(fn, -(-count // CHUNK), source, target, cost_model().cycles(2.0 * count)))
 
     # -- how they run ----------------------------------------------------------------------------
 

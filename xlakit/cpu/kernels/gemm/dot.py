@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xlakit import hardware
-from xlakit.cpu import machine
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.gemm.blas_choice import most_own_products
 from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_blas
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
@@ -164,7 +164,7 @@ def plan_product(product: Product) -> DotPlan:
         return DotPlan("few_rows", product, tasks, cost, None, engine)
     narrow = min(rows, columns, depth) < 16
     if not narrow and rows * columns * depth > _most_own(product) and fits_blas(product):
-        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, hardware.current().threads)
+        task_rows, task_columns = cut_for_blas(product, _BLAS_TASK.value, machine.current().threads)
         tasks = product.batch * -(-rows // task_rows) * -(-columns // task_columns)
         return DotPlan("blas", product, tasks, cost, None, None, task_rows, task_columns)
     blocking = plan_gemm(product)
@@ -175,7 +175,7 @@ def _most_own(product: Product) -> int:
     """The largest product that own kernels compute although BLAS could."""
     if product.result.is_complex:
         return _OWN_COMPLEX_PRODUCTS.value
-    return machine.most_own_products(product.result, turned=product.lhs.along.stride != 1)
+    return most_own_products(product.result, turned=product.lhs.along.stride != 1)
 
 
 def _is_streamed(product: Product) -> bool:

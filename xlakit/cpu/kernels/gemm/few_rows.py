@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import Packer, smaller
 from xlakit.cpu.kernels.gemm.product import Product
@@ -22,7 +22,7 @@ from xlakit.options import knob
 
 MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9)
 # Sums stay in the first cache, beside the matrix that passes by.
-_SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: hardware.current().l1 // 2, 512)
+_SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2, 512)
 
 
 def stretch(engine: Engine, rows: int, columns: int) -> int:

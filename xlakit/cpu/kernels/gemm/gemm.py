@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.check import can_read_in_place
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
@@ -30,15 +30,15 @@ from xlakit.options import knob
 # A sliver of the right operand stays in the first cache beside the rows that pass by, a block of the left one in the
 # second beside the slivers that do, the slivers of a task in the third beside what other threads have there; where they
 # are too many for half of it, they are packed again for each block of rows, which is larger then.
-_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: hardware.current().l1 // 2, 1 << 10)
-_BLOCK_BYTES = knob("gemm.block_bytes", lambda: 3 * hardware.current().l2 // 16, 1 << 10, 4 << 10)
-_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: hardware.current().l3 // 8, 1 << 12)
-_MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: hardware.current().l3 // 2, 1 << 12)
+_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1 // 2, 1 << 10)
+_BLOCK_BYTES = knob("gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10)
+_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12)
+_MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 _MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128)
 # What batches that share lines of the cache read before the next rows stays in the second cache.
 _LINE_BYTES = 128
-_SHARED_BYTES = knob("gemm.shared_bytes", lambda: hardware.current().l2 // 4, 1 << 10)
+_SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
 # Rows that are a multiple of this apart meet in the first cache, which has room for so many of them.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
@@ -52,7 +52,7 @@ _PACKING = knob("gemm.packing", 30, 0, 1000)
 _READING = knob("gemm.reading", 8, 0, 1000)
 # From so many products on, what goes round the tiles takes no time that counts.
 _LARGE = knob("gemm.large", 1 << 18, 0)
-_MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, hardware.current().threads), 2, 64)
+_MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
@@ -111,7 +111,7 @@ def _task_sizes(
     out.
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
-    threads = hardware.current().threads
+    threads = machine.current().threads
     least = min(rounded_up(rows, engine.rows), _LEAST_TILES.value * engine.rows)
     best, found = math.inf, (rows, widths[1])
     for column_tasks in range(-(-columns // widths[1]), wanted + 1):

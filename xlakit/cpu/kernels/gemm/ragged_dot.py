@@ -27,9 +27,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.dot_variants import RaggedDot
 from xlakit.ops.shared.contraction import free_dimensions
-
-# Nanoseconds for a multiplication, on one core.
-_PRODUCT = 0.05
+from xlakit.passes.analysis.cost_model import cost_model
 
 
 def emit_ragged_dot(module: Module, instruction: Instruction) -> Emitted:
@@ -42,7 +40,7 @@ def emit_ragged_dot(module: Module, instruction: Instruction) -> Emitted:
         writer.emit()
     fn.ret()
     rows, columns, depth = plan.product.sizes
-    return (Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * _PRODUCT),), {}, 0
+    return (Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * cost_model().multiplication),), {}, 0
 
 
 @dataclass(frozen=True, slots=True)

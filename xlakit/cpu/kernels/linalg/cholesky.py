@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.kernels.linalg.cholesky_blocked import LEAST_BLOCKED, BlockedCholesky
 from xlakit.cpu.kernels.linalg.triangular_solve import LETTERS, NO_UNROLL
 from xlakit.cpu.kernels.shared import blas
@@ -16,6 +16,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import Cholesky
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # Up to this size calling LAPACK costs more than it brings.
 SMALL = knob("cholesky.small", 16, 0, 4)
@@ -31,7 +32,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
     # Few large matrices are factored one after the other, each by all threads.
-    is_shared = size >= LEAST_BLOCKED.value and count < hardware.current().threads
+    is_shared = size >= LEAST_BLOCKED.value and count < machine.current().threads
     method = _Loops if size <= SMALL.value else BlockedCholesky if is_shared else _Lapack
     factor = method(fn, kind, size, lower=lower)
     width = 2 if kind.is_complex else 1
@@ -40,7 +41,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Emitted:
         good = factor.factor(matrix)
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
     fn.ret()
-    cost = 50.0 + 0.05 * size**3 * (4 if kind.is_complex else 1)
+    cost = cost_model().cycles(200.0 + 0.2 * size**3 * (4 if kind.is_complex else 1))
     return (Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0}, 0
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
@@ -19,6 +19,7 @@ from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 FACTORS = {"s": "=f", "d": "=d", "c": "=ff", "z": "=dd"}
@@ -48,7 +49,7 @@ class _Problem:
     @property
     def block(self) -> int:
         """How many right-hand sides a task has."""
-        shared = -(-self.sides // -(-hardware.current().threads // max(1, self.batch)))
+        shared = -(-self.sides // -(-machine.current().threads // max(1, self.batch)))
         wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
         return min(self.sides, -(-wanted // 16) * 16)
 
@@ -79,7 +80,8 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Emitted:
         start = matrix * (size * sides) + (first if op.left_side else first * size)
         solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
     fn.ret()
-    return (Phase(fn.name, problem.tasks, problem.batch * (50.0 + problem.products * 0.1)),), {0: 1}, 0
+    cost = cost_model().cycles(problem.batch * (200.0 + problem.products * 0.4))
+    return (Phase(fn.name, problem.tasks, cost),), {0: 1}, 0
 
 
 class _Blas:

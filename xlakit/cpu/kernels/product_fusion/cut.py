@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xlakit import hardware
-from xlakit.cpu import machine
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import plan_convolution
 from xlakit.cpu.kernels.conv.pad import Padded
+from xlakit.cpu.kernels.gemm.blas_choice import has_faster_blas
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
 from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product, strides_of
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
@@ -22,12 +22,12 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 from xlakit.ops.movement import Transpose
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import MULTIPLICATION
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link
 
 # A rectangle of whole rows goes through the second cache, and one of an own product's results stays in it.
-_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * hardware.current().l2, 256)
-_LARGEST_BLOCK = knob("product_cut.largest_block", lambda: hardware.current().l2, 1 << 12)
+_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * machine.current().l2, 256)
+_LARGEST_BLOCK = knob("product_cut.largest_block", lambda: machine.current().l2, 1 << 12)
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
 _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
@@ -58,7 +58,7 @@ class Cut:
     @property
     def cost(self) -> float:
         """Nanoseconds that all multiplications take."""
-        return self.product.batch * math.prod(self.product.sizes) * MULTIPLICATION
+        return self.product.batch * math.prod(self.product.sizes) * cost_model().multiplication
 
     @property
     def result(self) -> tuple[Steps, Steps, Steps]:
@@ -117,7 +117,7 @@ def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, 
     """A rectangle for BLAS made as long as rows are, where it has many: what else is read then comes in long runs."""
     rows, columns, _ = product.sizes
     blocks = max(1, rows // max(_MANY_ROWS.value, task_rows * task_columns // columns))
-    tasks = min(hardware.current().threads, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
+    tasks = min(machine.current().threads, product.batch * -(-rows // task_rows) * -(-columns // task_columns))
     return (-(-rows // blocks), columns) if product.batch * blocks >= tasks else (task_rows, task_columns)
 
 
@@ -165,7 +165,7 @@ def _is_for_blas(product: Product, rows: int) -> bool:
     _, columns, depth = product.sizes
     narrow = min(rows, columns, depth) < 16
     large = not narrow and rows * columns * depth >= _BLAS_BLOCK.value
-    faster = _BLAS_BLOCK.is_set or product.result.is_complex or machine.current().has_faster_blas(product.result)
+    faster = _BLAS_BLOCK.is_set or product.result.is_complex or has_faster_blas(product.result)
     return large and faster and fits_blas(product)
 
 
@@ -173,7 +173,7 @@ def _rows_at_once(product: Product) -> int:
     """Rows of a block: as many as stay in the cache, but so few that there are tasks for all processors."""
     rows, columns, depth = product.sizes
     task_rows = min(rows, max(_LEAST_ROWS.value, _ROWS_BYTES.value // (columns * product.result.byte_width)))
-    wanted = min(hardware.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
+    wanted = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
     if product.batch * -(-rows // task_rows) < wanted:
         task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
     # Blocks of like size.

@@ -45,7 +45,7 @@ from xlakit.cpu.loops.nests.rows import Plan, acquire_rows, plan_rows
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.passes.analysis.cost_model import MULTIPLICATION
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link, chain_of
 
 
@@ -88,7 +88,7 @@ class _Fusion:
         for copy in self.cut.copies:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
-            phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * MULTIPLICATION))
+            phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * cost_model().multiplication))
         fn = self._calling(self._product(self.cut, EpilogueCall(self.product_slot is None)), entries, follows)
         phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
         return tuple(phases), {}, scratch_bytes(self.cut.copies)
@@ -322,7 +322,7 @@ class _Fusion:
                 fn.store(pointer, fn.at(own, PTR, number))
             tasks = (count + (cut.task_rows - 1)).integer("udiv", cut.task_rows)
             fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
-        self.cost += whole.batch * math.prod(whole.sizes) * MULTIPLICATION
+        self.cost += whole.batch * math.prod(whole.sizes) * cost_model().multiplication
         if not direct:
             self._last(fn, link, whole, memory, bounds)
             release(fn, memory)

@@ -19,6 +19,7 @@ from xlakit.ir.enums import RandomAlgorithm
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import RngBitGenerator
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # How many counters a task takes.
 _TASK = knob("random_bits.task", 8192, 64)
@@ -127,7 +128,8 @@ class _Writer:
         else:
             tasks = self._short_rows(fn, bits, words, begin, end)
         fn.ret()
-        cost = self.layout.blocks * (random_words.THREEFRY_COST if self.is_threefry else random_words.PHILOX_COST)
+        each = random_words.THREEFRY_CYCLES if self.is_threefry else random_words.PHILOX_CYCLES
+        cost = cost_model().cycles(self.layout.blocks * each)
         return Phase(fn.name, tasks, cost)
 
     def emit_state(self) -> Phase:
@@ -143,7 +145,7 @@ class _Writer:
         for number, word in enumerate(state):
             fn.store(word, fn.at(after, I64, number))
         fn.ret()
-        return Phase(fn.name, 1, 5.0)
+        return Phase(fn.name, 1, cost_model().cycles(20.0))
 
     # -- the order of elements -------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.rng.random_words import PHILOX_COST, counters, interleaved, joined, lane_count, philox
+from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
@@ -24,12 +24,13 @@ from xlakit.ir.enums import RandomDistribution
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import Rng
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # How many blocks of words a task takes.
 _TASK = knob("random_numbers.task", 512, 64)
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Nanoseconds for an element, beside its words.
-_UNIFORM_COST, _NORMAL_COST = 0.7, 2.5
+_UNIFORM_CYCLES, _NORMAL_CYCLES = 2.8, 10.0
 
 # The state of a draw: a key, and the halves of the counter that it begins at.
 STATE_BYTES = 24
@@ -97,8 +98,9 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Emitted:
             with fn.if_((left % recipe.made).ne(0)):
                 elements(groups, first, 1)
     fn.ret()
-    each = _NORMAL_COST if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_COST
-    return (Phase(fn.name, -(-blocks // _TASK.value), blocks * PHILOX_COST + total * each),), {}, STATE_BYTES
+    each = _NORMAL_CYCLES if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_CYCLES
+    cost = cost_model().cycles(blocks * PHILOX_CYCLES + total * each)
+    return (Phase(fn.name, -(-blocks // _TASK.value), cost),), {}, STATE_BYTES
 
 
 def _recipe(distribution: RandomDistribution, kind: PrimitiveType) -> _Recipe:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from xlakit.cpu.llvm import I32, I64, Function, Value, vector
 from xlakit.cpu.llvm.target import vector_bytes
 
-# Nanoseconds for a block of two (four) words.
-THREEFRY_COST, PHILOX_COST = 1.5, 3.0
+# Cycles for a block of two (four) words.
+THREEFRY_CYCLES, PHILOX_CYCLES = 6.0, 12.0
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

@@ -26,8 +26,10 @@ from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import PREFIX_ELEMENT
+from xlakit.passes.analysis.cost_model import cost_model
 
+# Cycles for an element of a result.
+_CYCLES = 2.0
 # Rows of a buffer, and sequences side by side in it.
 _DEPTH = 128
 _LANES = 16
@@ -89,7 +91,7 @@ class ScanPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        return self.outer * self.length * self.inner * len(self.kinds) * PREFIX_ELEMENT
+        return cost_model().cycles(_CYCLES) * self.outer * self.length * self.inner * len(self.kinds)
 
     @property
     def total_bytes(self) -> int:

@@ -15,8 +15,10 @@ from xlakit.ops.gather import expanded_indices
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.scatter import Scatter
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import SCATTERED_ELEMENT, SCATTERED_UPDATE
+from xlakit.passes.analysis.cost_model import cost_model
 
+# Cycles for an update, beside its elements, and for each of these.
+_UPDATE_CYCLES, _ELEMENT_CYCLES = 6.0, 0.6
 _MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
 # A task of a shared window has so many bytes of each.
 _WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
@@ -112,8 +114,9 @@ class ScatterPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
-        element = len(self.kinds) * SCATTERED_ELEMENT + reducer_cost(self.computation)
-        return self.count * (SCATTERED_UPDATE + self.window_elements * element)
+        cycles = cost_model().cycles
+        element = len(self.kinds) * cycles(_ELEMENT_CYCLES) + reducer_cost(self.computation)
+        return self.count * (cycles(_UPDATE_CYCLES) + self.window_elements * element)
 
     @property
     def part_kind(self) -> PrimitiveType:

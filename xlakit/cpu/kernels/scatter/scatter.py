@@ -20,8 +20,10 @@ from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.analysis.cost_model import COMBINED_ELEMENT
+from xlakit.passes.analysis.cost_model import cost_model
 
+# Cycles for an element that is combined from parts.
+_COMBINED_CYCLES = 0.4
 _ALIGNMENT = 64
 
 
@@ -247,4 +249,4 @@ class _Writer:
                     part = fn.at(self._parts(emitter), I8, number * self.part_bytes)
                     total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
                 store(fn, plan.kinds[0], total[0], result, loop.index)
-        return Phase(fn.name, blocks, plan.elements * plan.tasks * COMBINED_ELEMENT)
+        return Phase(fn.name, blocks, plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES))

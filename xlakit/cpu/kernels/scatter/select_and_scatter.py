@@ -30,9 +30,11 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import applied_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.options import knob
-from xlakit.passes.analysis.cost_model import SELECTED_PLACE
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.simplify.pooling_gradients import padded_selection
 
+# Cycles for a place of a window.
+_PLACE_CYCLES = 4.0
 _STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.
 _LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
@@ -109,7 +111,7 @@ class SelectPlan:
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
         every = (*self.free, *self.moving, self.minor)
-        return SELECTED_PLACE * math.prod(d.outputs * d.window.size for d in every)
+        return cost_model().cycles(_PLACE_CYCLES) * math.prod(d.outputs * d.window.size for d in every)
 
 
 def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from xlakit.cpu import cache as compile_cache
+from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import engine
 

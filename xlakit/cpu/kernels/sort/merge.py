@@ -18,6 +18,7 @@ from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # An element as it stands in memory; a complex one as its two parts.
 Stored: TypeAlias = Union[Value, "tuple[Value, Value]"]
@@ -262,14 +263,14 @@ class _Parallel:
         self.chunk = -(-self.plan.length // self.plan.chunks)
         self.cut = sorter.write_cut()
 
-    def _tasks(self, name: str, cost: float, body: Callable[[_Task], None]) -> Phase:
+    def _tasks(self, name: str, cycles: float, body: Callable[[_Task], None]) -> Phase:
         fn = task_function(self.module, name)
         table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:
             body(_Task(self.sorter, rows, loop.index))
         fn.ret()
-        return Phase(fn.name, self.plan.tasks, cost * self.plan.rows * self.plan.length)
+        return Phase(fn.name, self.plan.tasks, cost_model().cycles(cycles) * self.plan.rows * self.plan.length)
 
     def sort_chunks(self, *, lands_in_second: bool) -> Phase:
         """Sort each chunk."""
@@ -281,7 +282,7 @@ class _Parallel:
             begin, end = task.range(task.chunk * self.chunk, self.chunk)
             self.sorter.sort(task.fn, source, target, other, begin, end, self.chunk)
 
-        return self._tasks("sort_chunks", 50.0, body)
+        return self._tasks("sort_chunks", 200.0, body)
 
     def merge(self, level: int, *, to_second: bool) -> Phase:
         """Merge pairs of runs of ``2**level`` chunks, each pair in as many parts as it has chunks."""
@@ -308,7 +309,7 @@ class _Parallel:
             lefts = (begin + left, begin + left_end)
             fn.call(self.sorter.merge, VOID, *source, *target, *lefts, *rights, begin + cut)
 
-        return self._tasks("sort_merge_runs", 5.0, body)
+        return self._tasks("sort_merge_runs", 20.0, body)
 
     def gather(self) -> Phase:
         """Bring strided rows into contiguous memory."""
@@ -320,7 +321,7 @@ class _Parallel:
                 for operand, buffer in enumerate(first):
                     store_raw(fn, task.rows.load(operand, task.base, loop.index), buffer, loop.index)
 
-        return self._tasks("sort_gather", 2.0, body)
+        return self._tasks("sort_gather", 8.0, body)
 
     def scatter(self) -> Phase:
         """Bring sorted rows to their strided places."""
@@ -332,7 +333,7 @@ class _Parallel:
                 for operand, bits in enumerate(self.sorter.load(fn, first, loop.index)):
                     task.rows.store(operand, bits, task.base, loop.index)
 
-        return self._tasks("sort_scatter", 2.0, body)
+        return self._tasks("sort_scatter", 8.0, body)
 
 
 class _Task:

@@ -15,6 +15,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.sort import Sort
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize_order
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
@@ -162,12 +163,13 @@ class SortPlan:
     @property
     def cost(self) -> float:
         """About how many nanoseconds the whole sort takes on one processor."""
-        elements = float(self.rows * self.length)
         if self.method is Method.RANKS:
-            return elements * (3.0 + 0.1 * self.length * len(self.records))
-        if self.records:
-            return elements * sum(2.0 + 2.0 * len(r.digits) for r in self.records)
-        return elements * (10.0 + 5.0 * math.log2(max(2, self.length))) * len(self.kinds)
+            each = 12.0 + 0.4 * self.length * len(self.records)
+        elif self.records:
+            each = sum(8.0 + 8.0 * len(r.digits) for r in self.records)
+        else:
+            each = (40.0 + 20.0 * math.log2(max(2, self.length))) * len(self.kinds)
+        return cost_model().cycles(self.rows * self.length * each)
 
     @property
     def buffer_bytes(self) -> int:

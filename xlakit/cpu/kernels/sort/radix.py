@@ -21,6 +21,7 @@ from xlakit.cpu.kernels.sort.plan import (
 from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of, load_record
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import Part, SortKey
 
 
@@ -234,7 +235,7 @@ class _Parallel:
         with fn.loop(begin, end) as loop:
             body(_Chunk(self, rows, loop.index))
         fn.ret()
-        return Phase(fn.name, self.plan.tasks, 1.5 * self.plan.rows * self.plan.length)
+        return Phase(fn.name, self.plan.tasks, cost_model().cycles(6.0) * self.plan.rows * self.plan.length)
 
     def make_records(self, number: int) -> Phase:
         """Build the records of number ``number`` in the memory of those of the number before."""
@@ -265,7 +266,7 @@ class _Parallel:
         for place in range(_COUNTING, _MOVED + self.plan.rows):
             fn.store(fn.i64(0), fn.at(first, I64, place))
         fn.ret()
-        return Phase(fn.name, 1, 10.0)
+        return Phase(fn.name, 1, cost_model().cycles(40.0))
 
     def count(self, sorter: RecordSorter, key: SortKey) -> Phase:
         """Count a digit in each chunk."""

@@ -35,6 +35,7 @@ from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import Parameter
 from xlakit.ops.sort import Sort, TopK
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import SortKey
 from xlakit.passes.simplify.top_k import is_index, partial_sort
 
@@ -111,8 +112,10 @@ class TopKPlan:
     def cost(self) -> float:
         """About how many nanoseconds it takes on one processor."""
         if self.method in (Method.SORT, Method.CHUNKED_SORT):
-            return self.rows * (3.0 * self.length + 15.0 * self.k)
-        return self.rows * (self.length * 0.1 * self.key.kind.byte_width + self.k * 30.0)
+            cycles = 12.0 * self.length + 60.0 * self.k
+        else:
+            cycles = self.length * 0.4 * self.key.kind.byte_width + self.k * 120.0
+        return cost_model().cycles(self.rows * cycles)
 
     @property
     def phases(self) -> str:
@@ -317,7 +320,7 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
         common.call(fn, JoinFirst(*plan.keys), kept, fn.i64(plan.chunks), fn.i64(plan.k))
         arrays.store(loop.index, kept)
     fn.ret()
-    return Phase(fn.name, plan.rows, plan.rows * plan.chunks * plan.k * 10.0)
+    return Phase(fn.name, plan.rows, cost_model().cycles(40.0 * plan.rows * plan.chunks * plan.k))
 
 
 def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
@@ -363,7 +366,7 @@ def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
         lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (arrays.scratch, buffers))
         arrays.store(loop.index, sorter.sort(fn, lists, other, lists, fn.i64(count)))
     fn.ret()
-    return Phase(fn.name, plan.rows, plan.rows * count * 15.0)
+    return Phase(fn.name, plan.rows, cost_model().cycles(60.0 * plan.rows * count))
 
 
 def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.llvm import I64, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Iterations of a strip: what they ask for stays in the first cache until it is read.
 _ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
 # Of smaller arrays most is in the second cache, or soon will be.
-_FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * hardware.current().l2, 0)
+_FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0)
 # Places are computed twice, which must cost little against waiting.
 _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 

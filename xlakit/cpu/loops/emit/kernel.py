@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import APART
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
@@ -29,7 +29,7 @@ from xlakit.options import knob
 _LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0)
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
-TASK_NANOSECONDS = knob("kernel.task_nanoseconds", lambda: 2 * hardware.current().wake_nanoseconds, 50.0, 1e9)
+TASK_NANOSECONDS = knob("kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9)
 # Next to a phase that takes longer, a call costs nothing.
 _CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.llvm import I8, I64, VOID, Function, Value, vector
 from xlakit.cpu.loops.emit.emitter import Emitter, Redirection
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.ir.space import Group
 
 # Results that are larger than this do not go through the caches: what reads them next would find few of them there.
-NON_TEMPORAL_BYTES = knob("non_temporal.least_written", lambda: hardware.current().l3 // 2, 0, 4096)
+NON_TEMPORAL_BYTES = knob("non_temporal.least_written", lambda: machine.current().l3 // 2, 0, 4096)
 VECTOR_BYTES = 32
 # Iterations of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
 _ITERATIONS = knob("non_temporal.iterations", 512, 64)

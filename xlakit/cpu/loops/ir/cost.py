@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Final
 
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load
@@ -12,51 +13,71 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Op
 from xlakit.ops.reduction import applied_op
-from xlakit.passes.analysis.cost_model import (
-    FOLD_ITERATION,
-    ITERATION,
-    LOADED_BYTE,
-    QUOTIENT,
-    operation_cost,
-    widths_of,
-)
+from xlakit.passes.analysis.cost_model import CostModel, cost_model, widths_of
+
+# Cycles for a quotient of indices, and for an iteration beside what it computes: of a loop, and of a fold in one.
+_QUOTIENT: Final = 4.0
+_ITERATION: Final = 0.2
+_FOLD_ITERATION: Final = 1.2
 
 
-def element_cost(nodes: Iterable[Node], variables: Iterable[Variable] | None = None) -> float:
+def element_cost(
+    nodes: Iterable[Node], variables: Iterable[Variable] | None = None, *, array_bytes: float = 0.0
+) -> float:
     """What one iteration of a loop that computes the nodes costs, in nanoseconds.
 
-    variables: those of the loop, where what depends on others alone is computed before it.
+    variables: those of the loop, where what depends on others alone is computed before it. array_bytes: what all
+    iterations together read and write (:func:`bytes_of`), which comes from the cache that it fits into.
     """
-    return _cost(nodes, None if variables is None else frozenset(variables), {})
+    own, model = None if variables is None else frozenset(variables), cost_model()
+    return _cost(nodes, own, {}, model, model.loaded_byte(array_bytes))
 
 
-def _cost(nodes: Iterable[Node], own: frozenset[Variable] | None, known: dict[Fold, float]) -> float:
+def bytes_of(nodes: Iterable[Node]) -> float:
+    """The bytes of the arrays that nodes read: each array counts once."""
+    arrays: dict[int, int] = {}
+    for node in walk(list(nodes)):
+        if isinstance(node, Load):
+            count = math.prod(v.extent for v in node.variables) if node.count is None else node.count
+            arrays[node.array] = max(arrays.get(node.array, 0), count * node.kind.byte_width)
+    return float(sum(arrays.values()))
+
+
+def _cost(
+    nodes: Iterable[Node],
+    own: frozenset[Variable] | None,
+    known: dict[Fold, float],
+    model: CostModel,
+    loaded_byte: float,
+) -> float:
     """The same; ``known`` has what one iteration of each fold costs, which is wanted again where folds share others."""
     every, total = list(nodes), 0.0
     for node in walk(every):
         if own is not None and not node.variables & own:
             continue
         if isinstance(node, Load):
-            total += LOADED_BYTE * node.kind.byte_width
+            total += loaded_byte * node.kind.byte_width
         elif isinstance(node, Apply):
-            total += _operation(node.op, node.kind)
+            total += _operation(model, node.op, node.kind)
         elif isinstance(node, Divided):
-            total += QUOTIENT
+            total += model.cycles(_QUOTIENT)
     # Folds inside of folds are a part of their iterations.
     for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
         if isinstance(node, Fold) and (own is None or node.variables & own):
             if node not in known:
-                known[node] = FOLD_ITERATION + _cost(node.inputs, None, known) + reducer_cost(node.computation)
+                inner = _cost(node.inputs, None, known, model, loaded_byte) + reducer_cost(node.computation)
+                known[node] = model.cycles(_FOLD_ITERATION) + inner
             total += math.prod(v.extent for v in node.over) * known[node]
-    return total + ITERATION
+    return total + model.cycles(_ITERATION)
 
 
 def reducer_cost(computation: Computation) -> float:
     """What one iteration of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
     if applied_op(computation) is not None:
         return 0.0
-    return sum(_operation(i.op, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
+    model = cost_model()
+    return sum(_operation(model, i.op, i.shape.element_type) for i in computation.instructions if i.shape.is_array)
 
 
-def _operation(op: Op, kind: PrimitiveType) -> float:
-    return operation_cost(op).alone * widths_of(kind)
+def _operation(model: CostModel, op: Op, kind: PrimitiveType) -> float:
+    return model.operation(op).alone * widths_of(kind)

@@ -36,7 +36,10 @@ from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.elementwise.unary import Not
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
+# Cycles in which what was found is kept, beside the comparison.
+_KEPT_CYCLES = 0.4
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)
 _NO_PLACE = (1 << 31) - 1
 _FEW_ROWS = knob("arg_min_max.few_rows", 8, 1000)
@@ -156,7 +159,7 @@ class _Plan:
     @property
     def cost(self) -> float:
         """What a row costs."""
-        return (element_cost([self.element]) + 0.1) * self.row.extent
+        return (element_cost([self.element]) + cost_model().cycles(_KEPT_CYCLES)) * self.row.extent
 
 
 def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
@@ -360,4 +363,4 @@ class _Shared:
                 _store_row(emitter, plan, fn.load(I64, fn.at(places, I64, loop.results[1])))
 
             nest(emitter, self._levels(), plan.nodes, body, is_apart=False)
-        return Phase(fn.name, 1, 10.0 * self.rows * self.parts)
+        return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Effort, Module, Type, Value, vector
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
@@ -25,9 +25,12 @@ from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
+# Cycles in which a sum is read and written again.
+_KEPT_CYCLES = 0.4
 # The accumulators of a strip stay in the first cache, beside the rows that pass by.
-_STRIP_BYTES = knob("columns.strip_bytes", lambda: hardware.current().l1 // 4, 1, 1024)
+_STRIP_BYTES = knob("columns.strip_bytes", lambda: machine.current().l1 // 4, 1, 1024)
 # So many iterations of the reduced dimension for each visit of an accumulator.
 _AT_ONCE = 4
 
@@ -52,7 +55,11 @@ class _Plan:
     @property
     def cost(self) -> float:
         """What reducing one element costs, in nanoseconds."""
-        return element_cost(self.inputs) + 0.1 + sum(reducer_cost(f.computation) for f in self.reducers)
+        return (
+            element_cost(self.inputs)
+            + cost_model().cycles(_KEPT_CYCLES)
+            + sum(reducer_cost(f.computation) for f in self.reducers)
+        )
 
     @property
     def nodes(self) -> list[Node]:

@@ -10,7 +10,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Output
-from xlakit.cpu.loops.ir.cost import element_cost
+from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
 from xlakit.cpu.loops.ir.nodes import Fold, Load
 from xlakit.cpu.loops.ir.space import Group, merged
@@ -38,8 +38,9 @@ def loop_kernel(
     if crossing is not None and not crossing.is_short:
         return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
     groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, offsets)
-    iteration = element_cost(nodes)
     iterations = math.prod(g.extent for g in groups)
+    written = iterations * sum(n.kind.byte_width for n in nodes)
+    iteration = element_cost(nodes, array_bytes=bytes_of(nodes) + written)
     short = _written_out(groups, nodes)
     split = Split.of(groups[: len(groups) - len(short)], iteration * math.prod(g.extent for g in short))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):

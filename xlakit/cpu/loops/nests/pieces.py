@@ -10,12 +10,14 @@ from xlakit.cpu.loops.emit.kernel import Phase, task_function
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.movement import Concatenate, Reshape
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # Runs of fewer bytes are left to a loop that can write several at once.
 _SHORT_ROW = knob("pieces.short_row", 32, 1, 1000)
 _TASK_BYTES = knob("pieces.task_bytes", 1 << 16, 64, 192)
-# Of so many bytes a nanosecond: what a processor copies.
-_BYTES_PER_NANOSECOND = 8.0
+# Cycles in which a piece is begun, and a byte of it copied.
+_PIECE_CYCLES = 8.0
+_BYTE_CYCLES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | 
             tasks = _write_long(fn, emitter.arrays, pieces, begin, end)
         else:
             tasks = _write_rows(fn, emitter.arrays, pieces, (rows, row), begin, end)
-    return Phase(fn.name, tasks, rows * (row / _BYTES_PER_NANOSECOND + 2.0 * len(pieces)))
+    return Phase(fn.name, tasks, cost_model().cycles(rows * (row * _BYTE_CYCLES + len(pieces) * _PIECE_CYCLES)))
 
 
 def _stored(instruction: Instruction) -> Instruction:

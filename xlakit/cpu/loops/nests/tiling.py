@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xlakit import hardware
+from xlakit import machine
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
@@ -24,9 +24,10 @@ from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
 from xlakit.options import knob
+from xlakit.passes.analysis.cost_model import cost_model
 
 # The buffers of all tiles together stay in the first cache, beside the lines that are read and written.
-_BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: hardware.current().l1 // 2, 1024)
+_BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: machine.current().l1 // 2, 1024)
 _RUN_BYTES = knob("tiling.run_bytes", 256, 64)
 _MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.
@@ -34,8 +35,8 @@ _UNIT = 32
 # Dimensions that are shorter than this are written out in the loop over the other one.
 SHORT = knob("tiling.short", 8, 1, 30)
 _LEAST_ELEMENTS = knob("tiling.least_elements", 512, 1)
-# What copying an element into the buffer costs, in nanoseconds.
-_STAGING = 0.3
+# Cycles in which an element is copied into the buffer.
+_STAGING_CYCLES = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def tiled_kernel(
         with fn.loop(begin, end) as loop, emitter.scope():
             kernel.write(emitter, loop.index, buffers)
         emitter.streams = kernel.streams
-    cost = element_cost(nodes) + _STAGING * max(1, len(crossing.staged))
+    cost = element_cost(nodes) + cost_model().cycles(_STAGING_CYCLES) * max(1, len(crossing.staged))
     return Phase(fn.name, kernel.tasks, cost * elements)
 
 

@@ -1,0 +1,55 @@
+"""Whether a product is computed by own kernels or by BLAS: which is faster differs from processor to processor.
+
+The rates of both are measured when a program first has a large product (:mod:`xlakit.cpu.measuring`) and stand in the
+machine's description. Where nothing was measured (the compile cache is off, or the program is compiled with other
+options than the default), a rule by the width of vectors serves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from xlakit import machine
+from xlakit.cpu.llvm import target
+from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ops.dot import Dot
+from xlakit.options import knob
+
+# Multiplications of a product for which the choice of the kernel may matter.
+_LARGE: Final = 1 << 25
+# For more products than this BLAS is called where it is faster on this machine: its blocks are made for the largest
+# caches. For fewer where the layout of the left operand suits it better.
+OWN_PRODUCTS = knob("machine.own_products", 1 << 29, 0)
+OWN_TURNED_PRODUCTS = knob("machine.own_turned_products", 1 << 28, 0)
+_UNBOUNDED: Final = 1 << 62
+KINDS: Final = {PrimitiveType.F32: "f32", PrimitiveType.F64: "f64"}
+
+
+def large_products(module: HloModule) -> set[PrimitiveType]:
+    """The element types of a module's products that are so large that BLAS might be called for them."""
+    return {
+        i.shape.element_type
+        for computation in module.computations
+        for i in computation.instructions
+        if isinstance(i.op, Dot) and i.shape.element_type in KINDS and _products(i, i.op) >= _LARGE
+    }
+
+
+def _products(instruction: Instruction, op: Dot) -> int:
+    lhs = instruction.operands[0].shape.dimensions
+    return instruction.shape.num_elements * math.prod(lhs[d] for d in op.lhs_contracting_dims)
+
+
+def has_faster_blas(kind: PrimitiveType) -> bool:
+    """Whether BLAS is faster than own kernels for large products of an element type."""
+    return machine.current().has_faster_blas(KINDS.get(kind, ""), target.vector_bytes())
+
+
+def most_own_products(kind: PrimitiveType, *, turned: bool) -> int:
+    """The largest product of real numbers that own kernels compute although BLAS could; ``turned`` where the left
+    operand's rows do not lie side by side.
+    """
+    limit = OWN_TURNED_PRODUCTS if turned else OWN_PRODUCTS
+    return limit.value if limit.is_set or has_faster_blas(kind) else _UNBOUNDED

@@ -1,0 +1,320 @@
+"""The machine that programs run on: its threads, caches, rates and costs, from which the compiler's choices derive.
+
+A description consists of what the system tells (threads, sizes of caches) and of what was measured:
+``xlakit machine --measure`` measures all of it (:mod:`xlakit.cpu.measuring`), and the rates of large products are
+measured when a program first has one. Measurements are kept in the compile cache, by processor. What was not measured
+comes from a table by family of processors. ``XLAKIT_MACHINE=FILE`` names another description, as
+``xlakit machine --describe FILE`` writes it; what that does not say is as on this machine. A wrong description costs
+time and never changes a result, but for the order in which sums are added.
+
+Sizes of blocks, strips and tasks derive from it: ``knob("gemm.sliver_bytes", lambda: current().l1 // 2, ...)``, and the
+cost model (:mod:`xlakit.passes.analysis.cost_model`) takes its rates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from xlakit import compile_cache, options
+from xlakit.errors import ArgumentError, FormatError
+
+VARIABLE = "XLAKIT_MACHINE"
+_HINT = "xlakit machine --describe FILE writes one"
+# To be counted up when kernels have become so much faster or slower that all machines should be measured again.
+_FORMAT = "3"
+_CPUS = Path("/sys/devices/system/cpu")
+_CPUINFO = Path("/proc/cpuinfo")
+# What tells one processor from another in Linux's list, on x86 and on Arm.
+_TELLING = frozenset(
+    [
+        "vendor_id",
+        "cpu family",
+        "model",
+        "model name",
+        "stepping",
+        "flags",
+        "Features",
+        "CPU implementer",
+        "CPU architecture",
+        "CPU variant",
+        "CPU part",
+        "CPU revision",
+    ]
+)
+_KIB: Final = 1 << 10
+# BLAS must be faster by this factor to be called: own products compute their epilogues in their loops.
+_ADVANTAGE = 1.05
+# Sizes of the first cache for data, the second and the last one, by family: what most processors of the last ten years
+# have at least.
+_CACHES = {"x86": (32 * _KIB, 512 * _KIB, 16384 * _KIB), "arm": (64 * _KIB, 512 * _KIB, 8192 * _KIB)}
+# What a core does that was not measured, by family and by the names in ``measured``: a cycle, fused products and sums,
+# bytes read from each cache and from memory, and copied, in a nanosecond each; a page fault. Those of desktop and
+# server processors with vectors of 32 bytes on x86, of 16 on Arm.
+_RATES: dict[str, Mapping[str, float]] = {
+    "x86": {
+        "cycle_nanoseconds": 0.25,
+        "fused_per_nanosecond_f32": 64.0,
+        "fused_per_nanosecond_f64": 32.0,
+        "read_bytes_per_nanosecond_l1": 100.0,
+        "read_bytes_per_nanosecond_l2": 50.0,
+        "read_bytes_per_nanosecond_l3": 20.0,
+        "read_bytes_per_nanosecond_memory": 10.0,
+        "copy_bytes_per_nanosecond_one_thread": 5.0,
+        "copy_bytes_per_nanosecond_all_threads": 10.0,
+        "page_fault_nanoseconds": 500.0,
+    },
+}
+_RATES["arm"] = {**_RATES["x86"], "fused_per_nanosecond_f32": 32.0, "fused_per_nanosecond_f64": 16.0}
+# Waking a thread that waits in the kernel: two switches, and a cache that another core has written to.
+_WAKE_NANOSECONDS = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Multiplications a nanosecond in a large product of matrices, on all threads: by own kernels and by BLAS."""
+
+    own: float
+    blas: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine, as far as code depends on it.
+
+    threads: processors that this process may run on. l1, l2: bytes of a core's caches for data. l3: bytes of the last
+    cache, which cores share; where there is no third one, the second's. wake_nanoseconds: from when a thread that
+    sleeps is woken until it runs. processor: its name. vector_bytes: the width of its vectors, 0 where that is not
+    known. extensions: of its instruction set, by LLVM's names. products: rates by element type, those that were
+    measured; of other sizes than the usual under names such as ``f32[256]``. measured: other numbers that were
+    measured, by names that say what they count; :meth:`rate` gives them.
+    """
+
+    threads: int
+    l1: int
+    l2: int
+    l3: int
+    wake_nanoseconds: float = _WAKE_NANOSECONDS
+    processor: str = ""
+    vector_bytes: int = 0
+    extensions: tuple[str, ...] = ()
+    products: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
+    measured: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def rate(self, name: str) -> float:
+        """A number of ``measured``, or that of the table where it was not measured."""
+        return self.measured.get(name) or _RATES[_family()][name]
+
+    @property
+    def cycle(self) -> float:
+        """Nanoseconds of a cycle."""
+        return self.rate("cycle_nanoseconds")
+
+    def bandwidth(self, bytes: float) -> float:
+        """Bytes a nanosecond that a core reads again and again of so many bytes: of the cache that they fit into."""
+        for name in ("l1", "l2", "l3"):
+            if bytes <= getattr(self, name):
+                return self.rate(f"read_bytes_per_nanosecond_{name}")
+        return self.rate("read_bytes_per_nanosecond_memory")
+
+    def has_faster_blas(self, kind: str, vector_bytes: int) -> bool:
+        """Whether BLAS is called for large products of an element type, by its name, in vectors of such a width."""
+        rates = self.products.get(kind)
+        if rates is None or self.vector_bytes not in (0, vector_bytes):
+            # Not measured: BLAS libraries fill vectors of 32 bytes well, wider ones less often.
+            return vector_bytes < 64
+        return rates.blas > _ADVANTAGE * rates.own
+
+    @property
+    def text(self) -> str:
+        """All that code depends on, as keys of the compile cache have it.
+
+        The rates of products are not in it unless all was measured: they become known when programs need them, and
+        programs without large products are not to be compiled anew for that.
+        """
+        sizes = (self.threads, self.l1, self.l2, self.l3, self.wake_nanoseconds)
+        rates = {k: (r.own, r.blas) for k, r in self.products.items()} if self.measured else {}
+        return f"{sizes} {sorted(self.measured.items())} {sorted(rates.items())}"
+
+    def as_text(self) -> str:
+        """The description as JSON."""
+        fields: dict[str, Any] = {
+            "processor": self.processor,
+            "vector_bytes": self.vector_bytes,
+            "extensions": list(self.extensions),
+            "threads": self.threads,
+            "caches": {"l1": self.l1, "l2": self.l2, "l3": self.l3},
+            "wake_nanoseconds": self.wake_nanoseconds,
+            "products": {kind: {"own": rates.own, "blas": rates.blas} for kind, rates in self.products.items()},
+            "measured": dict(self.measured),
+        }
+        return json.dumps(fields, indent=2)
+
+    @staticmethod
+    def from_text(text: str, source: str) -> Machine:
+        """A description from JSON; what it does not say is as here. Raises FormatError where it is none."""
+        try:
+            given = json.loads(text)
+            if not isinstance(given, dict):
+                raise ValueError("it is no object")
+            return _from_fields(given)  # pyright: ignore[reportUnknownArgumentType]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{source} is no description of a machine: {error}", hint=_HINT) from None
+
+
+def _from_fields(given: Mapping[str, Any]) -> Machine:
+    mine = own()
+    caches = given.get("caches", {})
+    made = Machine(
+        int(given.get("threads", mine.threads)),
+        *(int(caches.get(name, getattr(mine, name))) for name in ("l1", "l2", "l3")),
+        wake_nanoseconds=float(given.get("wake_nanoseconds") or _WAKE_NANOSECONDS),
+        processor=str(given.get("processor", mine.processor)),
+        vector_bytes=int(given.get("vector_bytes", 0)),
+        extensions=tuple(map(str, given.get("extensions", ()))),
+        products={str(k): Rates(float(r["own"]), float(r["blas"])) for k, r in given.get("products", {}).items()},
+        measured={str(name): float(number) for name, number in given.get("measured", {}).items()},
+    )
+    rates = [*made.measured.values(), *(rate for r in made.products.values() for rate in (r.own, r.blas))]
+    if min(made.l1, made.l2, made.l3, made.threads) < 1 or not 0 < made.wake_nanoseconds < 1e9:
+        raise ValueError("sizes, threads and times are positive")
+    if not all(0 < rate < 1e12 for rate in rates):
+        raise ValueError("what was measured is positive")
+    return made
+
+
+# -- the one in force ------------------------------------------------------------------------------
+
+# What this process has measured or read, by the compile cache that the environment names, and the level of code.
+_known: dict[tuple[str, str, str], Machine] = {}
+
+
+def current() -> Machine:
+    """The machine that code is made for. Raises ArgumentError or FormatError for a bad file."""
+    path = os.environ.get(VARIABLE)
+    return _of_file(path) if path else _kept()
+
+
+def is_given() -> bool:
+    """Whether the environment names a description; it is used as it is then, and nothing is measured."""
+    return bool(os.environ.get(VARIABLE))
+
+
+@lru_cache(maxsize=8)
+def _of_file(path: str) -> Machine:
+    try:
+        return Machine.from_text(Path(path).read_text(), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{VARIABLE} names {path!r}, which cannot be read: {error}", hint=_HINT) from None
+
+
+def _kept() -> Machine:
+    place = _place()
+    found = _known.get(place)
+    if found is None:
+        entry = compile_cache.load(_key(place[2]))
+        found = own() if entry is None else Machine.from_text(str(entry.fields.get("machine")), "the compile cache")
+        _known[place] = found
+    return found
+
+
+def keep(found: Machine) -> Machine:
+    """Have a description used from now on, and by other processes."""
+    place = _place()
+    _known[place] = found
+    if compile_cache.is_enabled():
+        compile_cache.save(_key(place[2]), compile_cache.Entry({"machine": found.as_text()}, {}))
+    return found
+
+
+def _place() -> tuple[str, str, str]:
+    # Every knob that derives from the machine asks for it: making a path takes longer than all else.
+    environment = os.environ
+    return environment.get("XLAKIT_CACHE", ""), environment.get("XLAKIT_CACHE_DIR", ""), options.current().cpu
+
+
+@cache
+def _key(level: str) -> str:
+    """The key of what is known of this machine when it runs code of a level."""
+    parts = (str(dict(_identity())), level, own().text, _FORMAT)
+    return "machine-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
+# -- what the system tells -------------------------------------------------------------------------
+
+
+@cache
+def own() -> Machine:
+    """This machine, without what was measured of it."""
+    found = _of_linux() or _of_macos()
+    l1, l2, l3 = (known or usual for known, usual in zip(found or (0, 0, 0), _CACHES[_family()], strict=True))
+    name = _identity().get("model name") or platform.machine()
+    return Machine(_threads(), l1, l2, max(l2, l3), processor=name)
+
+
+@cache
+def _family() -> str:
+    return "arm" if platform.machine().lower() in ("aarch64", "arm64") else "x86"
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _identity() -> Mapping[str, str]:
+    """What tells this processor from others, by the system's names."""
+    found = {"machine": platform.machine()}
+    try:
+        with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                name, _, value = line.partition(":")
+                if not line.strip() and len(found) > 1:
+                    # The next one is like this one.
+                    break
+                if name.strip() in _TELLING:
+                    found[name.strip()] = value.strip()
+    except OSError:
+        # Not Linux.
+        found["processor"] = platform.processor()
+    return MappingProxyType(found)
+
+
+def _of_linux() -> tuple[int, int, int] | None:
+    """The caches of a processor that this process may run on; 0 where the system does not tell."""
+    number = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    sizes = [0, 0, 0]
+    for index in (_CPUS / f"cpu{number}" / "cache").glob("index*"):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            if kind != "Instruction" and 1 <= int(level) <= 3:
+                sizes[int(level) - 1] = int(size.removesuffix("K")) * _KIB
+        except (OSError, ValueError):
+            # This one is not told of.
+            continue
+    return (sizes[0], sizes[1], sizes[2]) if any(sizes) else None
+
+
+def _of_macos() -> tuple[int, int, int] | None:
+    """What `sysctl` tells: of processors of two kinds, the faster one's. Read against its manual, not run."""
+    if platform.system() != "Darwin":
+        return None
+    import ctypes
+
+    ask: Callable[..., int] = ctypes.CDLL(None).sysctlbyname
+
+    def size_of(name: str) -> int:
+        value, length = ctypes.c_int64(0), ctypes.c_size_t(8)
+        failed = ask(f"hw.{name}".encode(), ctypes.byref(value), ctypes.byref(length), None, 0)
+        return 0 if failed else value.value
+
+    l1, l2 = (size_of(f"perflevel0.{n}") or size_of(n) for n in ("l1dcachesize", "l2cachesize"))
+    return l1, l2, size_of("l3cachesize")
