@@ -12,8 +12,8 @@ from xlakit.cpu.collectives.rendezvous import RendezvousTable
 from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter
 from xlakit.cpu.entry.lowering import Lowering
-from xlakit.cpu.kernels.common_families import Missing
 from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.kernels.shared.common_code import Missing
 from xlakit.cpu.llvm import Module, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count

@@ -1,6 +1,6 @@
 """Arrays of any size up to their bounds, as compiled programs take and give them: padded, with their sizes beside them.
 
-The other side of ``passes/dynamic/pad_dynamic.py``, which says the order.
+The other side of ``passes/dynamic/padding.py``, which says the order.
 """
 
 from __future__ import annotations

@@ -146,7 +146,9 @@ class Shape:
     @property
     def is_dynamic(self) -> bool:
         """Whether a dimension, here or in a tuple's elements, is dynamic."""
-        return any(self.dynamic_dimensions) or any(s.is_dynamic for s in self.tuple_shapes)
+        return True in self.dynamic_dimensions or (
+            bool(self.tuple_shapes) and any(s.is_dynamic for s in self.tuple_shapes)
+        )
 
     @property
     def rank(self) -> int:

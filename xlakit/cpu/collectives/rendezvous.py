@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlakit.cpu.collectives import moves, ragged, reduce
 from xlakit.cpu.collectives.groups import groups_of
 from xlakit.cpu.collectives.sites import Sites
 from xlakit.cpu.declined import DeclinedError
@@ -116,6 +115,9 @@ def _place(instruction: Instruction) -> Hashable:
 
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     """The kernel of a collective in groups of ``count``; raises DeclinedError or UnsupportedError."""
+    # Most programs have none.
+    from xlakit.cpu.collectives import moves, ragged, reduce
+
     op: Any = instruction.op
     shapes = [o.shape for o in instruction.operands]
     name = code.unique("meet_" + instruction.opcode.replace("-", "_"))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from xlakit import options
 from xlakit.cpu.kernels.fft.lanes import Pass
 from xlakit.cpu.kernels.gemm.panels import PackRows, PackSlivers
 from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
-from xlakit.cpu.kernels.shared.common_code import PREFIX, is_there, keep
+from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.kernels.sort.common import (
     ChunkPlaces,
@@ -24,7 +24,7 @@ from xlakit.cpu.kernels.sort.common import (
     TakeApart,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
-from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Effort, Module
+from xlakit.cpu.llvm import F16, F32, F64, I8, I16, I32, I64, VOID, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
@@ -74,22 +74,3 @@ def _read(text: str) -> Any:
         numbers = map(int, (group, parts, rows, vectors))
         return Engine("common", _TYPES[packed], _TYPES[acc], *numbers, flushes=bool(flushes))
     return rest
-
-
-class Missing:
-    """The common functions among the imports of a program that this process does not have yet.
-
-    Those that are on disk are loaded; the others are to be compiled.
-    """
-
-    def __init__(self, imports: Iterable[str]) -> None:
-        self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
-
-    def parts(self) -> Iterator[tuple[Effort, str]]:
-        """What is to be compiled."""
-        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
-
-    def keep(self, objects: Sequence[bytes]) -> None:
-        """Load what has been compiled, and keep it for other processes."""
-        for symbol, data in zip(self._symbols, objects, strict=True):
-            keep(symbol, data)

@@ -8,11 +8,8 @@ from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
-from xlakit.cpu.kernels.makers import MAKERS
-from xlakit.cpu.kernels.product_fusion.fusion import emit_product_fusion
-from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
+from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar
-from xlakit.cpu.kernels.sort.top_k import emit_partial_sort
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.loops.ir.tracer import is_traced
@@ -71,15 +68,12 @@ class KernelLibrary:
             return Kernel(())
         if isinstance(instruction.op, Fusion):
             check_arrays(instruction.op.calls)
-            product = emit_product_fusion(self.module, instruction.op.calls, _symbol(instruction))
-            if product is not None:
-                return Kernel(*product)
-            selection = emit_padded_selection(self.module, instruction.op.calls)
-            if selection is not None:
-                return Kernel(*selection)
-            few = emit_partial_sort(self.module, instruction.op.calls)
-            if few is not None:
-                return Kernel(*few)
+            kinds = tuple({type(i.op) for i in instruction.op.calls.instructions})
+            for members, special in OF_FUSIONS:
+                if any(issubclass(kind, members) for kind in kinds):
+                    emitted = special(self.module, instruction.op.calls, _symbol(instruction))
+                    if emitted is not None:
+                        return Kernel(*emitted)
             return Kernel(*emit_fusion(self.module, instruction.op.calls, _symbol(instruction)))
         if isinstance(instruction.op, CustomCall):
             if instruction.op.custom_call_target not in self._c_functions or not lies_major_to_minor(instruction):

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Emitted, Phase
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
+from xlakit.ops.sort import Sort
+from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Each of these imports the kernel that it makes: a program has few kinds, and all of them take a while to load.
@@ -120,3 +123,35 @@ MAKERS: dict[str, Maker] = {
     "topk": _topk,
     "triangular-solve": _triangular_solve,
 }
+
+
+# -- fusions ---------------------------------------------------------------------------------------
+
+# Of a fused computation and the name for its function; None where it is not of the kind.
+FusionMaker = Callable[[Module, Computation, str], "Emitted | None"]
+
+
+def _product_fusion(module: Module, computation: Computation, name: str) -> Emitted | None:
+    from xlakit.cpu.kernels.product_fusion.fusion import emit_product_fusion
+
+    return emit_product_fusion(module, computation, name)
+
+
+def _padded_selection(module: Module, computation: Computation, name: str) -> Emitted | None:
+    from xlakit.cpu.kernels.scatter.select_and_scatter import emit_padded_selection
+
+    return emit_padded_selection(module, computation)
+
+
+def _partial_sort(module: Module, computation: Computation, name: str) -> Emitted | None:
+    from xlakit.cpu.kernels.sort.top_k import emit_partial_sort
+
+    return emit_partial_sort(module, computation)
+
+
+# Fusions that are no loop nest, by an operation that each of them has; in the order in which they are tried.
+OF_FUSIONS: tuple[tuple[tuple[type[Op], ...], FusionMaker], ...] = (
+    ((Contraction, Convolution), _product_fusion),
+    ((SelectAndScatter,), _padded_selection),
+    ((Sort,), _partial_sort),
+)

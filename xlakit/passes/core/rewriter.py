@@ -52,7 +52,7 @@ class Rewriter(HloBuilder):
         self._order: list[Instruction] = []
         self._current = computation.root
         self._uses: Counter[Instruction] | None = None
-        self._has_dynamic = any(_is_dynamic(i.shape) for i in computation.instructions)
+        self._has_dynamic = any(i.shape.is_dynamic for i in computation.instructions)
         self._rest = _REWRITES_AT_LEAST + _REWRITES_PER_INSTRUCTION * len(computation.instructions)
         self._changed = False
 
@@ -205,13 +205,7 @@ def same_layouts(a: Shape, b: Shape) -> bool:
     return not a.is_array or a.layout == b.layout or a.layout_or_default == b.layout_or_default
 
 
-def _is_dynamic(shape: Shape) -> bool:
-    return True in shape.dynamic_dimensions or (bool(shape.tuple_shapes) and shape.is_dynamic)
-
-
 def _touches_dynamic(instruction: Instruction) -> bool:
-    if _is_dynamic(instruction.shape):
+    if instruction.shape.is_dynamic:
         return True
-    return any(
-        _is_dynamic(o.shape) or any(_is_dynamic(inner.shape) for inner in o.operands) for o in instruction.operands
-    )
+    return any(o.shape.is_dynamic or any(inner.shape.is_dynamic for inner in o.operands) for o in instruction.operands)

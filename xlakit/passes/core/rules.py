@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -42,11 +43,21 @@ def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
         if isinstance(root, str):
             known = [root] if root in OPERATIONS or root == ANY else []
         else:
-            known = [opcode for opcode, op in OPERATIONS.items() if issubclass(op, root)]
+            known = _opcodes_by_class(len(OPERATIONS)).get(root, [])
         if not known:
             raise InternalError(f"a rule is entered for {root}, which is no operation")
         found.update(dict.fromkeys(known))
     return tuple(found)
+
+
+@cache
+def _opcodes_by_class(operations: int) -> dict[type, list[str]]:
+    """For each class that operations inherit from, their opcodes; anew where there are more operations than before."""
+    found: dict[type, list[str]] = {}
+    for opcode, op in OPERATIONS.items():
+        for base in op.__mro__:
+            found.setdefault(base, []).append(opcode)
+    return found
 
 
 class Rules:

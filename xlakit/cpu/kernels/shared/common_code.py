@@ -7,10 +7,11 @@ is kept takes no more than this file.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 
 from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
-from xlakit.cpu.llvm import engine
+from xlakit.cpu.llvm import Effort, engine
 
 PREFIX = "xlakit_common."
 
@@ -23,8 +24,6 @@ def resolve(symbol: str) -> int | None:
     if not symbol.startswith(PREFIX):
         return None
     if not is_there(symbol):
-        from xlakit.cpu.kernels.common_families import Missing
-
         missing = Missing([symbol])
         missing.keep(engine.compile_objects(missing.parts(), threads=1))
     return _loaded[symbol].address(symbol)
@@ -46,6 +45,30 @@ def keep(symbol: str, data: bytes) -> None:
     key = _key(symbol)
     if key is not None:
         compile_cache.save(key, compile_cache.Entry({}, {"object": data}))
+
+
+class Missing:
+    """The common functions among the imports of a program that this process does not have yet.
+
+    Those that are on disk are loaded; the others are to be compiled.
+    """
+
+    def __init__(self, imports: Iterable[str]) -> None:
+        self._symbols = [symbol for symbol in imports if symbol.startswith(PREFIX) and not is_there(symbol)]
+
+    def parts(self) -> Iterator[tuple[Effort, str]]:
+        """What is to be compiled."""
+        if not self._symbols:
+            return iter(())
+        # What all programs share is on disk, as a rule; to write it takes the files of all its families.
+        from xlakit.cpu.kernels.common_families import text
+
+        return ((Effort.ALL, text(symbol)) for symbol in self._symbols)
+
+    def keep(self, objects: Sequence[bytes]) -> None:
+        """Load what has been compiled, and keep it for other processes."""
+        for symbol, data in zip(self._symbols, objects, strict=True):
+            keep(symbol, data)
 
 
 def _key(symbol: str) -> str | None:

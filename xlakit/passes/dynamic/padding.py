@@ -1,0 +1,288 @@
+"""Dynamic dimensions: arrays whose sizes change become padded arrays, with their sizes beside them as numbers.
+
+An array with bounded dynamic dimensions travels as the array at its bounds and an S32 scalar for each of those
+dimensions. Parameters of the entry come first as they were, then their sizes, in order; the result is a tuple that ends
+with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_places`.
+
+Where sizes may turn out wrong (beyond a bound, or too few elements for a reshape) there are branches that call what
+raises then, see ``execution/size_checks.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import ProgramShape, Shape
+from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.ir.attributes import AliasEntry
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.communication.transfer import Infeed, Recv, RecvDone
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import Constant, GetTupleElement, Tuple
+from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
+from xlakit.passes.canonicalize.expand import Expand
+from xlakit.passes.core.computation_builder import ComputationCloner
+from xlakit.passes.core.framework import PassContext, live_instructions
+from xlakit.passes.dynamic.padded_algebra import ALGEBRA
+from xlakit.passes.dynamic.padded_calls import at_sizes, joined, parted, with_sizes
+from xlakit.passes.dynamic.padded_collectives import COLLECTIVES
+from xlakit.passes.dynamic.padded_elements import ELEMENTS, element_wise
+from xlakit.passes.dynamic.padded_indexing import INDEXING
+from xlakit.passes.dynamic.padded_movement import MOVEMENT
+from xlakit.passes.dynamic.padded_norms import NORMS
+from xlakit.passes.dynamic.padded_reductions import REDUCTIONS
+from xlakit.passes.dynamic.padded_regrouping import REGROUPING
+from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, Padder, Place, dynamic_places, static_shape
+
+# By opcode, what an operation on padded arrays becomes; element-wise operations need no entry.
+RULES = {**MOVEMENT, **ELEMENTS, **REGROUPING, **REDUCTIONS, **INDEXING, **ALGEBRA, **NORMS, **COLLECTIVES}
+
+# What may have dynamic results, or say something of sizes, without dynamic operands.
+_SOURCES = (SetDimensionSize, DynamicReshape, Constant, CustomCall, Infeed, Recv, RecvDone)
+
+_SIZE = Shape(PrimitiveType.S32)
+# For each parameter of a computation, which of its dimensions are not full.
+_Places = tuple[frozenset[Place], ...]
+
+
+def padded(module: HloModule, context: PassContext) -> HloModule:
+    """A module of dynamic dimensions on padded arrays."""
+    # Halves of operations, hints and scans become what they stand for while that still has dynamic dimensions.
+    module = Expand().run(module, context)
+    context.computation_names = {c.name for c in module.computations}
+    return _Padding(module, context).module()
+
+
+@dataclass(frozen=True, slots=True)
+class _Remade:
+    """A computation on padded values, and which dimensions of its result have sizes beside it."""
+
+    computation: Computation
+    places: tuple[Place, ...]
+
+
+class _Padding:
+    """A module that is padded."""
+
+    def __init__(self, module: HloModule, context: PassContext) -> None:
+        self._module = module
+        self._context = context
+        self._remade: dict[tuple[Computation, _Places, bool, tuple[Place, ...] | None], _Remade] = {}
+        self._affected: set[Computation] = set()
+        for computation in module.computations:
+            if any(
+                i.shape.is_dynamic or any(c in self._affected for c in i.op.called_computations)
+                for i in computation.instructions
+            ):
+                self._affected.add(computation)
+
+    def module(self) -> HloModule:
+        """The padded module."""
+        old = self._module
+        places = [frozenset(dynamic_places(p.shape)) for p in old.entry.parameters]
+        results = tuple(dynamic_places(old.entry.root.shape))
+        entry = _Computation(self, old.entry, self._context).entry(places, results)
+        layout = old.entry_computation_layout
+        if layout is not None:
+            given = [*map(static_shape, layout.parameters), *[_SIZE] * sum(map(len, places))]
+            layout = ProgramShape(tuple(given), with_sizes(layout.result, len(results)))
+        aliases = old.input_output_alias
+        if results and not old.entry.root.shape.is_tuple:
+            aliases = tuple(
+                AliasEntry((0, *a.output_index), a.parameter_number, a.parameter_index, a.must) for a in aliases
+            )
+        return old.replace(entry=entry, computations=(), entry_computation_layout=layout, input_output_alias=aliases)
+
+    def remade(
+        self, computation: Computation, places: _Places, *, packed: bool, wanted: tuple[Place, ...] | None = None
+    ) -> _Remade:
+        """A computation whose parameters have sizes at ``places``.
+
+        ``packed``: sizes stand behind its one parameter, which :func:`joined` tells, else they are parameters behind
+        the others. ``wanted``: the places that the result is joined with the sizes of, by default those that are not
+        full.
+        """
+        key = (computation, places, packed, wanted)
+        if key not in self._remade:
+            if computation not in self._affected and not any(places) and not wanted:
+                self._remade[key] = _Remade(computation, ())
+            else:
+                part = _Computation(self, computation, self._context)
+                self._remade[key] = part.part(places, packed, wanted)
+        return self._remade[key]
+
+    def is_affected(self, instruction: Instruction) -> bool:
+        """Whether an instruction has dynamic dimensions, or calls what has."""
+        return instruction.shape.is_dynamic or any(c in self._affected for c in instruction.op.called_computations)
+
+    def placed(self, error: XlakitError, instruction: Instruction) -> XlakitError:
+        """The error with the place in the program where it is."""
+        return error.at(
+            operation=f"{instruction.opcode} '{instruction.name}'",
+            shapes=[o.shape for o in instruction.operands],
+            location=self._module.location_of(instruction),
+        )
+
+
+class _Computation:
+    """One computation that is padded."""
+
+    def __init__(self, module: _Padding, computation: Computation, context: PassContext) -> None:
+        self._module = module
+        self._computation = computation
+        self._context = context
+        self._cloner = ComputationCloner(computation, context)
+        self._values: dict[Instruction, Padded] = {}
+
+    # -- the whole -------------------------------------------------------------------------------
+
+    def entry(self, places: Sequence[Iterable[Place]], results: Sequence[Place]) -> Computation:
+        """With parameters for sizes, and a result that has those of ``results`` at its end."""
+        self._parameters(places)
+        root = self._run()
+        make = self._padder(self._computation.root)
+        full = Padded(self._full(root, frozenset(results), make), root.sizes)
+        return self._cloner.build(joined(full, results, make))
+
+    def part(self, places: _Places, packed: bool, wanted: tuple[Place, ...] | None) -> _Remade:
+        """With sizes as parameters, or in a tuple with its one parameter."""
+        if packed:
+            self._packed_parameter(places[0])
+        else:
+            self._parameters(places)
+        root = self._run()
+        given = tuple(sorted(root.sizes)) if wanted is None else wanted
+        made = joined(root, given, self._padder(self._computation.root))
+        name = self._context.computation_name(self._computation.name)
+        return _Remade(self._cloner.build(made, name=name), given)
+
+    def _padder(self, old: Instruction) -> Padder:
+        return Padder(self._cloner, self._context, old, self._cloner.clones)
+
+    def _full(self, value: Padded, open_places: frozenset[Place], make: Padder) -> Instruction:
+        """The value with zeros where an array that is declared static has fewer elements."""
+        closed = {place: size for place, size in value.sizes.items() if place not in open_places}
+        return self._zeroed(value.value, closed, make) if closed else value.value
+
+    def _zeroed(self, value: Instruction, sizes: Mapping[Place, Instruction], make: Padder) -> Instruction:
+        whole = Padded(value, sizes)
+        if not value.shape.is_tuple:
+            return make.zeroed(whole)
+        parts = [make.element(value, i) for i in range(len(value.shape.tuple_shapes))]
+        return make.tuple(*(self._zeroed(p, whole.element_sizes(i), make) for i, p in enumerate(parts)))
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def _parameters(self, places: Sequence[Iterable[Place]]) -> None:
+        number = len(places)
+        for old, open_places in zip(self._computation.parameters, places, strict=True):
+            value = self._padder(old).again([])
+            sizes: dict[Place, Instruction] = {}
+            for place in sorted(open_places):
+                sizes[place] = self._cloner.parameter(number, _SIZE)
+                number += 1
+            self._enter(old, Padded(value, sizes))
+
+    def _packed_parameter(self, places: frozenset[Place]) -> None:
+        (old,) = self._computation.parameters
+        parameter = self._cloner.append(old.replace(shape=with_sizes(old.shape, len(places))))
+        self._enter(old, parted(parameter, old.shape, sorted(places), self._padder(old)))
+
+    def _enter(self, old: Instruction, new: Padded) -> None:
+        self._values[old] = new
+        self._cloner.substitute(old, new.value)
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def _run(self) -> Padded:
+        # What is not needed must not stop the program.
+        live = live_instructions(self._computation)
+        for old in self._computation.instructions:
+            if old in self._values or old not in live:
+                continue
+            operands = [self._values[o] for o in old.operands]
+            try:
+                new = self._instruction(old, operands)
+            except XlakitError as error:
+                raise self._module.placed(error, old) from error.__cause__
+            self._enter(old, new)
+        return self._values[self._computation.root]
+
+    def _instruction(self, old: Instruction, operands: Sequence[Padded]) -> Padded:
+        op, make = old.op, self._padder(old)
+        if not any(x.sizes for x in operands) and not self._module.is_affected(old):
+            return Padded(self._cloner.clone(old))
+        if isinstance(op, Tuple):
+            sizes = {((i, *path), d): n for i, x in enumerate(operands) for (path, d), n in x.sizes.items()}
+            return Padded(make.again([x.value for x in operands]), sizes)
+        if isinstance(op, GetTupleElement):
+            return Padded(make.element(operands[0].value, op.index), operands[0].element_sizes(op.index))
+        if isinstance(op, (Call, Fusion)):
+            return self._call(op.to_apply if isinstance(op, Call) else op.calls, operands, make)
+        if isinstance(op, While):
+            return self._while(op, operands[0], make)
+        if isinstance(op, Conditional):
+            return self._conditional(op, operands, make)
+        if any(x.sizes for x in operands) or isinstance(op, _SOURCES):
+            return _on_padded(old, operands, make)
+        if op.opcode.startswith("async-"):
+            raise UnsupportedError(
+                f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not in two halves"
+            )
+        # All that it makes is there.
+        return Padded(make.again([x.value for x in operands]))
+
+    # -- control ---------------------------------------------------------------------------------
+
+    def _call(self, callee: Computation, operands: Sequence[Padded], make: Padder) -> Padded:
+        """call(x) -> call(x, sizes)"""
+        # A fusion may have more operands than its computation takes.
+        given = operands[: len(callee.parameters)]
+        remade = self._module.remade(callee, tuple(frozenset(x.sizes) for x in given), packed=False)
+        sizes = [x.sizes[place] for x in given for place in sorted(x.sizes)]
+        value = make.add(Call(to_apply=remade.computation), *(x.value for x in given), *sizes)
+        return parted(value, callee.root.shape, remade.places, make)
+
+    def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
+        """while(x) -> while(x, sizes): what is not full at the start, or after an iteration, has a size."""
+        places = frozenset(initial.sizes)
+        while True:
+            wanted = tuple(sorted(places))
+            body = self._module.remade(op.body, (places,), packed=True)
+            if places.issuperset(body.places):
+                break
+            places |= frozenset(body.places)
+        if body.places != wanted:
+            body = self._module.remade(op.body, (places,), packed=True, wanted=wanted)
+        condition = self._module.remade(op.condition, (places,), packed=True)
+        loop = While(condition=condition.computation, body=body.computation)
+        return parted(make.add(loop, joined(initial, wanted, make)), initial.shape, wanted, make)
+
+    def _conditional(self, op: Conditional, operands: Sequence[Padded], make: Padder) -> Padded:
+        """conditional(p, x, y) -> conditional(p, (x, sizes), (y, sizes)), each branch with the sizes of all results."""
+        chooser, *arguments = operands
+        places = [(frozenset(x.sizes),) for x in arguments]
+        pairs = list(zip(op.branch_computations, places, strict=True))
+        found = [self._module.remade(branch, own, packed=True) for branch, own in pairs]
+        wanted = tuple(sorted({place for remade in found for place in remade.places}))
+        branches = tuple(
+            (
+                remade if remade.places == wanted else self._module.remade(branch, own, packed=True, wanted=wanted)
+            ).computation
+            for remade, (branch, own) in zip(found, pairs, strict=True)
+        )
+        packed = [joined(x, sorted(x.sizes), make) for x in arguments]
+        value = make.add(Conditional(branch_computations=branches), chooser.value, *packed)
+        return parted(value, op.branch_computations[0].root.shape, wanted, make)
+
+
+def _on_padded(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+    """An operation on padded arrays: by its rule, or else by Python."""
+    rule = RULES.get(old.op.opcode, element_wise if old.shape.is_array and old.is_pointwise else at_sizes)
+    try:
+        return rule(old, operands, make)
+    except NoRuleError:
+        return at_sizes(old, operands, make)
