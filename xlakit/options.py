@@ -48,6 +48,8 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
+# In tags: code that checks the bounds of what it accesses.
+CHECKED = "B"
 _VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU", "FLUSH_SUBNORMALS")
 
 
@@ -134,7 +136,8 @@ class Options:
         width = f"w{self.vector_bytes}" if self.vector_bytes else ""
         # Names of common functions are cut at points.
         level = f"c{self.cpu.replace('.', '_')}" if self.cpu else ""
-        return level + width + "o" * ("llvm" in self.plain)
+        # Capitals are in no level.
+        return level + width + "o" * ("llvm" in self.plain) + CHECKED * self.sanitize
 
 
 DEFAULT = Options()

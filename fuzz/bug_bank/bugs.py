@@ -242,4 +242,16 @@ BUGS: tuple[Bug, ...] = (
         "JAX's programs are compiled on a thread that takes subnormal numbers for zero, and lose their constants",
         (Edit("xlakit/jax/slots.py", "            with usual.here():\n", "            if usual:\n"),),
     ),
+    Bug(
+        "divided-index",
+        "7292fdc",
+        "an index that is divided is negative where its piece is not chosen, and what is read then is far outside",
+        (
+            Edit(
+                "xlakit/cpu/loops/emit/emitter.py",
+                "node.count is None or (is_bounded and low >= 0",
+                "node.count is None or (is_bounded in (True, False) and low >= 0",
+            ),
+        ),
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,12 +13,13 @@ from xlakit.cpu.entry.collectives import Collectives
 from xlakit.cpu.entry.emit import ENTRY, EntryWriter
 from xlakit.cpu.entry.lowering import Lowering
 from xlakit.cpu.kernels.library import KernelLibrary
-from xlakit.cpu.kernels.shared.common_code import Missing
-from xlakit.cpu.llvm import Module, engine
+from xlakit.cpu.kernels.shared.common_code import PREFIX, Missing
+from xlakit.cpu.llvm import Effort, Module, bounds, engine
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.memory.plan import MemoryPlan, plan_memory
+from xlakit.memory.steps import KernelStep, walk
 from xlakit.options import current
 
 # Fusions have at most a few hundred operations in a row.
@@ -88,16 +89,30 @@ def generate(module: HloModule, target: Target) -> Code:
             prove_memory_plan(plan, target.grid)
     EntryWriter(llvm, plan).write()
     imports = [name for name in llvm.declared if not name.startswith("llvm.")]
+    if current().sanitize:
+        imports += bounds.DECLARED
     code = Code(module, plan, llvm, imports=imports)
     if rendezvous is not None:
         code.collectives, code.slots = tuple(rendezvous.instructions), rendezvous.slots
     return code
 
 
+def _checked_parts(code: Code, threads: int) -> Sequence[tuple[Effort, str]]:
+    """The parts of a program, with a check of the bounds of each access."""
+    # Few programs are compiled for the sanitizer.
+    from xlakit.cpu.llvm.bounds_checks import BoundsChecks, fixed_functions
+
+    phases = [p.function for s in walk(code.plan.steps) if isinstance(s, KernelStep) for p in s.phases if p.tasks]
+    functions = code.llvm.functions
+    # Cutting the module into parts makes functions external that are not called from outside of it.
+    checks = BoundsChecks(functions, PREFIX, fixed_functions(functions, phases))
+    return [(effort, checks.checked(text)) for effort, text in code.llvm.parts(threads)]
+
+
 def make_objects(code: Code) -> None:
     """Compile the code, and the common functions that it calls, on as many threads as a program may run on."""
     threads = thread_count()
-    parts = code.llvm.parts(threads)
+    parts = _checked_parts(code, threads) if current().sanitize else code.llvm.parts(threads)
     common = Missing(code.imports)
     objects = engine.compile_objects(itertools.chain(parts, common.parts()), threads)
     code.objects = tuple(objects[: len(parts)])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array
 
 _numbers = itertools.count(1)
+# What code that checks bounds imports; only the sanitizer has such code.
+_BOUNDS = "xlakit_bounds_"
 
 
 class Linked:
@@ -62,6 +64,10 @@ def readable(array: Array) -> Array:
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of what a program imports."""
     symbols = {**runtime_symbols(), **{c_symbol(name): address for name, address in c_functions.items()}}
+    if any(name.startswith(_BOUNDS) for name in imports):
+        from xlakit.cpu.runtime.bounds import bounds_symbols
+
+        symbols |= bounds_symbols()
     for name in imports:
         if name.startswith("xlakit_") and name not in symbols:
             found = common_code.resolve(name)

@@ -8,6 +8,8 @@ plans and kernels that are wrong:
 - a step reads what has never been written;
 - a kernel writes outside of its results;
 - a kernel leaves elements of its result as they were, or reads them before it has written them;
+- a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, be it of an
+  element that would not have been chosen (:mod:`xlakit.cpu.llvm.bounds_checks`): it is not done, so the process survives;
 - after an iteration, a branch or the program, a value is not where it should be.
 
 What a step reads is known from the program alone: its steps name values, and the plan says in which slice of memory
@@ -18,15 +20,22 @@ before. Kernels run twice, on results filled with different bytes, and with thei
 write depends on neither.
 
 The plan is proved before (:mod:`xlakit.memory.checker`): that sees what could happen, the sanitizer what does.
-The entry itself, into which small kernels are inlined, is not run: plain code is the net for that
-(:mod:`xlakit.cpu.verified`). Programs of several devices run as usual.
+
+A program that can be repeated runs once more by its entry, whose results must be the same to the bit. So do programs of
+several devices and of dynamic dimensions, which run by their entry alone: their devices meet in it, and sizes are
+checked there. In the entry the bounds of every access are checked; the other checks need steps that run one by one.
+Kernels are functions that it calls. Those that are inlined elsewhere are the same IR, which is checked before LLVM puts
+it into the entry: what LLVM's passes make of the whole is left to :mod:`xlakit.cpu.verified`, which compares with plain
+code.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +46,8 @@ from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.host_steps import HostRun
 from xlakit.cpu.linked import Linked, readable
 from xlakit.cpu.runtime import runtime_symbols
+from xlakit.cpu.runtime.bounds import BoundsFault, note_bounds, take_faults
+from xlakit.cpu.verified import can_be_repeated, difference
 from xlakit.errors import InternalError
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.steps import (
@@ -81,21 +92,64 @@ class SanitizedExecutable(CpuExecutable):
         super().__init__(own._reference, own._program, own._target, own._code)
         code = self._generated_code
         self._can_watch = not code.collectives and self.num_devices == 1 and self._dynamic is None
+        self._runs_entry = can_be_repeated(self.module) and not code.program().host_instructions
         names = sorted({p.function for s in walk(code.plan.steps) for p in _phases(s) if p.tasks})
         self._kernels = Linked(self._program, self._target.c_functions, names)
         self._functions = {name: _KERNEL(self._kernels.address(name)) for name in names}
-        self._call = self._slow_call
+        self._native_call = None
 
     def _run_in(
         self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]
     ) -> list[Array]:
         if not self._can_watch:
-            return super()._run_in(context, device, arrays, in_place)
+            with self._bounds():
+                return super()._run_in(context, device, arrays, in_place)
         run = _Run(self._generated_code, self._functions, context, device)
         leaves, results = self._prepared(arrays)
         run.start(leaves)
         run.steps(self._generated_code.plan.steps)
-        return self._finished(run.finish(results))
+        made = self._finished(run.finish(results))
+        if self._runs_entry:
+            # What is donated is overwritten.
+            given = [np.array(array) for array in arrays]
+            with self._bounds():
+                again = super()._run_in(context, device, given, in_place)
+            for number, (own, other) in enumerate(zip(made, again, strict=True)):
+                fault = difference(other, own)
+                if fault:
+                    raise InternalError(f"the entry of '{self.module.name}' gives another result {number}: {fault}")
+        return made
+
+    def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
+        with self._bounds():
+            return super()._run_alone(arguments)
+
+    @contextmanager
+    def _bounds(self) -> Generator[None]:
+        """Around a run of the entry: InternalError where an access was refused, whatever came of it."""
+        try:
+            yield
+        except Exception as error:
+            faults = take_faults()
+            if faults:
+                raise self._out_of_bounds(faults[0]) from error
+            raise
+        faults = take_faults()
+        if faults:
+            raise self._out_of_bounds(faults[0])
+
+    def _out_of_bounds(self, fault: BoundsFault) -> InternalError:
+        code = self._generated_code
+        found = InternalError(
+            f"the memory of '{self.module.name}': an access of the entry leaves an array: {fault.text}"
+        )
+        function = fault.site.partition(": ")[0]
+        for step in walk(code.plan.steps):
+            if isinstance(step, KernelStep) and any(p.function == function for p in step.phases):
+                instruction = step.instruction
+                place = code.module.location_of(instruction)
+                return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=place)
+        return found
 
 
 class _Run:
@@ -268,11 +322,24 @@ class _Run:
         for number, data in spare.items():
             memory[number] = data[-data.ctypes.data % ALIGNMENT :]
             table[first + number] = memory[number].ctypes.data
+        for number, value in enumerate(step.table):
+            note_bounds(ctypes.addressof(table) + number * ctypes.sizeof(ctypes.c_void_p), table[number], value.bytes)
         for phase in step.phases:
             share = max(1, -(-phase.tasks // 16)) if backwards else phase.tasks
             for begin in reversed(range(0, phase.tasks, max(1, share))):
                 self._functions[phase.function](ctypes.addressof(table), begin, min(phase.tasks, begin + share))
+                self._check_bounds(step, table)
         return [data[: value.bytes].tobytes() for data, value in zip(memory, made, strict=True)]
+
+    def _check_bounds(self, step: KernelStep, table: Any) -> None:
+        """No access of the kernel may have been refused."""
+        faults = take_faults(threading.get_ident())
+        if not faults:
+            return
+        fault = faults[0]
+        arrays = [_named(value) for value, begin in zip(step.table, table, strict=False) if begin == fault.low]
+        of = f", that of {' or '.join(arrays)}" if arrays else ""
+        raise self._fault(f"leaves an array{of}: {fault.text}", step.instruction)
 
     def _check_outside(
         self, before: Array, written: Sequence[tuple[int, int]], instruction: Instruction | None

@@ -9,6 +9,7 @@ from xlakit.cpu.entry.effort import lessen_efforts, phases_in
 from xlakit.cpu.entry.parallel import grain_of, is_parallel
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
+from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.promises import APART, INLINED
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.runtime.context import CONTEXT
@@ -107,6 +108,10 @@ class EntryWriter:
     # -- addresses -------------------------------------------------------------------------------
 
     def _address(self, value: HloValue) -> Value:
+        """Where a value is: in the bytes from there on that it has."""
+        return within(self._fn, self._begin(value), value.bytes)
+
+    def _begin(self, value: HloValue) -> Value:
         fn, own = self._fn, self._plan.slice_of(value)
         arguments, results, _ = fn.parameters
         if own.space is Space.ARGUMENT:

@@ -53,7 +53,12 @@ def text(symbol: str) -> str:
         fn = module.function(symbol, VOID, function.parameters, external=True)
         function.write(fn)
         fn.ret()
-        return module.text()
+        made = module.text()
+        if not options.current().sanitize:
+            return made
+        from xlakit.cpu.llvm.bounds_checks import BoundsChecks
+
+        return BoundsChecks(module.functions, PREFIX, frozenset()).checked(made)
 
 
 _TYPES = {type.name: type for type in (F16, F32, F64, I8, I16, I32, I64)}

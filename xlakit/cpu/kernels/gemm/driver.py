@@ -27,6 +27,7 @@ from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Loop, Value
+from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
@@ -91,9 +92,10 @@ class GemmEmitter:
             cut.runs * 16,
             cut.runs * 16 if self._is_mixed else 0,
         ]
-        # Packing may write a little past the end.
+        # Lines of the cache lie between them. Nothing is written there: the sanitizer keeps accesses to the sizes.
         self.places = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
         self.bytes = self.places[-1] + sizes[-1] + 128
+        self.area_bytes = sizes
 
     @property
     def _is_mixed(self) -> bool:
@@ -106,7 +108,10 @@ class GemmEmitter:
         _, begin, end = fn.parameters
         small = self.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, self.bytes, align=64) if small else acquire(fn, self.bytes)
-        left, right, sums, results, *tables = (fn.at(scratch, I8, place) for place in self.places)
+        left, right, sums, results, *tables = (
+            within(fn, fn.at(scratch, I8, place), size)
+            for place, size in zip(self.places, self.area_bytes, strict=True)
+        )
         self.left, self.right, self.sums, self.results = left, right, sums, results
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
         if cut.packs[0]:
@@ -243,7 +248,7 @@ class GemmEmitter:
         fn = self.fn
         name, rank = direction(fn.module, steps)
         pointer, scale = source
-        start = fn.i64(0) if pointer is None else pointer.cast("ptrtoint", I64)
+        start = fn.null() if pointer is None else pointer
         common.call(
             fn,
             Walk(),
@@ -252,11 +257,11 @@ class GemmEmitter:
             first,
             count,
             count if padded is None else padded,
-            start if base is None else start + base,
+            start if base is None else fn.at(start, I8, base),
             fn.i64(scale),
             target,
             fn.i64(apart),
-            fn.i64(0) if pad is None else pad.cast("ptrtoint", I64),
+            fn.null() if pad is None else pad,
         )
 
     def _point_rows(self, first: Value, last: Value) -> None:

@@ -130,14 +130,14 @@ class Tiles:
 class Walk:
     """Addresses, or distances, along a direction through an array.
 
-    ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, i64 base, i64 scale, ptr out, i64 apart, i64 pad)``: writes
+    ``(ptr dims, i64 rank, i64 first, i64 count, i64 padded, ptr base, i64 scale, ptr out, i64 apart, ptr pad)``: writes
     base + scale * (how far element n is from element 0) for ``count`` elements from the first on, ``apart`` words
     apart. ``dims`` has size and stride of each dimension, the last running fastest. Up to ``padded`` words, more
-    follow: ``pad``, or the last one again where that is 0.
+    follow: ``pad``, or the last one again where that is null. Distances are addresses from null on.
     """
 
     family: ClassVar[str] = "walk"
-    parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 6, PTR, I64, I64)
+    parameters: ClassVar[Sequence[Type]] = (PTR, *[I64] * 4, PTR, I64, PTR, I64, PTR)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
@@ -154,14 +154,14 @@ class Walk:
                 extent = fn.load(I64, fn.at(dims, I64, place))
                 own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, place + 1))
                 outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
-            start = base + outer.results[1] * scale
+            start = fn.at(base, I8, outer.results[1] * scale)
             together = fn.intrinsic("llvm.smin", I64, size - inner, end - number)
             with fn.loop(0, together, hints=NO_UNROLL) as each:
-                fn.store(start + each.index * step, fn.at(out, I64, (number - first + each.index) * apart))
+                fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
             loop.next(number + together)
         with fn.loop(count, padded, hints=NO_UNROLL) as more:
-            before = fn.load(I64, fn.at(out, I64, (count - 1) * apart))
-            fn.store(fn.select(pad.ne(0), pad, before), fn.at(out, I64, more.index * apart))
+            before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
+            fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))
 
 
 def apart(

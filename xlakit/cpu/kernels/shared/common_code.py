@@ -7,11 +7,12 @@ is kept takes no more than this file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlakit import compile_cache
 from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm import Effort, engine
+from xlakit.options import CHECKED
 
 PREFIX = "xlakit_common."
 
@@ -78,4 +79,14 @@ def _key(symbol: str) -> str | None:
 def _load(symbol: str, data: bytes) -> None:
     with _lock:
         if symbol not in _loaded:
-            _loaded[symbol] = engine.Library(symbol, data, [symbol], {}, stays=True)
+            _loaded[symbol] = engine.Library(symbol, data, [symbol], _imports(symbol), stays=True)
+
+
+def _imports(symbol: str) -> Mapping[str, int]:
+    """What a function imports: nothing, but where it checks bounds."""
+    tag = symbol.partition("$")[2].partition(".")[0]
+    if CHECKED not in tag:
+        return {}
+    from xlakit.cpu.runtime.bounds import bounds_symbols
+
+    return bounds_symbols()

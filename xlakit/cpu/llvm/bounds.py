@@ -1,0 +1,33 @@
+"""What emitters and the runtime know of bounds checks; :mod:`xlakit.cpu.llvm.bounds_checks` is the pass that makes them.
+
+Emitters say where an array of the program, or a part of scratch, begins and ends; the pass follows all else.
+"""
+
+from __future__ import annotations
+
+from xlakit import options
+from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.promises import ADDRESS
+from xlakit.cpu.llvm.types import I8, PTR
+from xlakit.cpu.llvm.values import Value
+
+# What checked code imports; :mod:`xlakit.cpu.runtime.bounds` has it.
+CHECK, NOTE, LOW, HIGH = (f"xlakit_bounds_{name}" for name in ("check", "note", "low", "high"))
+DECLARED = {
+    CHECK: f"declare ptr @{CHECK}(ptr, i64, i64, i64, ptr)",
+    NOTE: f"declare void @{NOTE}(ptr, ptr, i64, i64)",
+    LOW: f"declare i64 @{LOW}(ptr, ptr)",
+    HIGH: f"declare i64 @{HIGH}(ptr, ptr)",
+}
+
+
+def within(fn: Function, pointer: Value, size: int) -> Value:
+    """The pointer to ``size`` bytes that are an array, or a part of scratch, of their own: accesses must stay inside.
+
+    Without the sanitizer this is the pointer itself.
+    """
+    if not options.current().sanitize:
+        return pointer
+    made = fn.emit(PTR, f"{ADDRESS} {I8.name}, ptr {pointer.text}, i64 0")
+    fn.comment(f"within {made.text} {size}")
+    return made

@@ -1,0 +1,329 @@
+"""Bounds checks: code in which no access leaves the array that its address was computed from.
+
+The sanitizer compiles with these. A pass over the IR as the emitters have written it, before LLVM's own passes, follows
+the pointer of every load, store, copy and atomic operation back to where it comes from, and puts a check before the
+access. A pointer carries the bounds of its memory, two words:
+
+    where a pointer comes from                      its bounds
+    ------------------------------------------      ------------------------------------------------------
+    alloca, a constant of the module, scratch       those of that memory
+    getelementptr                                   those of the pointer that it begins with
+    phi, select                                     a phi, a select of those of the operands
+    a parameter                                     two more parameters, which all callers give
+    a load                                          what was noted when a pointer was stored there
+    :func:`~xlakit.cpu.llvm.bounds.within`          what the emitter says: an array of the program, a part of scratch
+    the runtime, integers                           unknown, (0, 0): only null and its neighbors are refused
+
+Functions that the runtime or Python calls (*fixed* ones: the entry, and the phases of kernels) keep their parameters;
+what they are given is a table of pointers, whose bounds were noted when it was written. Bounds of stored pointers are
+kept beside the memory (:mod:`xlakit.cpu.runtime.bounds`): for each address the pointer that was stored there and its
+bounds. What is read where the emitters only choose afterwards counts as read: no load may leave its array.
+
+A check that fails tells the access, and gives a pointer to spare memory in place of the address, so that the function
+goes on to its end without touching anything; copies have no bytes then.
+
+Not checked are the runtime's own functions, BLAS, and C functions behind custom calls: they are given the beginnings of
+arrays. The pass accepts the few forms of instructions that ``function.py`` writes, and raises InternalError for others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from xlakit.cpu.llvm.bounds import CHECK, DECLARED, HIGH, LOW, NOTE
+from xlakit.cpu.llvm.function import Function
+from xlakit.cpu.llvm.promises import ADDRESS, NO_ALIAS
+from xlakit.errors import InternalError
+
+_UNKNOWN = ("0", "0")
+# Calls that give memory, of as many bytes as their argument says.
+_GIVES_MEMORY = "xlakit_scratch_acquire"
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+
+_DEFINE = re.compile(r"^define (.*?)@([\w.$-]+)\((.*)\) ([^()]*\{)$")
+_DECLARE = re.compile(r"^declare (\S+) @([\w.$-]+)\((.*)\)(.*)$")
+_GLOBAL = re.compile(r"^@([\w.$-]+) = internal (?:constant|global) \[(\d+) x i8\]")
+_WITHIN = re.compile(r"^  ; within (%\w+) (\d+)$")
+_ASSIGNED = re.compile(r"^  (%\w+) = (.*)$")
+_ADDRESS = re.compile(rf"^{ADDRESS} [^,]+, ptr ([^,]+), ")
+_LOAD = re.compile(r"^load (?:volatile |atomic )?(.+), ptr ([%@][\w.$-]+)([ ,].*)$")
+_STORE = re.compile(r"^store (?:volatile |atomic )?(.+), ptr ([%@][\w.$-]+)([ ,].*)$")
+_UPDATE = re.compile(r"^(?:atomicrmw \w+|cmpxchg) ptr ([%@][\w.$-]+), (\w+) ")
+_CALL = re.compile(r"^call (.*?)([@%][\w.$-]+)\((.*)\)([^()]*)$")
+_CHOICE = re.compile(r"^select i1 [^,]+, ptr ([^,]+), ptr ([^,]+)$")
+_WAYS = re.compile(r"\[ ([^,]+), (%[\w.$-]+) \]")
+_MEMORY = re.compile(r"^alloca (.+), i64 (\d+), align \d+$")
+_NAMED = re.compile(r"ptr @([\w.$-]+)")
+
+
+def fixed_functions(functions: Mapping[str, Function], phases: Iterable[str]) -> frozenset[str]:
+    """The functions that are called from outside of the module: those of ``phases``, and what the runtime is given."""
+    found = {name for name, function in functions.items() if not function.linkage} | set(phases)
+    for function in functions.values():
+        for line in function.text().splitlines():
+            call = _CALL.match(line.strip().partition(" = ")[2] or line.strip())
+            if call is not None and call[2].startswith("@xlakit_") and call[2][1:] not in functions:
+                found.update(name for name in _NAMED.findall(call[3]) if name in functions)
+    return frozenset(found)
+
+
+class BoundsChecks:
+    """Puts checks into texts of IR.
+
+    functions: the names of the functions of the module. prefix: how names of common functions begin. fixed: see
+    :func:`fixed_functions`.
+    """
+
+    def __init__(self, functions: Iterable[str], prefix: str, fixed: frozenset[str]) -> None:
+        self._functions = frozenset(functions)
+        self._prefix = prefix
+        self._fixed = fixed
+
+    def carries(self, name: str) -> bool:
+        """Whether a function has the bounds of its pointers as parameters."""
+        return (name in self._functions or name.startswith(self._prefix)) and name not in self._fixed
+
+    def checked(self, text: str) -> str:
+        """The text of a module, or of a part of one, with a check before each access."""
+        sizes = {found[1]: int(found[2]) for line in text.splitlines() if (found := _GLOBAL.match(line))}
+        lines: list[str] = []
+        body: _Body | None = None
+        sites: dict[str, str] = {}
+        given: list[str] = []
+        for line in text.splitlines():
+            if (begin := _DEFINE.match(line)) is not None:
+                body, given = _Body(self, begin[2], sizes, sites), _parts(begin[3])
+                lines.append(f"define {begin[1]}@{begin[2]}({body.parameters(given)}) {begin[4]}")
+            elif body is not None and line == "}":
+                lines += [*body.written(), line]
+                body = None
+            elif body is not None:
+                body.lines.append(line)
+            elif (declared := _DECLARE.match(line)) is not None and self.carries(declared[2]):
+                types = _parts(declared[3])
+                more = ["i64, i64"] * types.count("ptr")
+                lines.append(f"declare {declared[1]} @{declared[2]}({', '.join([*types, *more])}){declared[4]}")
+            else:
+                lines.append(line)
+        lines += [f'@{name} = internal constant [{len(site) + 1} x i8] c"{site}\\00"' for site, name in sites.items()]
+        return "\n".join([*lines, *DECLARED.values(), ""])
+
+
+class _Body:
+    """The body of one function."""
+
+    def __init__(self, checks: BoundsChecks, name: str, sizes: Mapping[str, int], sites: dict[str, str]) -> None:
+        self._checks = checks
+        self._name = name
+        self._sizes = sizes
+        self._sites = sites
+        self.lines: list[str] = []
+        # For pointers what they begin with, and those that have bounds under names of their own.
+        self._begins: dict[str, str] = {}
+        self._own: set[str] = set()
+        self._written: list[str] = []
+        self._count = 0
+
+    def parameters(self, given: Sequence[str]) -> str:
+        """The parameters, with the bounds of pointers behind them."""
+        given = [parameter.replace(f" {NO_ALIAS}", "") for parameter in given]
+        if not self._checks.carries(self._name):
+            return ", ".join(given)
+        pointers = [parameter.split()[-1] for parameter in given if parameter.startswith("ptr ")]
+        self._own.update(pointers)
+        return ", ".join([*given, *(f"i64 {p}.low, i64 {p}.high" for p in pointers)])
+
+    def written(self) -> list[str]:
+        """Its lines with the checks."""
+        said = {found[1]: int(found[2]) for line in self.lines if (found := _WITHIN.match(line))}
+        for line in self.lines:
+            found = _ASSIGNED.match(line)
+            if found is not None:
+                self._look_at(found[1], found[2], said)
+        for line in self.lines:
+            found = _ASSIGNED.match(line)
+            name, text = (found[1], found[2]) if found is not None else ("", line[2:] if line[:2] == "  " else "")
+            if not text or text.startswith(";"):
+                self._written.append(line)
+                continue
+            self._instruction(name, text)
+            if name in said:
+                self._bound(name, str(said[name]))
+        return self._written
+
+    # -- bounds ----------------------------------------------------------------------------------
+
+    def _look_at(self, name: str, text: str, said: Mapping[str, int]) -> None:
+        """See where a value comes from, if it is a pointer."""
+        address = _ADDRESS.match(text)
+        if name in said:
+            self._own.add(name)
+        elif address is not None:
+            self._begins[name] = address[1]
+        elif text.startswith("freeze ptr "):
+            self._begins[name] = text.rsplit(maxsplit=1)[-1]
+        elif (
+            text.startswith(("phi ptr ", "load ptr, ", "alloca ", f"call ptr @{_GIVES_MEMORY}("))
+            or _CHOICE.match(text) is not None
+        ):
+            self._own.add(name)
+
+    def _bounds(self, pointer: str) -> tuple[str, str]:
+        """Where the memory of a pointer begins and ends, as IR."""
+        while pointer in self._begins:
+            pointer = self._begins[pointer]
+        if pointer in self._own:
+            return f"{pointer}.low", f"{pointer}.high"
+        size = self._sizes.get(pointer[1:]) if pointer.startswith("@") else None
+        if size is None:
+            return _UNKNOWN
+        begin = f"ptrtoint (ptr {pointer} to i64)"
+        return begin, f"add (i64 {begin}, i64 {size})"
+
+    def _bound(self, name: str, size: str) -> None:
+        """The bounds of new memory of ``size`` bytes."""
+        self._written.append(f"  {name}.low = ptrtoint ptr {name} to i64")
+        self._written.append(f"  {name}.high = add i64 {name}.low, {size}")
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def _instruction(self, name: str, text: str) -> None:
+        opcode = text.partition(" ")[0]
+        if opcode == "load":
+            self._load(name, text)
+        elif opcode == "store":
+            self._store(text)
+        elif opcode in ("atomicrmw", "cmpxchg"):
+            found = self._matched(_UPDATE, text)
+            place = self._check(found[1], _bytes(found[2]), f"{opcode} {found[2]}")
+            self._write(name, text.replace(f"ptr {found[1]},", f"ptr {place},", 1))
+        elif opcode == "call":
+            self._call(name, text)
+        elif name in self._own and opcode in ("phi", "select", "alloca"):
+            self._write(name, text)
+            self._made(name, text)
+        else:
+            self._write(name, text)
+
+    def _write(self, name: str, text: str) -> None:
+        self._written.append(f"  {name} = {text}" if name else f"  {text}")
+
+    def _made(self, name: str, text: str) -> None:
+        """The bounds of a pointer that is chosen, or of memory on the stack."""
+        if text.startswith("alloca "):
+            found = self._matched(_MEMORY, text)
+            self._bound(name, str(_bytes(found[1]) * int(found[2])))
+            return
+        choice = _CHOICE.match(text)
+        for side, which in enumerate(("low", "high")):
+            if choice is not None:
+                condition = text.partition(",")[0]
+                yes, no = (self._bounds(choice[n])[side] for n in (1, 2))
+                self._write(f"{name}.{which}", f"{condition}, i64 {yes}, i64 {no}")
+            else:
+                ways = [f"[ {self._bounds(value)[side]}, {label} ]" for value, label in _WAYS.findall(text)]
+                self._write(f"{name}.{which}", f"phi i64 {', '.join(ways)}")
+
+    def _load(self, name: str, text: str) -> None:
+        found = self._matched(_LOAD, text)
+        place = self._check(found[2], _bytes(found[1]), f"load {found[1]}")
+        self._write(name, text.replace(f"ptr {found[2]}{found[3]}", f"ptr {place}{found[3]}"))
+        if found[1] == "ptr":
+            for which, function in (("low", LOW), ("high", HIGH)):
+                self._write(f"{name}.{which}", f"call i64 @{function}(ptr {place}, ptr {name})")
+
+    def _store(self, text: str) -> None:
+        found = self._matched(_STORE, text)
+        kind = _type_of(found[1])
+        place = self._check(found[2], _bytes(kind), f"store {kind}")
+        self._write("", text.replace(f"ptr {found[2]}{found[3]}", f"ptr {place}{found[3]}"))
+        if kind == "ptr":
+            pointer = found[1].split()[-1]
+            low, high = self._bounds(pointer)
+            self._write("", f"call void @{NOTE}(ptr {place}, ptr {pointer}, i64 {low}, i64 {high})")
+
+    def _call(self, name: str, text: str) -> None:
+        found = self._matched(_CALL, text)
+        callee, given = found[2], _parts(found[3])
+        pointers = [argument.split()[-1] for argument in given if argument.startswith("ptr ")]
+        if callee.startswith("@llvm."):
+            if pointers and not callee.startswith("@llvm.prefetch"):
+                given = self._moved(callee, given)
+        elif callee.startswith("%") or self._checks.carries(callee[1:]):
+            for low, high in map(self._bounds, pointers):
+                given += [f"i64 {low}", f"i64 {high}"]
+        self._write(name, f"call {found[1]}{callee}({', '.join(given)}){found[4]}")
+        if callee == f"@{_GIVES_MEMORY}":
+            self._bound(name, given[0].split()[-1])
+
+    def _moved(self, callee: str, given: list[str]) -> list[str]:
+        """The arguments of a copy or of a fill: it moves nothing where one side leaves its memory."""
+        if not callee.startswith(("@llvm.memcpy.", "@llvm.memmove.", "@llvm.memset.")):
+            raise InternalError(f"no bounds check is known for {callee}, which {self._name} calls")
+        count = given[2].split()[-1]
+        what = callee.split(".")[1]
+        for side in (0,) if what == "memset" else (0, 1):
+            pointer = given[side].split()[-1]
+            place = self._check(pointer, count, f"{what} {'to' if side == 0 else 'from'}")
+            if place == pointer:
+                continue
+            is_there, some = self._new(), self._new()
+            self._write(is_there, f"icmp eq ptr {place}, {pointer}")
+            self._write(some, f"select i1 {is_there}, i64 {count}, i64 0")
+            given[side], count = f"ptr {place}", some
+        return [*given[:2], f"i64 {count}", *given[3:]]
+
+    def _check(self, pointer: str, size: int | str, what: str) -> str:
+        """Check an access of so many bytes; gives the pointer to use in place of it."""
+        bounds = self._bounds(pointer)
+        place = self._new()
+        site = self._sites.setdefault(f"{self._name}: {what}", f"bounds.site.{len(self._sites)}")
+        given = f"ptr {pointer}, i64 {bounds[0]}, i64 {bounds[1]}, i64 {size}, ptr @{site}"
+        self._write(place, f"call ptr @{CHECK}({given})")
+        return place
+
+    def _new(self) -> str:
+        self._count += 1
+        return f"%bounds.{self._count}"
+
+    def _matched(self, form: re.Pattern[str], text: str) -> re.Match[str]:
+        found = form.match(text)
+        if found is None:
+            raise InternalError(f"no bounds check is known for what {self._name} does: {text}")
+        return found
+
+
+def _parts(text: str) -> list[str]:
+    """What commas separate, but for those inside of brackets."""
+    found: list[str] = []
+    depth, begin = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "<[({") - (letter in ">])}")
+        if letter == "," and not depth:
+            found.append(text[begin:place].strip())
+            begin = place + 1
+    last = text[begin:].strip()
+    return [*found, last] if last else found
+
+
+def _type_of(operand: str) -> str:
+    """The type that an operand begins with."""
+    if operand.startswith("<"):
+        return operand[: operand.index(">") + 1]
+    return operand.partition(" ")[0]
+
+
+def _bytes(kind: str) -> int:
+    """How many bytes of memory an access of a type takes."""
+    lanes, element = 1, kind
+    if kind.startswith("<"):
+        number, _, element = kind[1:-1].split()
+        lanes = int(number)
+    if element in _BITS:
+        bits = _BITS[element]
+    elif element[:1] == "i" and element[1:].isdigit():
+        bits = int(element[1:])
+    else:
+        raise InternalError(f"no bounds check is known for memory of type {kind}")
+    return -(-bits * lanes // 8)
