@@ -6,7 +6,6 @@ from fnmatch import fnmatch
 from typing import Final
 
 _LAYOUTS: Final = "arrays lie major to minor; other layouts, and AUTO, are not there"
-_MEMORIES: Final = "there is no memory kind but 'device'"
 _IN_HLO: Final = (
     "the test wants a call of LAPACK, which is known here; JAX lowers to HLO, which the compiler does itself"
 )
@@ -34,16 +33,9 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
         "CustomLinearSolveTest::test_custom_linear_solve_aux",
         "a finite difference in float32 is off by chance; the derivative is as jaxlib's to six digits",
     ),
-    (
-        "colocated_python",
-        "ColocatedPythonTest::test_serialization_roundtrip",
-        _MEMORIES,
-    ),
     ("export_back_compat", "CompatTest::test_cpu_cholesky_lapack_potrf_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_triangular_solve_blas_trsm_*", _IN_HLO),
     ("export_back_compat", "CompatTest::test_cpu_tridiagonal_solve_lapack_gtsv_*", _IN_HLO),
-    ("export", "JaxExportTest::test_memory_space_from_*", _MEMORIES),
-    ("export_serialization_back_compat", "CompatTest::test_with_memory_space_*", _MEMORIES),
     ("xla_transform", "XlaTransformTest::*", "the program is to be changed by functions inside XLA's own pipeline"),
     ("layout", "LayoutTest::*", _LAYOUTS),
     ("shard_alike", "ShardAlikeTest::test_double_shard_alike", _OF_PRODUCTS),

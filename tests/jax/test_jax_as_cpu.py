@@ -171,6 +171,61 @@ def check_several_devices():
     np.testing.assert_array_equal(jax.pmap(lambda x: x + jax.lax.psum(x, "i"), "i")(np.arange(2.0)), [1, 2])
 
 
+def check_kinds_of_memory():
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import serialize_executable
+    from jax.sharding import NamedSharding, SingleDeviceSharding
+    from jax.sharding import PartitionSpec as P
+
+    device = jax.devices()[0]
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    assert kinds == ["device", "pinned_host", "unpinned_host"]
+    assert device.default_memory().kind == "device"
+    for kind in kinds:
+        sharding = SingleDeviceSharding(device, memory_kind=kind)
+        x = jax.device_put(jnp.arange(4.0), sharding)
+        assert x.sharding.memory_kind == kind
+        # The second program comes from the compile cache, where what is asked of results is kept, too.
+        for _ in range(2):
+            jax.clear_caches()
+            there, here = jax.jit(lambda x: (x * 2, x + 1), out_shardings=(sharding, None))(jnp.arange(4.0))
+            assert (there.sharding.memory_kind, here.sharding.memory_kind) == (kind, "device")
+            np.testing.assert_array_equal(there, [0, 2, 4, 6])
+    sharding = SingleDeviceSharding(device, memory_kind="pinned_host")
+    mesh = jax.make_mesh((2,), ("x",))
+    for split in (sharding, NamedSharding(mesh, P("x"), memory_kind="pinned_host")):
+        x = jax.device_put(jnp.arange(4.0), split)
+        doubled = jax.jit(lambda x: jax.device_put(x, jax.memory.Space.Device) * 2, out_shardings=split)
+        compiled = doubled.lower(x).compile()
+        devices = sorted(split.device_set, key=lambda device: device.id)
+        loaded = serialize_executable.deserialize_and_load(
+            *serialize_executable.serialize(compiled), execution_devices=devices
+        )
+        for program in (compiled, loaded):
+            assert program(x).sharding == split
+            np.testing.assert_array_equal(program(x), [0, 2, 4, 6])
+
+
+def check_what_a_gradient_needs_in_host_memory():
+    import jax
+    import jax.numpy as jnp
+    from jax.ad_checkpoint import checkpoint_name
+
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["a"], offload_src="device", offload_dst="pinned_host"
+    )
+
+    def total(x, remat):
+        def body(c, _):
+            return remat(lambda c: jnp.tanh(checkpoint_name(jnp.sin(c), "a")))(c), c.sum()
+
+        return jax.lax.scan(body, x, None, length=4)[1].sum()
+
+    found = jax.jit(jax.grad(lambda x: total(x, lambda f: jax.checkpoint(f, policy=policy))))(jnp.arange(3.0))
+    np.testing.assert_allclose(found, jax.jit(jax.grad(lambda x: total(x, lambda f: f)))(jnp.arange(3.0)), rtol=1e-6)
+
+
 @pytest.mark.parametrize("check", [function for name, function in globals().items() if name.startswith("check_")])
 def test_in_its_place(as_cpu, check):
     as_cpu(check)

@@ -30,7 +30,11 @@ def check_the_platform():
 
     assert jax.default_backend() == "xlakit"
     assert [device.id for device in jax.devices()] == [0, 1]
-    assert [memory.kind for memory in jax.devices()[0].addressable_memories()] == ["device"]
+    assert [memory.kind for memory in jax.devices()[0].addressable_memories()] == [
+        "device",
+        "pinned_host",
+        "unpinned_host",
+    ]
     assert jax.devices()[1].process_index == 0
 
 

@@ -6,7 +6,7 @@ Source: seed document "Shapes and layout", section on terminology, notation and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
@@ -235,6 +235,12 @@ class Shape:
             stack.extend(((*index, i), shape.tuple_shapes[i]) for i in range(len(shape.tuple_shapes) - 1, -1, -1))
 
     # -- other shapes made from it ---------------------------------------------------------------
+
+    def with_leaves(self, change: Callable[[Shape], Shape]) -> Shape:
+        """The shape with each array and token in it changed, in order."""
+        if not self.is_tuple:
+            return change(self)
+        return replace(self, tuple_shapes=tuple(shape.with_leaves(change) for shape in self.tuple_shapes))
 
     @explaining
     def with_layout(self, layout: Layout | None) -> Shape:

@@ -20,6 +20,7 @@ _NO_NAME = b"\x1a\x01-"
 
 _ERROR = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)")
 _FATAL_CONSTANT = re.compile(r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b")
+_MEMORY_KIND = "mhlo.memory_kind"
 _COUNT = re.compile(r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)")
 
 
@@ -126,20 +127,45 @@ def _counts(text: str) -> dict[str, int]:
     return {kind: int(count) for kind, count in _COUNT.findall(head)}
 
 
+def memory_kinds(program: bytes) -> tuple[list[str], list[str]]:
+    """In which kinds of memory the main function of a bytecode module takes its arguments and gives its results.
+
+    They are attributes that HLO protos lack, ``mhlo.memory_kind``; empty where an argument or result has none.
+    """
+    operation = _bytecode_module(program).operation
+    (main,) = (o for o in operation.regions[0].blocks[0].operations if o.attributes["sym_name"].value == "main")
+    function: Any = main.type
+    return (
+        _memory_kinds(main.attributes, "arg_attrs", len(function.inputs)),
+        _memory_kinds(main.attributes, "res_attrs", len(function.results)),
+    )
+
+
+def _memory_kinds(attributes: Any, name: str, count: int) -> list[str]:
+    given = list(attributes[name]) if name in attributes else [{}] * count
+    return [each[_MEMORY_KIND].value if _MEMORY_KIND in each else "" for each in given]
+
+
 def _bytecode_text(program: bytes) -> str:
     """Bytecode as text, without the elements of large constants."""
+    return _bytecode_module(program).operation.get_asm(large_elements_limit=16)
+
+
+def _bytecode_module(program: bytes) -> Any:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
     context = _context()
-    try:
-        module: Any = ir.Module.parse(program, context)
-    except ir.MLIRError:
-        # MLIR would print the faults; the error below is enough.
-        with context.attach_diagnostic_handler(lambda fault: True):
-            # Portable artifacts are in a dialect of their own.
-            module = stablehlo.deserialize_portable_artifact(context, program)
-    return module.operation.get_asm(large_elements_limit=16)
+    # MLIR would print the faults of what is no portable artifact; the error of the parser is enough.
+    with context.attach_diagnostic_handler(lambda fault: True):
+        try:
+            # Artifacts are in a dialect of their own, which the parser would leave as it is.
+            return stablehlo.deserialize_portable_artifact(context, program)
+        except ValueError as fault:
+            try:
+                return ir.Module.parse(program, context)
+            except ir.MLIRError:
+                raise fault from None
 
 
 def _context() -> Any:

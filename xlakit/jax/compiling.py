@@ -52,7 +52,7 @@ def _compiled(
     """The program that JAX hands over, and how it is described."""
     # All of this takes a while to import, and programs that are kept do without.
     from xlakit.formats.hlo_proto import read_module
-    from xlakit.jax.sources import describe_program, read_program
+    from xlakit.jax.sources import describe_program, in_named_memory, names_memory, read_program
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
 
     replicas, partitions = grid
@@ -63,6 +63,9 @@ def _compiled(
 
         register_with_partitioner()
         module = split_over(module, partitions, replicas)
+        proto = module.to_proto()
+    if format == "mlir" and names_memory(code):
+        module = in_named_memory(module, code)
         proto = module.to_proto()
     loaded = _client(devices).compile(
         module,

@@ -13,13 +13,14 @@ from xlakit.jax.records import Words
 if TYPE_CHECKING:
     from xlakit.runtime.client import Client
 
-# JAX has names for places of memory; there is only the one where arrays are.
-MEMORY_KIND: Final = "device"
-_KIND_ID: Final = 1
+# The kinds of memory that JAX's programs name, as on jaxlib's CPU, and the memory spaces of HLO's layouts that mean
+# them. All of it is the same memory here: a kind is a label of an array.
+MEMORY_SPACES: Final = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
+MEMORY_KINDS: Final = tuple(MEMORY_SPACES)
 
 
 class Place:
-    """A device with its description and its memory."""
+    """A device with its description and its memories, of which the first is the default."""
 
     def __init__(self, number: int, platform: str) -> None:
         name = "CpuDevice" if platform == CPU else "XlakitDevice"
@@ -28,13 +29,18 @@ class Place:
             debug_text=f"{platform}:{number}",
         )  # fmt: skip
         self.device = Words(
-            DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number, num_memories=1
-        )
-        self.memory = Words(
-            MEMORY, id=number, kind=MEMORY_KIND, kind_id=_KIND_ID, text=f"memory of device {number}",
-            devices=[self.device.address], num_devices=1, device=self.device.address,
+            DEVICE, description=self.description.address, is_addressable=1, local_hardware_id=number,
+            num_memories=len(MEMORY_KINDS),
         )  # fmt: skip
-        self.device.set(memories=[self.memory.address], memory=self.memory.address)
+        self.memories = [
+            Words(
+                MEMORY, id=number * len(MEMORY_KINDS) + index, kind=kind, kind_id=index + 1,
+                text=f"{kind} memory of device {number}", devices=[self.device.address], num_devices=1,
+                device=self.device.address,
+            )
+            for index, kind in enumerate(MEMORY_KINDS)
+        ]  # fmt: skip
+        self.device.set(memories=[memory.address for memory in self.memories], memory=self.memories[0].address)
 
 
 class Devices:
@@ -51,7 +57,8 @@ class Devices:
         self.record = Words(
             CLIENT, platform_name=platform, platform_version=version, topology=self.topology.address,
             devices=[place.device.address for place in self.places], num_devices=len(self.places),
-            memories=[place.memory.address for place in self.places], num_memories=len(self.places),
+            memories=[memory.address for place in self.places for memory in place.memories],
+            num_memories=len(self.places) * len(MEMORY_KINDS),
         )  # fmt: skip
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.errors import FormatError
 from xlakit.jax.api.numbers import TYPE_NUMBERS
+from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An array that a program gives: its type by the interface's number, its dimensions, its bytes."""
+    """An array that a program gives: its type by the interface's number, its dimensions, bytes and kind of memory."""
 
     type: int
     dimensions: tuple[int, ...]
     bytes: int
+    memory: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,14 @@ class ExecutableMetadata:
     def of(loaded: LoadedExecutable, description: bytes) -> ExecutableMetadata:
         """That of a program."""
         module = loaded.module
-        leaves = [leaf for _, leaf in module.entry.root.shape.leaves()]
+        leaves = [leaf for _, leaf in module.program_shape.result.leaves()]
         donors = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
         return ExecutableMetadata(
             module.name,
             len(module.entry.parameters),
-            tuple(Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s)) for s in leaves),
+            tuple(
+                Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s)) for s in leaves
+            ),
             tuple(sorted(donors)),
             # Python's way goes through arrays, which are not given away.
             tuple(loaded.in_place) if loaded.native_entry is not None else (),
@@ -72,12 +76,20 @@ class ExecutableMetadata:
         """What :meth:`fields` gave; raises FormatError where it did not."""
         try:
             made: dict[str, Any] = dict(fields)
-            made["results"] = tuple(Result(r["type"], tuple(r["dimensions"]), r["bytes"]) for r in fields["results"])
+            made["results"] = tuple(
+                Result(r["type"], tuple(r["dimensions"]), r["bytes"], r["memory"]) for r in fields["results"]
+            )
             made["in_place"] = tuple((result, argument) for result, argument in fields["in_place"])
             made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
             return ExecutableMetadata(**made)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"it does not tell of a program: {error}") from error
+
+
+def _memory_kind(shape: Shape) -> str:
+    """The kind of memory that the layout of a result names; memory spaces of other machines are the device's."""
+    space = shape.layout.memory_space if shape.layout is not None else 0
+    return next((kind for kind, number in MEMORY_SPACES.items() if number == space), MEMORY_KINDS[0])
 
 
 def bytes_of(shape: Shape) -> int:

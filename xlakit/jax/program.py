@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.cpu.runtime import runtime_symbols
-from xlakit.jax.devices import MEMORY_KIND
+from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata, bytes_of
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT
@@ -117,12 +117,14 @@ class Program:
                 "size": result.bytes,
                 "dims": ctypes.addressof(self._dims[number]),
                 "donor": donors.get(number, -1),
+                "memory": MEMORY_KINDS.index(result.memory),
             }
             words += [fields[name] for name in RESULT.names]
         record.set(results=words)
-        kinds = ctypes.create_string_buffer(MEMORY_KIND.encode())
-        self._kind = kinds
-        record.set(kinds=[ctypes.addressof(kinds)] * len(results), kind_sizes=[len(MEMORY_KIND)] * len(results))
+        names = {kind: ctypes.create_string_buffer(kind.encode()) for kind in MEMORY_KINDS}
+        self._kinds = names
+        record.set(kinds=[ctypes.addressof(names[result.memory]) for result in results])
+        record.set(kind_sizes=[len(result.memory) for result in results])
         types = [result.type for result in results]
         record.hold("types", (ctypes.c_int32 * max(1, len(types)))(*types))
         record["num_types"] = len(types)

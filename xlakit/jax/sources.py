@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from xlakit.errors import UnsupportedError
+from xlakit.jax.devices import MEMORY_SPACES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlakit.data.shape import Shape
     from xlakit.ir.instruction import HloModule
 
 # The format of a HloModuleProtoWithConfig.
@@ -17,6 +22,7 @@ DESCRIBED: Final = "hlo_with_config"
 # Fields of messages: of HloModuleProtoWithConfig its two, and of HloModuleConfigProto the entry's layout.
 _MODULE, _CONFIG, _ENTRY_LAYOUT = 1, 2, 1
 _LENGTH_DELIMITED: Final = 2
+_MEMORY_KIND: Final = b"mhlo.memory_kind"
 
 
 def read_program(code: bytes, format: str) -> bytes:
@@ -29,6 +35,30 @@ def read_program(code: bytes, format: str) -> bytes:
     if format == "hlo":
         return code
     raise UnsupportedError(f"a program in the format '{format}'", hint="JAX hands over 'mlir'")
+
+
+def names_memory(code: bytes) -> bool:
+    """Whether a program in MLIR may say in which kinds of memory its arguments and results are."""
+    return _MEMORY_KIND in code
+
+
+def in_named_memory(module: HloModule, code: bytes) -> HloModule:
+    """The module of a program in MLIR, whose entry's layouts say the kinds of memory that the program says."""
+    from xlakit.data.shape import ProgramShape
+    from xlakit.formats.stablehlo import memory_kinds
+
+    def placed(shape: Shape, kinds: Iterator[str]) -> Shape:
+        def leaf(own: Shape) -> Shape:
+            space = MEMORY_SPACES.get(next(kinds), 0)
+            return own.with_layout(replace(own.layout_or_default, memory_space=space)) if own.is_array else own
+
+        return shape.with_leaves(leaf)
+
+    arguments, results = map(iter, memory_kinds(code))
+    shape = module.program_shape
+    parameters = tuple(placed(parameter, arguments) for parameter in shape.parameters)
+    layout = ProgramShape(parameters, placed(shape.result, results), shape.parameter_names)
+    return module.replace(entry_computation_layout=layout)
 
 
 def describe_program(proto: bytes, module: HloModule) -> bytes:

@@ -241,13 +241,14 @@ def _emit_finish(module: Module) -> None:
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as iteration:
         with fn.if_(_is_donated(fn, executable, options, iteration.index)):
             delete(fn, _word(fn, buffers, iteration.index))
-    memory = fn.load(PTR, DEVICE.at(fn, device, "memory"))
+    memories = fn.load(PTR, DEVICE.at(fn, device, "memories"))
     results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_outputs")) as iteration:
         result = _result(fn, results, iteration.index)
         type, rank, size = (RESULT.load(fn, result, name) for name in ("type", "num_dims", "size"))
         dims = fn.load(PTR, RESULT.at(fn, result, "dims"))
         block = _word(fn, made, iteration.index)
+        memory = _word(fn, memories, RESULT.load(fn, result, "memory"))
         buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims)
         fn.store(buffer, fn.at(outputs, PTR, iteration.index))
     fn.ret()

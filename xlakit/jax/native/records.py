@@ -55,5 +55,6 @@ EXECUTABLE: Final = Record(
     name=1, name_size=1, num_replicas=1, num_partitions=1, num_outputs=1, size=1, kinds=1, kind_sizes=1, types=1,
     num_types=1, dims=1, dim_sizes=1, fingerprint=1, fingerprint_size=1,
 )  # fmt: skip
-# donor: the number of the argument in whose memory the result may be computed, or -1.
-RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1)
+# donor: the number of the argument in whose memory the result may be computed, or -1. memory: the number of the kind of
+# memory that it is said to be in.
+RESULT: Final = Record(type=1, num_dims=1, size=1, dims=1, donor=1, memory=1)

@@ -15,7 +15,6 @@ from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.propagate import propagated
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Tiling
-from xlakit.passes.spmd.values import mapped
 from xlakit.passes.spmd.walk import Program, Walk
 
 
@@ -85,7 +84,7 @@ def _with_layouts(shape: Shape, old: Shape) -> Shape:
         layout = next(remaining).layout
         return leaf.with_layout(layout) if leaf.is_array else leaf
 
-    return mapped(shape, laid_out)
+    return shape.with_leaves(laid_out)
 
 
 def _has_room(alias: AliasEntry, entry: Computation) -> bool:

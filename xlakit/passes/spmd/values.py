@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.data.shape import Shape
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.passes.spmd.scopes import Scope
@@ -54,13 +54,6 @@ def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
     if shape.is_tuple:
         return tuple(rebuilt(s, made) for s in shape.tuple_shapes)
     return next(made)
-
-
-def mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
-    """The shape with each array and token in it changed, in order."""
-    if shape.is_tuple:
-        return make_tuple_shape([mapped(s, change) for s in shape.tuple_shapes])
-    return change(shape)
 
 
 @contextmanager

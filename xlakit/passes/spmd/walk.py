@@ -18,7 +18,7 @@ from xlakit.passes.spmd.pieces import Hint, Pieces, smallest
 from xlakit.passes.spmd.propagate import keeps_elements
 from xlakit.passes.spmd.scopes import Scope
 from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, local_sizes, refines
-from xlakit.passes.spmd.values import Piece, Value, leaves, mapped, placing, rebuilt
+from xlakit.passes.spmd.values import Piece, Value, leaves, placing, rebuilt
 from xlakit.passes.spmd.walking import Frame, Program
 
 _FEEDS: Final = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done"})
@@ -198,7 +198,7 @@ def local_shape(shape: Shape, tilings: Sequence[Tiling]) -> Shape:
         tiling = next(remaining)
         return Shape(leaf.element_type, local_sizes(tiling, leaf.dimensions)) if any(tiling) else leaf
 
-    return mapped(shape, part)
+    return shape.with_leaves(part)
 
 
 def is_result_sharding(instruction: Instruction) -> bool:
