@@ -67,17 +67,17 @@ def check(labels, lhs, rhs, window=None, kinds=(P.F32,) * 3, kind=None, epilogue
 
 
 def test_places_or_features_are_rows():
-    check(NHWC, (2, 9, 8, 5), (3, 3, 5, 20), SAME, kind="places")
+    check(NHWC, (2, 9, 8, 5), (3, 3, 5, 20), SAME, kind="positions")
     check(NCHW, (2, 5, 18, 20), (6, 5, 3, 3), SAME, kind="features")
-    check(NCHW, (2, 64, 7, 7), (32, 64, 3, 3), SAME, kind="places")
-    check(NHWC, (2, 9, 8, 40), (1, 1, 40, 24), kind="places")
+    check(NCHW, (2, 64, 7, 7), (32, 64, 3, 3), SAME, kind="positions")
+    check(NHWC, (2, 9, 8, 40), (1, 1, 40, 24), kind="positions")
     check(NCHW, (2, 24, 9, 8), (10, 24, 1, 1), kind="features")
     check("bf0_oi0->bf0", (2, 5, 40), (6, 5, 3), SAME, kind="features")
 
 
 def test_tiles_are_filled():
     # Rows of 20 would leave a third of the tiles empty, which counts where sums are long.
-    check(NCHW, (2, 32, 6, 20), (48, 32, 3, 3), SAME, kind="places")
+    check(NCHW, (2, 32, 6, 20), (48, 32, 3, 3), SAME, kind="positions")
     check(NCHW, (2, 2, 6, 20), (48, 2, 1, 1), [SAME, {}], kind="features")
     # Few features: placements are the columns, though they lie apart in the result.
     check(NHWC, (2, 9, 20, 1), (3, 3, 1, 2), SAME, kind="features")
@@ -99,12 +99,12 @@ def test_kernels_of_few_bits_are_converted_once(kind):
     assert len(plan.products) == 2
     assert all(p.arrays == (3, 3, 2) for p, _ in plan.products)
     assert check(NCHW, (3, 8, 9, 32), (16, 8, 3, 3), SAME).converted is None
-    assert check(NHWC, (3, 9, 8, 8), (3, 3, 8, 32), SAME, narrow, kind="places").converted is None
+    assert check(NHWC, (3, 9, 8, 8), (3, 3, 8, 32), SAME, narrow, kind="positions").converted is None
 
 
 def test_an_input_without_zeros_around_is_converted_in_several_tasks():
     with compiling(knobs={"convolution_pad.task_bytes": 1 << 17}):
-        plan = check(NHWC, (4, 70, 90, 5), (2, 2, 5, 6), None, (P.F16, P.F16, P.F32), kind="places")
+        plan = check(NHWC, (4, 70, 90, 5), (2, 2, 5, 6), None, (P.F16, P.F16, P.F32), kind="positions")
         assert plan.padded.tasks > 1
 
 

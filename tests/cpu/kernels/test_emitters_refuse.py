@@ -8,9 +8,9 @@ from evaluating import f32
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
 from xlakit.cpu.kernels.conv.depthwise import emit_lanes
 from xlakit.cpu.kernels.conv.pad import emit_pad
-from xlakit.cpu.kernels.fft.axis import Axis, Place
+from xlakit.cpu.kernels.fft.axis import Axis, Storage
+from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.groups import emit_groups
-from xlakit.cpu.kernels.fft.halves import Halves
 from xlakit.cpu.kernels.fft.rows import emit_long_rows
 from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
@@ -87,8 +87,8 @@ def test_convolutions():
 
 
 def test_transforms():
-    refused(Halves, F32, 37, 64)
-    rows = Axis(F32, Place(0), Place(1), 4, 64, 1, False)
+    refused(FourStep, F32, 37, 64)
+    rows = Axis(F32, Storage(0), Storage(1), 4, 64, 1, False)
     refused(emit_groups, replace(rows, length=0))
     refused(emit_groups, replace(rows, reads_real=True, inner=3))
     refused(emit_long_rows, replace(rows, length=1), 0)

@@ -7,7 +7,7 @@ from evaluating import build, shape_of
 
 import xlakit as xla
 from xlakit.cpu.kernels.fft import points as fft_points
-from xlakit.cpu.kernels.fft.plan import convolution_length, halves, is_smooth, radices
+from xlakit.cpu.kernels.fft.plan import convolution_length, four_step_factors, is_smooth, radices
 from xlakit.options import compiling
 
 FORMS = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -104,8 +104,8 @@ def test_plans():
     assert radices(32) == (8, 4)
     assert is_smooth(31 * 64)
     assert not is_smooth(37)
-    assert halves(1009, 8) is None
-    assert halves(1024, 8) == (32, 32)
+    assert four_step_factors(1009, 8) is None
+    assert four_step_factors(1024, 8) == (32, 32)
     assert is_smooth(convolution_length(1009))
     assert convolution_length(1009) >= 2017
 

@@ -5,7 +5,7 @@ import pytest
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.common import (
-    ChunkPlaces,
+    ChunkPositions,
     CountDigits,
     MakeRecords,
     MoveByDigit,
@@ -30,7 +30,7 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)
         SortRecords.of(RECORD, KEY, exceptions=True, counter=I32),
         MakeRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
         TakeApart.of(RECORD, KEY, 0, exceptions=False, counter=I32),
-        ChunkPlaces(32),
+        ChunkPositions(32),
         KeepFirst(P.BF16, False, "bits", False, 64, 32, True),
         JoinFirst(P.U8, True, "high", False, 64, 32, False),
         CollectFirst(P.F8E4M3FN, True, "low", True, 64, 32, False),

@@ -45,33 +45,33 @@ def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
     fn = module.function("c_call", VOID, [PTR, I64, I64])
-    places = _places([o.shape for o in instruction.operands])
-    results = _places([instruction.shape])
-    pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(places) + len(results))]
-    updates = _updates(op, results, places)
+    numbers = _array_numbers([o.shape for o in instruction.operands])
+    results = _array_numbers([instruction.shape])
+    pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(numbers) + len(results))]
+    updates = _updates(op, results, numbers)
     for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
         if number not in updates and shape.byte_size:
-            fn.fill(pointers[len(places) + number], 0, shape.byte_size)
-    # An operand that a result shares memory with is at the result's place.
-    moved = {operand: pointers[len(places) + result] for result, operand in updates.items()}
-    inputs = iter([moved.get(number, pointers[number]) for number in range(len(places))])
+            fn.fill(pointers[len(numbers) + number], 0, shape.byte_size)
+    # An operand that a result shares memory with is at the result's address.
+    moved = {operand: pointers[len(numbers) + result] for result, operand in updates.items()}
+    inputs = iter([moved.get(number, pointers[number]) for number in range(len(numbers))])
     given = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
-    out = _pointer(fn, instruction.shape, iter(pointers[len(places) :]))
+    out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
     fn.call(symbol, VOID, out, _table(fn, given))
     fn.ret()
     return (Phase(fn.name, 1, C_CALL),), updates, 0
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:
-    """The arrays in a row of shapes, each with its place: which shape, and where in it."""
+    """The arrays in a row of shapes, each with its index: which shape, and the tuple index in it."""
     return [
         ((number, *path), leaf) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array
     ]
 
 
-def _places(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
-    """The number of each array in a row of shapes, by its place."""
-    return {place: number for number, (place, _) in enumerate(_leaves(shapes))}
+def _array_numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
+    """The number of each array in a row of shapes, by its index."""
+    return {index: number for number, (index, _) in enumerate(_leaves(shapes))}
 
 
 def _updates(
@@ -81,9 +81,9 @@ def _updates(
     found: dict[int, int] = {}
     for pair in op.output_to_operand_aliasing:
         result, operand = (0, *pair.output_index), (pair.operand_number, *pair.operand_index)
-        for place, number in results.items():
-            if place[: len(result)] == result:
-                found[number] = operands[(*operand, *place[len(result) :])]
+        for index, number in results.items():
+            if index[: len(result)] == result:
+                found[number] = operands[(*operand, *index[len(result) :])]
     return found
 
 

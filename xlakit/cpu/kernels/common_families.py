@@ -16,7 +16,7 @@ from xlakit.cpu.kernels.gemm.tile import Tiles, Walk
 from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.cpu.kernels.sort.common import (
-    ChunkPlaces,
+    ChunkPositions,
     CountDigits,
     MakeRecords,
     MoveByDigit,
@@ -29,7 +29,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
 
 _PRODUCTS = (Tiles, Walk, PackRows, PackSlivers)
-_SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPlaces)
+_SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
 FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, Pass, *_SORTS, *_FIRST)}

@@ -48,7 +48,7 @@ class Stage:
 class ConvolutionPlan:
     """Which kernel computes a convolution, and how it is cut.
 
-    kind: "lanes" (feature by feature), "places" or "features" (products with those as rows). padded: the input as it
+    kind: "lanes" (feature by feature), "positions" or "features" (products with those as rows). padded: the input as it
     is written out first. converted: the kernel as it is written out first. products: for each phase the product and
     how it is cut.
     """
@@ -62,7 +62,7 @@ class ConvolutionPlan:
 
     @property
     def copies(self) -> tuple[Padded, ...]:
-        """What is written into the scratch first, which is place 3 of the table."""
+        """What is written into the scratch first, which is entry 3 of the table."""
         return tuple(copy for copy in (self.padded, self.converted) if copy is not None)
 
     @property
@@ -81,7 +81,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     engine = choose_engine(*geometry.kinds)
     padded = _padded(op, lhs, geometry, engine)
     image = _image(op, geometry, padded)
-    kind, products = "places", []
+    kind, products = "positions", []
     for axes in image.phases:
         kind, product = _product(image, axes, padded)
         products.append((product, plan_gemm(product)))
@@ -107,11 +107,11 @@ def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
 def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> Padded | None:
     """The input with zeros around it, where placements see any, and converted where that would be done often."""
     around: dict[int, tuple[int, int, int]] = {}
-    for place, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
-        low = max((axes[place].low for axes in geometry.phases), default=0)
-        high = max((axes[place].high for axes in geometry.phases), default=0)
-        if low or high or geometry.holes[place]:
-            around[dimension] = low, high, geometry.holes[place]
+    for k, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
+        low = max((axes[k].low for axes in geometry.phases), default=0)
+        high = max((axes[k].high for axes in geometry.phases), default=0)
+        if low or high or geometry.holes[k]:
+            around[dimension] = low, high, geometry.holes[k]
     source = geometry.kinds[0]
     kind = source
     converts = engine.parts == 1 and is_narrow(source) and not stored_as_packed(engine, source)
@@ -178,7 +178,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     if across is not None:
         time = _time(across[0], image) + (across[1] != 1) * turning
         by_features = time < _time(image.features.size, image) + (image.features.output != 1) * turning
-    place = _SCRATCH if padded is not None else _INPUT
+    array = _SCRATCH if padded is not None else _INPUT
     first_input = sum(a.shift * a.input for a in axes)
     first_kernel = sum(a.first_kernel for a in axes)
     first_output = sum(a.first_output for a in axes)
@@ -191,18 +191,18 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
             lhs=replace(lhs, first=first_kernel),
             rhs=replace(rhs, first=first_input, in_place=windows),
             first=first_output,
-            arrays=(_KERNEL, place, _RESULT),
+            arrays=(_KERNEL, array, _RESULT),
         )
         return "features", product
-    product = _places_as_rows(image, axes, along)
+    product = _positions_as_rows(image, axes, along)
     product = replace(
         product,
         lhs=replace(product.lhs, first=first_input, in_place=windows),
         rhs=replace(product.rhs, first=first_kernel),
         first=first_output,
-        arrays=(place, _KERNEL, _RESULT),
+        arrays=(array, _KERNEL, _RESULT),
     )
-    return "places", product
+    return "positions", product
 
 
 def _time(columns: int, image: Geometry) -> float:
@@ -234,7 +234,7 @@ def _side_by_side(image: Geometry, axes: Sequence[Axis]) -> tuple[int, int, int]
     return None
 
 
-def _places_as_rows(image: Geometry, axes: Sequence[Axis], along: Dims) -> Product:
+def _positions_as_rows(image: Geometry, axes: Sequence[Axis], along: Dims) -> Product:
     batch = [_three(image.groups)]
     rows = [(image.batch.size, (image.batch.input, image.batch.output))]
     rows += [(a.outputs, (a.stride * a.input, a.output)) for a in axes]
@@ -312,8 +312,8 @@ def emit_convolution(
 ) -> tuple[Stage, ...]:
     """The stages of a plan, to be run one after another; the table is input, kernel, result, scratch.
 
-    ``epilogue(fn, place, feature, sums)`` would need another meaning for each kind; it is taken by "places" alone,
-    where rows are placements of one group in the order of the result and columns its features.
+    ``epilogue(fn, position, feature, sums)`` would need another meaning for each kind; it is taken by "positions"
+    alone, where rows are placements of one group in the order of the result and columns its features.
     """
     if epilogue is not None and not takes_epilogue(plan):
         raise DeclinedError(f"a convolution of kind {plan.kind} has no epilogues")
@@ -335,7 +335,7 @@ def emit_convolution(
 
 def takes_epilogue(plan: ConvolutionPlan) -> bool:
     """Whether an epilogue can follow: one product, of placements in the order of the result and all features."""
-    if plan.kind != "places" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
+    if plan.kind != "positions" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
         return False
     product = plan.products[0][0]
     return product.columns == Steps(((product.columns.size, 1),)) or product.columns.size == 1

@@ -67,11 +67,13 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
     blocks = -(-features // engine.columns)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         block, rest = task.index.integer("urem", blocks), task.index.integer("udiv", blocks)
-        places: list[Value] = []
+        positions: list[Value] = []
         for axis in reversed(axes[:-1]):
-            places.insert(0, rest.integer("urem", axis.outputs))
+            positions.insert(0, rest.integer("urem", axis.outputs))
             rest = rest.integer("udiv", axis.outputs)
-        emitter = _Line(fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, places, block * engine.columns)
+        emitter = _Line(
+            fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, positions, block * engine.columns
+        )
         tail = features % engine.columns
         if features >= engine.columns:
             with fn.if_(((block + 1) * engine.columns).compare("sle", features)):
@@ -107,7 +109,7 @@ class _Line:
     axes: list[Axis]
     arrays: list[Value]
     batch: Value
-    places: list[Value]
+    positions: list[Value]
     feature: Value
 
     def emit(self, width: int) -> None:
@@ -122,32 +124,32 @@ class _Line:
         low = min(last.outputs, max(0, -(last.shift // last.stride)))
         high = max(low, min(last.outputs, (last.size - 1 - reach - last.shift) // last.stride + 1))
         if high - low < _TOGETHER or not geometry.inputs.size:
-            with fn.loop(0, last.outputs, hints=NO_UNROLL) as place:
-                self._placements(place.index, 1, width, whole=low == 0 and high == last.outputs)
+            with fn.loop(0, last.outputs, hints=NO_UNROLL) as position:
+                self._placements(position.index, 1, width, whole=low == 0 and high == last.outputs)
             return
         with fn.while_([fn.i64(0)], lambda loop: loop.carried[0] < last.outputs) as loop:
-            place = loop.carried[0]
-            several = place.compare("sge", low) & place.compare("sle", high - _TOGETHER)
+            position = loop.carried[0]
+            several = position.compare("sge", low) & position.compare("sle", high - _TOGETHER)
 
             def some() -> list[Value]:
-                self._placements(place, _TOGETHER, width, whole=True)
+                self._placements(position, _TOGETHER, width, whole=True)
                 return [fn.i64(_TOGETHER)]
 
             def one() -> list[Value]:
-                self._placements(place, 1, width, whole=False)
+                self._placements(position, 1, width, whole=False)
                 return [fn.i64(1)]
 
-            loop.next(place + fn.if_else(several, some, one)[0])
+            loop.next(position + fn.if_else(several, some, one)[0])
 
-    def _placements(self, place: Value, count: int, width: int, *, whole: bool) -> None:
+    def _placements(self, position: Value, count: int, width: int, *, whole: bool) -> None:
         fn, engine = self.fn, self.engine
         pieces = vectors_of(engine, width)
         zeros = [fn.constant(acc_vector(engine, lanes), 0) for _ in range(count) for _, lanes in pieces]
-        sums = self._inputs(place, count, pieces, zeros, whole=whole)
+        sums = self._inputs(position, count, pieces, zeros, whole=whole)
         kind = self.geometry.kinds[2]
         output = Output(kind, Steps(()), Steps(()), self.arrays[2])
         start = self.feature + self.batch * self.geometry.batch.output
-        indices = [*self.places, place] if self.axes else []
+        indices = [*self.positions, position] if self.axes else []
         for axis, index in zip(self.axes, indices, strict=True):
             start = start + index * axis.output + axis.first_output
         for p in range(count):
@@ -156,7 +158,7 @@ class _Line:
                 store_elements(fn, output, to_result(fn, kind, [sums[p * len(pieces) + n]]), offset)
 
     def _inputs(
-        self, place: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool
+        self, position: Value, count: int, pieces: list[tuple[int, int]], sums: list[Value], *, whole: bool
     ) -> list[Value]:
         """The sums over what each feature sees besides the window (the batch, in gradients), then over the window."""
         fn, geometry = self.fn, self.geometry
@@ -165,14 +167,14 @@ class _Line:
         size = geometry.inputs.size
         with fn.loop(0, size, carried=sums, hints=NO_UNROLL) as loop:
             start = image + loop.index * geometry.inputs.input, kernel + loop.index * geometry.inputs.kernel
-            loop.next(*self._taps(0, start, place, count, pieces, list(loop.carried), whole=whole))
+            loop.next(*self._taps(0, start, position, count, pieces, list(loop.carried), whole=whole))
         return list(loop.results)
 
     def _taps(
         self,
         number: int,
         start: tuple[Value, Value],
-        place: Value,
+        position: Value,
         count: int,
         pieces: list[tuple[int, int]],
         sums: list[Value],
@@ -184,12 +186,12 @@ class _Line:
             return self._add(start, count, pieces, sums)
         axis = self.axes[number]
         is_last = number == len(self.axes) - 1
-        index = place if is_last else self.places[number]
+        index = position if is_last else self.positions[number]
         base = index * axis.stride + axis.shift
         low, high = (fn.i64(0), fn.i64(axis.taps)) if is_last and whole else _met(fn, axis, base)
         with fn.loop(low, high, carried=sums, hints=NO_UNROLL) as loop:
             at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
-            loop.next(*self._taps(number + 1, at, place, count, pieces, list(loop.carried), whole=whole))
+            loop.next(*self._taps(number + 1, at, position, count, pieces, list(loop.carried), whole=whole))
         return list(loop.results)
 
     def _add(
@@ -209,11 +211,11 @@ class _Line:
             weights = kernel.elements(start[1] + first, lanes)[0]
             for p in range(count):
                 elements = image.elements(start[0] + (first + p * step), lanes)[0]
-                place = p * len(pieces) + n
+                register = p * len(pieces) + n
                 if elements.type.is_int:
-                    made[place] = made[place] + elements * weights
+                    made[register] = made[register] + elements * weights
                 else:
-                    made[place] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights, made[place])
+                    made[register] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights, made[register])
         return made
 
 

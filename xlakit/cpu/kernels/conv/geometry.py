@@ -47,8 +47,8 @@ class Axis:
     @property
     def reach(self) -> tuple[int, int]:
         """The first and the last element that is met; they may lie outside the input."""
-        places, taps = (self.outputs - 1) * self.stride, (self.taps - 1) * self.dilation
-        return self.shift + min(0, taps), self.shift + places + max(0, taps)
+        span, taps = (self.outputs - 1) * self.stride, (self.taps - 1) * self.dilation
+        return self.shift + min(0, taps), self.shift + span + max(0, taps)
 
     @property
     def low(self) -> int:
@@ -87,8 +87,8 @@ class Geometry:
     @property
     def products(self) -> int:
         """Multiplications in all."""
-        places = sum(math.prod(a.outputs * a.taps for a in axes) for axes in self.phases)
-        return places * self.groups.size * self.batch.size * self.inputs.size * self.features.size
+        elements = sum(math.prod(a.outputs * a.taps for a in axes) for axes in self.phases)
+        return elements * self.groups.size * self.batch.size * self.inputs.size * self.features.size
 
 
 def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> Geometry:
@@ -111,10 +111,10 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
     phases = math.prod(d.base_dilation // math.gcd(d.stride, d.base_dilation) for d in window)
     holes = [d.base_dilation - 1 if phases > _MOST_PHASES.value else 0 for d in window]
     axes: list[list[Axis]] = []
-    for place, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
-        o = out[numbers.output_spatial_dimensions[place]]
+    for k, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
+        o = out[numbers.output_spatial_dimensions[k]]
         outputs = d.output_size(size)
-        if holes[place]:
+        if holes[k]:
             size, d = max(0, (size - 1) * d.base_dilation + 1), replace(d, base_dilation=1)
         axes.append(_axis_phases(d, size, outputs, (left[i], right[k], o)))
     return Geometry(

@@ -27,7 +27,7 @@ class Padded:
 
     ``holes`` zeros come between elements. ``engine`` converts where the type changes; ``result`` is what the
     convolution gives. The last dimension is cut into ``groups``, which stand one after the other, each an array of its
-    own. ``array`` is the operand's place in the table, ``first`` the byte of the scratch that it begins at.
+    own. ``array`` is the operand's index in the table, ``first`` the byte of the scratch that it begins at.
     """
 
     source: PrimitiveType
@@ -98,7 +98,7 @@ class Padded:
 
 
 def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
-    """A task function that writes a padded array; ``scratch`` is a place in the table."""
+    """A task function that writes a padded array; ``scratch`` is an index in the table."""
     around = (padded.low, padded.high, padded.holes)
     require(
         f"an array of {padded.sizes} written out with zeros around",
@@ -151,16 +151,16 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
             fn.fill(start, 0, length * parts * type.bytes)
     if not padded.sizes[d]:
         return
-    place = fn.at(start, type, padded.low[d] * inner * parts)
+    target = fn.at(start, type, padded.low[d] * inner * parts)
     with fn.if_(inside):
         begin = fn.at(source, memory_type(padded.source), offset * (inner * parts))
         if padded.holes[d]:
             step = (padded.holes[d] + 1) * inner
             with fn.loop(0, padded.sizes[d], hints=NO_UNROLL) as element:
                 here = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
-                _copy(fn, padded, here, fn.at(place, type, element.index * (step * parts)), inner * parts)
+                _copy(fn, padded, here, fn.at(target, type, element.index * (step * parts)), inner * parts)
         else:
-            _copy(fn, padded, begin, place, padded.sizes[d] * inner * parts)
+            _copy(fn, padded, begin, target, padded.sizes[d] * inner * parts)
 
 
 def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line: Value) -> None:

@@ -8,7 +8,7 @@ from xlakit.cpu.llvm import I8, PTR, Function, Type, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Storage:
     """An array: a number of the kernel's table, and how many bytes after its start."""
 
     array: int
@@ -29,8 +29,8 @@ class Axis:
     """
 
     part: Type
-    source: Place
-    target: Place
+    source: Storage
+    target: Storage
     outer: int
     length: int
     inner: int

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.fft.axis import Axis, Place
+from xlakit.cpu.kernels.fft.axis import Axis, Storage
 from xlakit.cpu.kernels.fft.groups import emit_groups, group_cost
 from xlakit.cpu.kernels.fft.plan import is_smooth
 from xlakit.cpu.kernels.fft.points import LONGEST_CHIRP
@@ -57,11 +57,11 @@ def _axes(op: Fft, kind: PrimitiveType, dimensions: Sequence[int]) -> list[Axis]
     for step, number in enumerate(order):
         dimension = len(sizes) - count + number
         is_first, is_last = step == 0, step == count - 1
-        target = Place(1) if not writes_real or is_last else Place(2)
+        target = Storage(1) if not writes_real or is_last else Storage(2)
         axes.append(
             Axis(
                 part,
-                Place(0) if is_first else axes[-1].target,
+                Storage(0) if is_first else axes[-1].target,
                 target,
                 math.prod(sizes[:dimension]),
                 op.fft_length[number],

@@ -180,7 +180,7 @@ class _Writer:
 
 
 def transpose(fn: Function, rows: list[Value]) -> list[Value]:
-    """A square of vectors, transposed: blocks change places, then smaller blocks inside them."""
+    """A square of vectors, transposed: blocks are exchanged, then smaller blocks inside them."""
     count = len(rows)
     for level in range(int(math.log2(count))):
         distance = count >> (level + 1)

@@ -32,11 +32,11 @@ class Moves:
         def move(whole: bool) -> Sequence[Value]:
             fn = self.fn
             with fn.loop(0, points, hints=NO_UNROLL) as loop:
-                place = fn.at(source, self.part, loop.index * (2 * stride))
+                address = fn.at(source, self.part, loop.index * (2 * stride))
                 if not whole:
-                    fn.copy(self._edge, place, count * (2 * self.part.bytes))
-                    place = self._edge
-                both = fn.load(self._wide, place, align=self.part.bytes)
+                    fn.copy(self._edge, address, count * (2 * self.part.bytes))
+                    address = self._edge
+                both = fn.load(self._wide, address, align=self.part.bytes)
                 parts = [fn.shuffle(both, both, range(first, 2 * self.lanes, 2)) for first in (0, 1)]
                 store_point(fn, self._finished((parts[0], parts[1]), 1.0, swaps), memory, loop.index)
             return ()
@@ -51,14 +51,14 @@ class Moves:
         def move(whole: bool) -> Sequence[Value]:
             fn = self.fn
             with fn.loop(0, points, hints=NO_UNROLL) as loop:
-                place = fn.at(target, self.part, loop.index * (2 * stride))
+                address = fn.at(target, self.part, loop.index * (2 * stride))
                 real, imag = self._finished(load_point(fn, self.type, memory, loop.index), scale, swaps)
                 both = fn.shuffle(real, imag, [n + side * self.lanes for n in range(self.lanes) for side in (0, 1)])
                 if whole:
-                    fn.store(both, place, align=self.part.bytes)
+                    fn.store(both, address, align=self.part.bytes)
                 else:
                     fn.store(both, self._edge)
-                    fn.copy(place, self._edge, count * (2 * self.part.bytes))
+                    fn.copy(address, self._edge, count * (2 * self.part.bytes))
             return ()
 
         self._by_count(count, move)
@@ -85,8 +85,8 @@ class Moves:
         fn = self.fn
 
         def move(index: Value, numbers: Sequence[Value]) -> None:
-            for place, number in enumerate(numbers):
-                fn.store(number, fn.at(memory, self.type, index * 2 + (place ^ 1 if swaps else place)))
+            for lane, number in enumerate(numbers):
+                fn.store(number, fn.at(memory, self.type, index * 2 + (lane ^ 1 if swaps else lane)))
 
         self._load_tiles(rows, points, 2, move)
 
@@ -96,8 +96,8 @@ class Moves:
         zero = fn.constant(self.type, 0.0)
 
         def move(index: Value, numbers: Sequence[Value]) -> None:
-            for place, number in enumerate(numbers):
-                store_point(fn, (number, zero), memory, index + place)
+            for lane, number in enumerate(numbers):
+                store_point(fn, (number, zero), memory, index + lane)
 
         self._load_tiles(rows, points, 1, move)
 
@@ -105,8 +105,8 @@ class Moves:
         """The other way."""
         fn = self.fn
 
-        def number(index: Value, place: int) -> Value:
-            found = fn.load(self.type, fn.at(memory, self.type, index * 2 + (place ^ 1 if swaps else place)))
+        def number(index: Value, side: int) -> Value:
+            found = fn.load(self.type, fn.at(memory, self.type, index * 2 + (side ^ 1 if swaps else side)))
             return found if scale == 1.0 else found * scale
 
         self._store_tiles(rows, points, 2, number)
@@ -115,7 +115,7 @@ class Moves:
         """The real (0) or imaginary (1) parts alone."""
         fn = self.fn
         self._store_tiles(
-            rows, points, 1, lambda index, place: load_point(fn, self.type, memory, index + place)[side] * scale
+            rows, points, 1, lambda index, point: load_point(fn, self.type, memory, index + point)[side] * scale
         )
 
     def _load_tiles(
@@ -125,13 +125,13 @@ class Moves:
         fn, tile = self.fn, self.lanes // width
         if points < tile:
             for index in range(points):
-                numbers = [self._gathered(rows, index * width + place) for place in range(width)]
+                numbers = [self._gathered(rows, index * width + k) for k in range(width)]
                 move(fn.i64(index), numbers)
             return
         with fn.loop(0, points, tile, hints=NO_UNROLL) as loop:
             index = self._tile_start(loop.index, points, tile)
-            places = (fn.at(row, self.part, index * width) for row in rows)
-            move(index, transpose(fn, [fn.load(self.type, place, align=self.part.bytes) for place in places]))
+            addresses = (fn.at(row, self.part, index * width) for row in rows)
+            move(index, transpose(fn, [fn.load(self.type, address, align=self.part.bytes) for address in addresses]))
 
     def _store_tiles(
         self, rows: Sequence[Value], points: int, width: int, number: Callable[[Value, int], Value]
@@ -139,14 +139,14 @@ class Moves:
         fn, tile = self.fn, self.lanes // width
         if points < tile:
             for index in range(points):
-                for place in range(width):
-                    value = number(fn.i64(index), place)
+                for k in range(width):
+                    value = number(fn.i64(index), k)
                     for lane, row in enumerate(rows):
-                        fn.store(fn.lane(value, lane), fn.at(row, self.part, index * width + place))
+                        fn.store(fn.lane(value, lane), fn.at(row, self.part, index * width + k))
             return
         with fn.loop(0, points, tile, hints=NO_UNROLL) as loop:
             index = self._tile_start(loop.index, points, tile)
-            found = transpose(fn, [number(index, place) for place in range(self.lanes)])
+            found = transpose(fn, [number(index, j) for j in range(self.lanes)])
             for row, value in zip(rows, found, strict=True):
                 fn.store(value, fn.at(row, self.part, index * width), align=self.part.bytes)
 

@@ -1,4 +1,4 @@
-"""How a Fourier transform of a length is done: its radices, its halves, the length that takes a prime's place."""
+"""How a Fourier transform of a length is done: its radices, its factors, the length that replaces a prime."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def lane_points(n: int) -> int:
 
 
 @cache
-def halves(n: int, lanes: int) -> tuple[int, int] | None:
+def four_step_factors(n: int, lanes: int) -> tuple[int, int] | None:
     """Two factors of a smooth length that are both at least ``lanes``, best the same; None if there are none."""
     pairs = [(a, n // a) for a in _divisors(n) if min(a, n // a) >= lanes]
     return min(pairs, key=lambda pair: _pair_work(pair, lanes), default=None) if is_smooth(n) else None
@@ -71,7 +71,7 @@ def halves(n: int, lanes: int) -> tuple[int, int] | None:
 def _pair_work(pair: tuple[int, int], lanes: int) -> tuple[float, int]:
     a, b = pair
     total = -(-b // lanes) * work(a) + -(-a // lanes) * work(b)
-    # Halves of the same size need the least memory.
+    # Equal factors need the least memory.
     return total * (1.5 if max(pair) > LONGEST_LANES and min(pair) < LONGEST_LANES else 1.0), max(pair)
 
 

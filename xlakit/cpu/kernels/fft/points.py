@@ -13,14 +13,14 @@ from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectr
 from xlakit.cpu.llvm import I64, Function, Value
 from xlakit.options import knob
 
-# How many points a unit has.
+# How many points a chunk has.
 CHUNK = 1 << LongRoots.BITS
 # Tables of longer chirps would make programs too large.
 LONGEST_CHIRP = knob("fft_points.longest_chirp", 1 << 17, 64)
 
 
 class Points:
-    """Writes one step into ``void(ptr source, ptr target, i64 begin, i64 end)``; its units are chunks of points."""
+    """Writes one step into ``void(ptr source, ptr target, i64 begin, i64 end)``; of chunks of points."""
 
     def __init__(self, fn: Function, axis: Axis, length: int, swaps: bool, scale: float) -> None:
         self._fn = fn
@@ -38,9 +38,9 @@ class Points:
         """The chunks: number, first point, and the point behind the last."""
         fn = self._fn
         begin, end = fn.parameters[2:]
-        with fn.loop(begin, end, hints=NO_UNROLL) as units:
-            first = units.index * CHUNK
-            yield units.index, first, fn.intrinsic("llvm.smin", I64, first + CHUNK, fn.i64(count))
+        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+            first = chunks.index * CHUNK
+            yield chunks.index, first, fn.intrinsic("llvm.smin", I64, first + CHUNK, fn.i64(count))
 
     def _load(self, index: Value | int) -> Point:
         pair = self._fn.at(self._source, self._part, index * 2)
@@ -101,29 +101,29 @@ class Points:
         """The spectrum of a real row from that of its pairs."""
         fn, half = self._fn, self._axis.points
         count = half + 1
-        with self._chunks(count) as (unit, first, stop):
+        with self._chunks(count) as (chunk, first, stop):
             start, last = untangle_ends(self._load(0))
             with fn.if_(first.eq(0)):
                 self._store(start, 0)
             with fn.if_(stop.eq(count)):
                 self._store(last, half)
-            self._each_root(unit, first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(half)), untangle=True)
+            self._each_root(chunk, first, fn.intrinsic("llvm.smin", I64, stop, fn.i64(half)), untangle=True)
         return count
 
     def tangle(self) -> int:
         """The way back, with the parts exchanged."""
         fn, half = self._fn, self._axis.points
-        with self._chunks(half) as (unit, first, stop):
+        with self._chunks(half) as (chunk, first, stop):
             with fn.if_(first.eq(0)):
                 real, imag = tangle_ends(self._load(0), self._load(half))
                 self._store((imag, real), 0)
-            self._each_root(unit, first, stop, untangle=False)
+            self._each_root(chunk, first, stop, untangle=False)
         return half
 
-    def _each_root(self, unit: Value, first: Value, stop: Value, *, untangle: bool) -> None:
+    def _each_root(self, chunk: Value, first: Value, stop: Value, *, untangle: bool) -> None:
         fn, half = self._fn, self._axis.points
         table = LongRoots(self._tables, fn, self._part, 2 * half, 1, half)
-        turn = None if table.is_short else table.high(unit)
+        turn = None if table.is_short else table.high(chunk)
         with fn.loop(self._from(first, 1), stop, independent=True) as loop:
             one, other = self._load(loop.index), self._load(fn.i64(half) - loop.index)
             root = table.low(loop.index if turn is None else loop.index - first)

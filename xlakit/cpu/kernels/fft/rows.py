@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.fft.axis import Axis
-from xlakit.cpu.kernels.fft.halves import Halves
+from xlakit.cpu.kernels.fft.four_step import FourStep
 from xlakit.cpu.kernels.fft.lanes import NO_UNROLL, lane_count
-from xlakit.cpu.kernels.fft.plan import convolution_length, halves, is_smooth, work
+from xlakit.cpu.kernels.fft.plan import convolution_length, four_step_factors, is_smooth, work
 from xlakit.cpu.kernels.fft.points import CHUNK, LONGEST_CHIRP, Points
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
@@ -34,10 +34,10 @@ _SCRATCH = 2
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """``void(ptr source, ptr target, i64 begin, i64 end)`` for some of its units, on two memories."""
+    """``void(ptr source, ptr target, i64 begin, i64 end)`` for some of its chunks, on two memories."""
 
     function: Function
-    units: int
+    chunks: int
     source: int
     target: int
     cost: float
@@ -49,10 +49,10 @@ def row_length(axis: Axis) -> int:
 
 
 def long_row_cost(axis: Axis) -> float | None:
-    """About how many nanoseconds all rows take together; None where a row is too short or has no halves."""
+    """About how many nanoseconds all rows take together; None where a row is too short or has no two smooth factors."""
     lanes = lane_count(axis.part)
     length = row_length(axis)
-    pair = halves(length, lanes)
+    pair = four_step_factors(length, lanes)
     if axis.inner != 1 or pair is None:
         return None
     a, b = pair
@@ -79,16 +79,16 @@ class _Pipeline:
         self.module = module
         self.axis = axis
         self.length = row_length(axis)
-        pair = halves(self.length, lane_count(axis.part))
+        pair = four_step_factors(self.length, lane_count(axis.part))
         if pair is None:
-            raise InternalError(f"a length of {self.length} has no halves")
-        self.halves = Halves(module, axis.part, *pair)
+            raise InternalError(f"a length of {self.length} has no two smooth factors")
+        self.four_step = FourStep(module, axis.part, *pair)
         self.rows = axis.outer * axis.inner
         self.steps: list[_Step] = []
         # What is done once, before all rows.
         self.before: list[_Step] = []
         # All memories are as large as the largest.
-        self.bytes = -(-max(self.halves.bytes, 2 * axis.spectrum * axis.part.bytes) // 64) * 64
+        self.bytes = -(-max(self.four_step.bytes, 2 * axis.spectrum * axis.part.bytes) // 64) * 64
 
     @property
     def memories(self) -> list[int]:
@@ -123,33 +123,33 @@ class _Pipeline:
             self._transform(_SOURCE, _TARGET, axis.is_inverse, axis.is_inverse, axis.scale)
 
     def _transform(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
-        """A complex transform; of a length without halves as a convolution with a chirp (Bluestein)."""
+        """A complex transform; of a length without smooth factors as a convolution with a chirp (Bluestein)."""
         if self.length == self.axis.points:
-            self._halves(source, target, swaps_in, swaps_out, scale)
+            self._four_step(source, target, swaps_in, swaps_out, scale)
             return
         self._simple(Points.chirped, source, _Y, swaps_in)
-        self._halves(_Y, _Y, False, False, 1.0)
+        self._four_step(_Y, _Y, False, False, 1.0)
         # With the parts exchanged, the forward transform is the backward one.
         if self.axis.points > LONGEST_CHIRP.value:
             self._simple(Points.kept_spectrum, _SHARED_SPECTRUM, _Y)
             steps, self.steps = self.steps, self.before
             self._simple(Points.back_chirp, _SHARED_SPECTRUM, _SHARED_SPECTRUM)
-            self._halves(_SHARED_SPECTRUM, _SHARED_SPECTRUM, False, False, 1.0)
+            self._four_step(_SHARED_SPECTRUM, _SHARED_SPECTRUM, False, False, 1.0)
             self.steps = steps
         else:
             self._simple(Points.spectrum, _Y, _Y)
-        self._halves(_Y, _Y, False, True, 1.0)
+        self._four_step(_Y, _Y, False, True, 1.0)
         self._simple(Points.unchirped, _Y, target, swaps_out, scale)
 
-    def _halves(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
-        made, half = self.halves, self.length * 1.5
-        self.steps.append(_Step(made.columns(swaps_in), made.column_units, source, _X, half))
-        self.steps.append(_Step(made.rows(swaps_out, scale), made.row_units, _X, target, half))
+    def _four_step(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
+        made, half = self.four_step, self.length * 1.5
+        self.steps.append(_Step(made.columns(swaps_in), made.column_chunks, source, _X, half))
+        self.steps.append(_Step(made.rows(swaps_out, scale), made.row_chunks, _X, target, half))
 
     def _simple(
         self, write: Callable[[Points], int], source: int, target: int, swaps: bool = False, scale: float = 1.0
     ) -> None:
-        """A step that makes each point for itself; its units are chunks of points."""
+        """A step that makes each point for itself; its chunks are points."""
         fn = self.module.function(f"fft_{write.__name__}", VOID, [PTR, PTR, I64, I64])
         fn.fast_math = CONTRACTS
         count = write(Points(fn, self.axis, self.length, swaps, scale))
@@ -165,10 +165,10 @@ class _Pipeline:
             fn = self.module.function("fft_before_rows", VOID, [PTR, I64, I64])
             table, begin, end = fn.parameters
             space = self._scratch(fn, table, scratch)
-            places = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
-            fn.call(step.function, VOID, places[step.source], places[step.target], begin, end)
+            addresses = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
+            fn.call(step.function, VOID, addresses[step.source], addresses[step.target], begin, end)
             fn.ret()
-            phases.append(Phase(fn.name, step.units, step.cost))
+            phases.append(Phase(fn.name, step.chunks, step.cost))
         return phases
 
     def emit_whole(self, shared: int) -> Phase:
@@ -179,18 +179,20 @@ class _Pipeline:
         memories = self.memories
         scratch = acquire(fn, len(memories) * self.bytes)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
-            places = {memory: fn.at(scratch, I8, n * self.bytes) for n, memory in enumerate(memories)}
-            places |= self._row(fn, source, target, task.index)
+            addresses = {memory: fn.at(scratch, I8, n * self.bytes) for n, memory in enumerate(memories)}
+            addresses |= self._row(fn, source, target, task.index)
             if self.before:
-                places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
+                addresses[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
             for step in self.steps:
-                fn.call(step.function, VOID, places[step.source], places[step.target], fn.i64(0), fn.i64(step.units))
+                fn.call(
+                    step.function, VOID, addresses[step.source], addresses[step.target], fn.i64(0), fn.i64(step.chunks)
+                )
         release(fn, scratch)
         fn.ret()
         return Phase(fn.name, self.rows, self.rows * sum(s.cost for s in self.steps))
 
     def emit_shared(self, shared: int, scratch: int) -> list[Phase]:
-        """A phase for each step; a task does one unit of one row."""
+        """A phase for each step; a task does one chunk of one row."""
         memories = self.memories
         phases: list[Phase] = []
         for step in self.steps:
@@ -199,15 +201,15 @@ class _Pipeline:
             source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
             space = self._scratch(fn, table, scratch)
             with fn.loop(begin, end, hints=NO_UNROLL) as task:
-                row, unit = task.index.integer("udiv", step.units), task.index.integer("urem", step.units)
+                row, chunk = task.index.integer("udiv", step.chunks), task.index.integer("urem", step.chunks)
                 own = row * len(memories)
-                places = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}
-                places |= self._row(fn, source, target, row)
+                addresses = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}
+                addresses |= self._row(fn, source, target, row)
                 if self.before:
-                    places[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
-                fn.call(step.function, VOID, places[step.source], places[step.target], unit, unit + 1)
+                    addresses[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
+                fn.call(step.function, VOID, addresses[step.source], addresses[step.target], chunk, chunk + 1)
             fn.ret()
-            phases.append(Phase(fn.name, self.rows * step.units, self.rows * step.cost))
+            phases.append(Phase(fn.name, self.rows * step.chunks, self.rows * step.cost))
         return phases
 
     def _scratch(self, fn: Function, table: Value, offset: int) -> Value:

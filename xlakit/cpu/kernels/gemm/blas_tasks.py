@@ -125,11 +125,11 @@ def emit_blas(
         offsets[0] = offsets[0] + product.lhs.across.offset(fn, row)
         offsets[1] = offsets[1] + product.rhs.across.offset(fn, column)
         offsets[2] = offsets[2] + product.rows.offset(fn, row) + column
-        places = [fn.at(a, memory_type(kind), o * parts) for a, o in zip(arrays, offsets, strict=True)]
+        pointers = [fn.at(a, memory_type(kind), o * parts) for a, o in zip(arrays, offsets, strict=True)]
         if local:
-            places[2] = memory
+            pointers[2] = memory
         sizes = (_size(fn, row, task_rows, rows), _size(fn, column, task_columns, columns), depth)
-        routine.call((places[0], lhs), (places[1], rhs), (places[2], distance), sizes)
+        routine.call((pointers[0], lhs), (pointers[1], rhs), (pointers[2], distance), sizes)
         if epilogue_call is not None:
             last_row, last_column = (
                 smaller(fn, row + task_rows, fn.i64(rows)),

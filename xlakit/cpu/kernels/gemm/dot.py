@@ -77,8 +77,8 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: S
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
     batch: Dims = []
-    for place, (a, b) in enumerate(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)):
-        batch.append((lhs.dimensions[a], (left[a], right[b], out[place])))
+    for k, (a, b) in enumerate(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)):
+        batch.append((lhs.dimensions[a], (left[a], right[b], out[k])))
     done = len(batch)
     rows: Dims = [(lhs.dimensions[d], (left[d], out[done + n])) for n, d in enumerate(lhs_free)]
     done += len(rows)
@@ -104,8 +104,8 @@ def make_product(
     Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
     """
 
-    def steps(dims: Dims, place: int) -> Steps:
-        return Steps(tuple((size, strides[place]) for size, strides in dims))
+    def steps(dims: Dims, operand: int) -> Steps:
+        return Steps(tuple((size, strides[operand]) for size, strides in dims))
 
     return Product(
         Matrix(kinds[0], steps(rows, 0), steps(along, 0)),

@@ -93,8 +93,8 @@ class GemmEmitter:
             cut.runs * 16 if self._is_mixed else 0,
         ]
         # Lines of the cache lie between them. Nothing is written there: the sanitizer keeps accesses to the sizes.
-        self.places = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
-        self.bytes = self.places[-1] + sizes[-1] + 128
+        self.offsets = [rounded_up(sum(sizes[:n]), 64) + 128 * n for n in range(len(sizes))]
+        self.bytes = self.offsets[-1] + sizes[-1] + 128
         self.area_bytes = sizes
 
     @property
@@ -109,8 +109,8 @@ class GemmEmitter:
         small = self.bytes <= _STACK_BYTES.value
         scratch = fn.alloca(I8, self.bytes, align=64) if small else acquire(fn, self.bytes)
         left, right, sums, results, *tables = (
-            within(fn, fn.at(scratch, I8, place), size)
-            for place, size in zip(self.places, self.area_bytes, strict=True)
+            within(fn, fn.at(scratch, I8, offset), size)
+            for offset, size in zip(self.offsets, self.area_bytes, strict=True)
         )
         self.left, self.right, self.sums, self.results = left, right, sums, results
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
@@ -123,8 +123,8 @@ class GemmEmitter:
             # Runs of the packed operand lie one after another.
             side = cut.packs.index(True)
             steps = Steps(((cut.runs, cut.steps * (1, self.engine.columns)[side]),))
-            place = fn.at(self.packed_runs, I64, side)
-            self._walk(steps, fn.i64(0), fn.i64(cut.runs), (None, 1), place, apart=2)
+            table = fn.at(self.packed_runs, I64, side)
+            self._walk(steps, fn.i64(0), fn.i64(cut.runs), (None, 1), table, apart=2)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if cut.batches_inner:
@@ -290,8 +290,8 @@ class GemmEmitter:
             base = block.step * matrix.along.stride
             self._walk(outer, block.run, runs, (None, 1), fn.at(self.runs, I64, side), base=base, apart=2)
             if self._is_mixed and not self.cut.packs[side]:
-                place = fn.at(self.packed_runs, I64, side)
-                self._walk(outer, block.run, runs, (None, 1), place, base=base, apart=2)
+                table = fn.at(self.packed_runs, I64, side)
+                self._walk(outer, block.run, runs, (None, 1), table, base=base, apart=2)
 
     # -- packing ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Value
 
 # Where the table of such a product has the address of the function, and after it what that is given first.
-PLACE = 4
+ENTRY = 4
 # What the function is given: a table, where the rectangle stands, the batch, the first row and the one after the last,
 # the first column and the one after the last.
 PARAMETERS = (PTR, PTR, I64, I64, I64, I64, I64)
@@ -40,8 +40,8 @@ class EpilogueCall:
     def call(self, fn: Function, rectangle: Rectangle) -> None:
         """Call what the table of ``fn`` says."""
         table = fn.parameters[0]
-        function = fn.load(PTR, fn.at(table, PTR, PLACE))
-        first = fn.load(PTR, fn.at(table, PTR, PLACE + 1))
+        function = fn.load(PTR, fn.at(table, PTR, ENTRY))
+        first = fn.load(PTR, fn.at(table, PTR, ENTRY + 1))
         fn.call_pointer(function, VOID, first, rectangle.base, rectangle.batch, *rectangle.rows, *rectangle.columns)
 
 

@@ -107,7 +107,7 @@ class _Emitter:
 
         def finish(column: Value, lanes: int) -> None:
             sums = [
-                [(fn.load(acc_vector(engine, lanes), self._place(row, column), align=engine.acc.bytes),)]
+                [(fn.load(acc_vector(engine, lanes), self._sum_address(row, column), align=engine.acc.bytes),)]
                 for row in range(self.rows)
             ]
             store_tile(fn, engine, self.output, sums, fn.i64(0), first + column, lanes)
@@ -130,15 +130,15 @@ class _Emitter:
         def add(column: Value, lanes: int) -> None:
             elements = [self.rhs.elements(start + column, lanes)[0] for start in starts]
             for row in range(self.rows):
-                place = self._place(row, column)
-                total = fn.load(acc_vector(engine, lanes), place, align=engine.acc.bytes)
+                address = self._sum_address(row, column)
+                total = fn.load(acc_vector(engine, lanes), address, align=engine.acc.bytes)
                 for factor, element in zip(factors[row], elements, strict=True):
                     spread = fn.splat(factor, lanes) if lanes > 1 else factor
                     if engine.acc.is_int:
                         total = total + spread * element
                     else:
                         total = fn.intrinsic("llvm.fmuladd", total.type, spread, element, total)
-                fn.store(total, place, align=engine.acc.bytes)
+                fn.store(total, address, align=engine.acc.bytes)
 
         self._columns(width, add)
 
@@ -153,5 +153,5 @@ class _Emitter:
             with fn.if_(whole.ne(width)):
                 body(whole, tail)
 
-    def _place(self, row: int, column: Value) -> Value:
+    def _sum_address(self, row: int, column: Value) -> Value:
         return self.fn.at(self.sums, self.engine.acc, column + row * self.stretch)

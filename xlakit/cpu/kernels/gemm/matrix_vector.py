@@ -33,7 +33,7 @@ def emit_matrix_vector(
 ) -> Function:
     """A task function: result[b, i] = sum over k of matrix[b, i, k] * vector[b, k]; one run of k, of stride 1.
 
-    ``arrays`` are the places of matrix and vector in the table, the result's is 2; ``batches`` the directions through
+    ``arrays`` are the indices of matrix and vector in the table, the result's is 2; ``batches`` the directions through
     the batches of matrix, vector and result. A task is ``task_rows`` rows of one batch.
     """
     rows, depth = matrix.across.size, matrix.along.size
@@ -113,8 +113,8 @@ def _sums(packer: Packer, values: Value, row: Value, count: int) -> list[Value]:
             factor = fn.load(type, fn.at(values, engine.packed, at), align=engine.packed.bytes)
             for r, start in enumerate(starts):
                 element = packer.elements(start + at, width)[0]
-                place = r * registers + n
-                found[place] = _sum_of_product(fn, element, factor, found[place])
+                slot = r * registers + n
+                found[slot] = _sum_of_product(fn, element, factor, found[slot])
         return found
 
     totals = [fn.constant(engine.acc, 0)] * count

@@ -68,8 +68,8 @@ class PackRows:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
                 into = fn.at(own, engine.packed, run.index * steps * engine.parts)
                 with fn.loop(0, steps, independent=True) as step:
-                    place = reader.at(start, step.index if self.form == ALONG else step.index * stride)
-                    for part, value in enumerate(reader.elements(place, 1)):
+                    element = reader.at(start, step.index if self.form == ALONG else step.index * stride)
+                    for part, value in enumerate(reader.elements(element, 1)):
                         fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
 
     def _across(self, fn: Function) -> None:
@@ -83,7 +83,7 @@ class PackRows:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = run.index * steps
 
-            def place(row: Value, step: Value) -> Value:
+            def address(row: Value, step: Value) -> Value:
                 return fn.at(target, engine.packed, row * length + into + step)
 
             with fn.loop(0, whole_rows, lanes, hints=NO_UNROLL) as row:
@@ -101,16 +101,16 @@ class PackRows:
                     else:
                         square = [column(step.index + k) for k in range(lanes)]
                     for k, value in enumerate(transposed(fn, square)):
-                        fn.store(value, place(row.index + k, step.index), align=engine.packed.bytes)
+                        fn.store(value, address(row.index + k, step.index), align=engine.packed.bytes)
                 with fn.loop(whole_steps, steps, hints=NO_UNROLL) as step:
                     value = column(step.index)
                     for k in range(lanes):
-                        fn.store(fn.lane(value, k), place(row.index + k, step.index))
+                        fn.store(fn.lane(value, k), address(row.index + k, step.index))
             with fn.loop(whole_rows, rows, hints=NO_UNROLL) as row:
                 start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
                 with fn.loop(0, steps, hints=NO_UNROLL) as step:
                     value = reader.elements(reader.at(start, step.index * stride), 1)[0]
-                    fn.store(value, place(row.index, step.index))
+                    fn.store(value, address(row.index, step.index))
 
 
 def _pad_rows(fn: Function, engine: Engine) -> None:
@@ -155,7 +155,7 @@ class PackSlivers:
             if engine.group == 2:
                 total = count * steps
                 with fn.if_((total & 1).ne(0)), fn.loop(0, engine.columns, hints=NO_UNROLL) as column:
-                    fn.store(fn.constant(engine.packed, 0), _place(fn, engine, own, total, column.index))
+                    fn.store(fn.constant(engine.packed, 0), _packed_address(fn, engine, own, total, column.index))
 
     def _across(self, fn: Function) -> None:
         """Rows of k one after another, each for all slivers, as they lie in memory."""
@@ -170,19 +170,19 @@ class PackSlivers:
                 source = fn.load(PTR, fn.at(sources, PTR, sliver.index * columns))
 
                 def row(number: Value) -> list[Value]:
-                    place = reader.at(source, shift + number * stride)
-                    return [widened(fn, v, columns) for v in reader.elements(place, width)]
+                    element = reader.at(source, shift + number * stride)
+                    return [widened(fn, v, columns) for v in reader.elements(element, width)]
 
                 own = fn.at(target, engine.packed, sliver.index * distance + run * steps * (columns * parts))
                 if group == 2:
                     low = row(step.index * 2)[0]
                     high = fn.constant(low.type, 0) if odd else row(step.index * 2 + 1)[0]
-                    place = fn.at(own, I16, step.index * (2 * columns))
-                    fn.store(paired(fn, low, high), place, align=2)
+                    address = fn.at(own, I16, step.index * (2 * columns))
+                    fn.store(paired(fn, low, high), address, align=2)
                     return
                 for part, value in enumerate(row(step.index)):
-                    place = (step.index * parts + part) * columns
-                    fn.store(value, fn.at(own, engine.packed, place), align=engine.packed.bytes)
+                    address = (step.index * parts + part) * columns
+                    fn.store(value, fn.at(own, engine.packed, address), align=engine.packed.bytes)
 
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             if group == 1:
@@ -211,12 +211,12 @@ class PackSlivers:
                     if group == 2:
                         square = [v.bits_as(vector(I32, lanes)) for v in square]
                     for k, value in enumerate(transposed(fn, square)):
-                        place = fn.at(into, unit, (step.index + k) * engine.columns + column.index)
-                        fn.store(value, place, align=engine.packed.bytes)
+                        address = fn.at(into, unit, (step.index + k) * engine.columns + column.index)
+                        fn.store(value, address, align=engine.packed.bytes)
             with fn.loop(whole * group, steps, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
                 start = fn.load(PTR, fn.at(columns, PTR, column.index))
                 value = reader.elements(reader.at(start, shift + step.index), 1)[0]
-                fn.store(value, _place(fn, engine, into, step.index, column.index))
+                fn.store(value, _packed_address(fn, engine, into, step.index, column.index))
 
     def _singly(self, fn: Function, columns: Value, own: Value) -> None:
         engine = self.engine
@@ -229,10 +229,10 @@ class PackSlivers:
                 start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
                 with fn.loop(0, steps, independent=True) as step:
                     for part, value in enumerate(reader.elements(reader.at(start, step.index * stride), 1)):
-                        fn.store(value, _place(fn, engine, into, step.index, column.index, part))
+                        fn.store(value, _packed_address(fn, engine, into, step.index, column.index, part))
 
 
-def _place(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
+def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
     """Where an element stands in a sliver."""
     if engine.group == 2:
         return fn.at(own, engine.packed, (step >> 1) * (2 * engine.columns) + column * 2 + (step & 1))

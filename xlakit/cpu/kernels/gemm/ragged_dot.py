@@ -85,20 +85,20 @@ def _plan(instruction: Instruction) -> _Plan:
         # The groups come first, and all of them see the same operands.
         out = strides_of(instruction.shape)
         batch: Dims = [(groups.count, (0, 0, out[0])), *sides.batch(1)]
-        place = op.lhs_contracting_dims.index(ragged)
-        order = [p for p in range(len(op.lhs_contracting_dims)) if p != place]
-        product = sides.product(batch, sides.rows(1), sides.columns(1), [*order, place])
+        position = op.lhs_contracting_dims.index(ragged)
+        order = [p for p in range(len(op.lhs_contracting_dims)) if p != position]
+        product = sides.product(batch, sides.rows(1), sides.columns(1), [*order, position])
         before, after = (
-            math.prod(lhs.dimensions[op.lhs_contracting_dims[p]] for p in order if (p < place) == is_before)
+            math.prod(lhs.dimensions[op.lhs_contracting_dims[p]] for p in order if (p < position) == is_before)
             for is_before in (True, False)
         )
         return _Plan("sums", product, _in_several(product), groups, lhs.dimensions[ragged], after, 0, before)
     rows = sides.rows(0)
-    place = sides.free.index(ragged)
+    position = sides.free.index(ragged)
     # Rows before the ragged ones are batches, for which rhs is the same.
-    batch = [*sides.batch(0), *((size, (left, 0, out)) for size, (left, out) in rows[:place])]
-    product = sides.product(batch, rows[place:], sides.columns(0))
-    after = math.prod(size for size, _ in rows[place + 1 :])
+    batch = [*sides.batch(0), *((size, (left, 0, out)) for size, (left, out) in rows[:position])]
+    product = sides.product(batch, rows[position:], sides.columns(0))
+    after = math.prod(size for size, _ in rows[position + 1 :])
     step = sides.right[op.rhs_group_dims[0]]
     return _Plan("rows", product, plan_gemm(product), groups, lhs.dimensions[ragged], after, step)
 
@@ -152,7 +152,7 @@ class _Sides:
             # What runs fastest should lie side by side.
             along = merged(sorted(along, key=lambda dim: (-min(dim[1]), dim[1])))
         else:
-            along = [along[place] for place in order]
+            along = [along[k] for k in order]
         kinds = self._lhs.element_type, self._rhs.element_type, self._kind
         return make_product(kinds, merged(batch), merged(rows), merged(columns), along)
 
@@ -172,10 +172,10 @@ class _Writer(GemmEmitter):
         index = prefix * groups.count + group if groups.has_prefix else group
         return as_real(load(fn, groups.kind, self.sizes, index)).cast("sext" if groups.kind.is_signed else "zext", I64)
 
-    def clamped(self, place: Value) -> Value:
-        """A place along the ragged dimension."""
+    def clamped(self, position: Value) -> Value:
+        """A position along the ragged dimension."""
         fn = self.fn
-        return smaller(fn, larger(fn, place, fn.i64(0)), fn.i64(self.plan.ragged))
+        return smaller(fn, larger(fn, position, fn.i64(0)), fn.i64(self.plan.ragged))
 
     def clear(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Zeros for rows from ``first`` below ``last`` of the columns of one task."""
@@ -223,11 +223,11 @@ class _Batches(_Writer):
     def part(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """A part of a batch, or zeros."""
         fn, plan = self.fn, self.plan
-        place = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
+        position = batch.integer("udiv", plan.inner).integer("urem", plan.ragged)
         prefix = batch.integer("udiv", plan.inner * plan.ragged)
         with fn.loop(0, plan.groups.count, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
             loop.next(loop.carried[0] + self.size(prefix, loop.index))
-        counted = place < loop.results[0]
+        counted = position < loop.results[0]
         with fn.if_(counted):
             super().part(batch, column, first, last)
         with fn.if_(~counted):

@@ -48,10 +48,10 @@ def _store_some(
     fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int
 ) -> None:
     flat = flatten(sums)
-    place = fn.alloca(acc_vector(engine), len(flat), align=64)
+    buffer = fn.alloca(acc_vector(engine), len(flat), align=64)
     for number, value in enumerate(flat):
-        fn.store(value, fn.at(place, acc_vector(engine), number), align=16)
-    store_rows(fn, engine, output, (place, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
+        fn.store(value, fn.at(buffer, acc_vector(engine), number), align=16)
+    store_rows(fn, engine, output, (buffer, len(flat) // len(sums)), row, column, fn.i64(len(sums)), width)
 
 
 def store_rows(
@@ -65,12 +65,12 @@ def store_rows(
     width: int,
 ) -> None:
     """Store ``count`` rows, ``width`` columns of a tile whose sums are in memory, so many registers for each row."""
-    place, per_row = sums
+    buffer, per_row = sums
     pieces = vectors_of(engine, width)
     types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
     with fn.loop(0, count, hints=NO_UNROLL) as r:
         found = [
-            fn.load(type, fn.at(place, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
+            fn.load(type, fn.at(buffer, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
             for n, type in enumerate(types)
         ]
         registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
@@ -109,11 +109,11 @@ def _store_row(
 def _scatter(fn: Function, output: Output, values: Sequence[Value], start: Value, column: Value) -> None:
     """Store lanes one by one."""
     lanes, element = values[0].type.lanes, values[0].type.element
-    places = [fn.alloca(value.type, align=64) for value in values]
-    for value, place in zip(values, places, strict=True):
-        fn.store(value, place)
+    buffers = [fn.alloca(value.type, align=64) for value in values]
+    for value, buffer in zip(values, buffers, strict=True):
+        fn.store(value, buffer)
     with fn.loop(0, lanes, hints=NO_UNROLL) as lane:
-        single = [fn.load(element, fn.at(place, element, lane.index)) for place in places]
+        single = [fn.load(element, fn.at(memory, element, lane.index)) for memory in buffers]
         store_elements(fn, output, single, start + output.columns.offset(fn, column + lane.index))
 
 
@@ -124,13 +124,13 @@ def store_elements(fn: Function, output: Output, values: Sequence[Value], offset
     if len(values) == 1:
         fn.store(values[0], fn.at(output.base, type, offset), align=type.bytes)
         return
-    place = fn.at(output.base, type, offset * 2)
+    address = fn.at(output.base, type, offset * 2)
     if lanes == 1:
         for part, value in enumerate(values):
-            fn.store(value, fn.at(place, type, part))
+            fn.store(value, fn.at(address, type, part))
         return
     mixed = fn.shuffle(values[0], values[1], [n for lane in range(lanes) for n in (lane, lane + lanes)])
-    fn.store(mixed, place, align=type.bytes)
+    fn.store(mixed, address, align=type.bytes)
 
 
 def first_lanes(fn: Function, value: Value, lanes: int) -> Value:

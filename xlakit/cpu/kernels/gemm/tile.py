@@ -86,8 +86,8 @@ class Tiles:
         runs, count, steps, left_step, right_step = rest
         pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.rows)]
 
-        def shift(place: int) -> Callable[[Value], Value]:
-            return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + place))
+        def shift(side: int) -> Callable[[Value], Value]:
+            return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + side))
 
         columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.columns)
         if self.lies is not None:
@@ -108,22 +108,24 @@ class Tiles:
     def _store(self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value) -> None:
         engine = self.engine
         flat: list[Value] = []
-        places: list[Value] = []
+        addresses: list[Value] = []
         for r, row in enumerate(sums):
             start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), engine.acc, offset)
             for n, (register, (_, lanes)) in enumerate(zip(row, vectors_of(engine, self.width), strict=True)):
                 for part, value in enumerate(register):
-                    places.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
+                    addresses.append(fn.at(start, acc_vector(engine), n * engine.parts + part))
                     flat.append(first_lanes(fn, value, lanes))
         if self.adds:
             # The sums of each block by themselves, then added up: that loses fewer digits than one long sum.
             def added() -> list[Value]:
-                before = [fn.load(v.type, place, align=engine.acc.bytes) for v, place in zip(flat, places, strict=True)]
+                before = [
+                    fn.load(v.type, address, align=engine.acc.bytes) for v, address in zip(flat, addresses, strict=True)
+                ]
                 return [a + b for a, b in zip(before, flat, strict=True)]
 
             flat = list(fn.if_else(adds.ne(0), added, lambda: flat))
-        for value, place in zip(flat, places, strict=True):
-            fn.store(value, place, align=engine.acc.bytes)
+        for value, target in zip(flat, addresses, strict=True):
+            fn.store(value, target, align=engine.acc.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,9 @@ class Walk:
             number = loop.carried[0]
             inner, rest = number.integer("urem", size), number.integer("udiv", size)
             with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=NO_UNROLL) as outer:
-                place = (rank - 2 - outer.index) * 2
-                extent = fn.load(I64, fn.at(dims, I64, place))
-                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, place + 1))
+                entry = (rank - 2 - outer.index) * 2
+                extent = fn.load(I64, fn.at(dims, I64, entry))
+                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
                 outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
             start = fn.at(base, I8, outer.results[1] * scale)
             together = fn.intrinsic("llvm.smin", I64, size - inner, end - number)

@@ -125,15 +125,15 @@ class _Loops:
                 known.next(as_real(value) - as_real(left) * as_real(right))
         return from_parts(known.results)
 
-    def _place(self, row: Value, column: Value) -> Value:
+    def _offset(self, row: Value, column: Value) -> Value:
         return row * self._size + column if self._lower else column * self._size + row
 
     def _element(self, matrix: Value, row: Value, column: Value) -> Scalar:
         """An element of the lower factor, which is the adjoint of what is stored of an upper one."""
-        found = load(self._fn, self._kind, matrix, self._place(row, column))
+        found = load(self._fn, self._kind, matrix, self._offset(row, column))
         return (found[0], -found[1]) if isinstance(found, tuple) and not self._lower else found
 
     def _put(self, value: Scalar, matrix: Value, row: Value, column: Value) -> None:
         if isinstance(value, tuple) and not self._lower:
             value = value[0], -value[1]
-        store(self._fn, self._kind, value, matrix, self._place(row, column))
+        store(self._fn, self._kind, value, matrix, self._offset(row, column))

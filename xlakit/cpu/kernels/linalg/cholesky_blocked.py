@@ -65,9 +65,9 @@ class BlockedCholesky:
         """Factor the block on the diagonal; gives whether that is positive definite."""
         fn, arguments = self._fn, self._arguments
         order = arguments.computed("order", self._rows(fn, row, _BLOCK.value))
-        place, info = self._at(fn, matrix, row, row), arguments.slot("info", fn.i32(0))
+        diagonal, info = self._at(fn, matrix, row, row), arguments.slot("info", fn.i32(0))
         triangle = arguments.letter("U" if self._upper else "L")
-        fn.call(self._routine, VOID, triangle, order, place, arguments.integer(self._size), info)
+        fn.call(self._routine, VOID, triangle, order, diagonal, arguments.integer(self._size), info)
         return fn.load(I32, info).eq(0)
 
     # -- tasks -----------------------------------------------------------------------------------
@@ -136,16 +136,16 @@ class BlockedCholesky:
         fn.ret()
         return fn
 
-    # -- places ----------------------------------------------------------------------------------
+    # -- addresses ----------------------------------------------------------------------------------
 
     def _at(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
         """Where an element of the column-major matrix is."""
         parts = 2 if self._kind.is_complex else 1
         return fn.at(matrix, memory_type(self._kind), (row + column * self._size) * parts)
 
-    def _panel(self, fn: Function, matrix: Value, row: Value, place: Value) -> Value:
-        """Where the part of the block of rows (or columns) at ``row`` begins that belongs to ``place``."""
-        return self._at(fn, matrix, row, place) if self._upper else self._at(fn, matrix, place, row)
+    def _panel(self, fn: Function, matrix: Value, row: Value, column: Value) -> Value:
+        """Where the part of the block of rows (or columns) at ``row`` begins that belongs to ``column``."""
+        return self._at(fn, matrix, row, column) if self._upper else self._at(fn, matrix, column, row)
 
     def _rows(self, fn: Function, first: Value, most: int) -> Value:
         return fn.intrinsic("llvm.smin", I64, fn.i64(self._size) - first, fn.i64(most))

@@ -15,7 +15,7 @@ from typing import Any
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
-from xlakit.cpu.kernels.gemm.epilogue import PARAMETERS, PLACE, EpilogueCall, rectangle_of
+from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm
 from xlakit.cpu.kernels.gemm.operands import Steps
 from xlakit.cpu.kernels.gemm.product import Product
@@ -34,7 +34,7 @@ from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.rectangle import (
     Bounds,
     Directions,
-    Place,
+    LocalIndex,
     directions,
     local_index,
     write_elements,
@@ -112,13 +112,13 @@ class _Fusion:
         # A result may lie in an array that is not read yet.
         if self.has_weights or any(o.shape.element_type.byte_width == bytes for o in beside):
             return None
-        places = [
+        slots = [
             len(self.parameters) + n
             for n, r in enumerate(self.chain.roots)
             if r not in self.chain.last and r.shape.num_elements == count and r.shape.element_type.byte_width == bytes
         ]
-        own = [p for p in places if self.chain.roots[p - len(self.parameters)] is value]
-        return next(iter(own or places), None)
+        own = [slot for slot in slots if self.chain.roots[slot - len(self.parameters)] is value]
+        return next(iter(own or slots), None)
 
     def _shared(self, key: Any, emit: Any) -> str:
         """A function that all kernels of the module with the same key call."""
@@ -143,13 +143,13 @@ class _Fusion:
         """A task function that calls a product's, with a table of entries of its own."""
         fn = self.module.function(self.name, VOID, [PTR, I64, I64])
         table, begin, end = fn.parameters
-        own = fn.alloca(PTR, PLACE + 2, align=8)
-        for place, entry in enumerate(entries):
+        own = fn.alloca(PTR, ENTRY + 2, align=8)
+        for number, entry in enumerate(entries):
             value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))
-            fn.store(value, fn.at(own, PTR, place))
+            fn.store(value, fn.at(own, PTR, number))
         if follows is not None:
-            fn.store(fn.address(follows.name), fn.at(own, PTR, PLACE))
-            fn.store(table, fn.at(own, PTR, PLACE + 1))
+            fn.store(fn.address(follows.name), fn.at(own, PTR, ENTRY))
+            fn.store(table, fn.at(own, PTR, ENTRY + 1))
         fn.call(function, VOID, own, begin, end)
         fn.ret()
         fn.effort = Effort.LITTLE
@@ -184,14 +184,14 @@ class _Fusion:
 
     def _elements(self) -> Function:
         roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
-        place = _place()
+        local = _local_index()
         width = self.cut.width if self.product_slot is None else None
         where, outputs = with_splits(
-            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, place, width)
+            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, local, width)
         )
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
-        write_elements(emitter, where, bounds, place, outputs)
+        write_elements(emitter, where, bounds, local, outputs)
         finish(emitter)
         return fn
 
@@ -201,7 +201,7 @@ class _Fusion:
         value: Instruction,
         dims: tuple[Steps, Steps, Steps],
         roots: Sequence[tuple[Instruction, int]],
-        place: Place,
+        local: LocalIndex,
         width: int | None,
     ) -> tuple[Directions, list[Output]]:
         """The results that follow from each element of ``value``.
@@ -214,10 +214,10 @@ class _Fusion:
 
         def source(asked: Index, part: int) -> Node:
             if asked != index:
-                raise DeclinedError("an element of a product is needed at another place")
+                raise DeclinedError("an element of a product is needed at another index")
             if width is None:
                 return Load(value.shape.element_type, self.product_slot or 0, linear(index, sizes))
-            return Load(value.shape.element_type, self.arrays, local_index(place, where, width))
+            return Load(value.shape.element_type, self.arrays, local_index(local, where, width))
 
         tracer = Tracer({**self._sources(), value: source}, space)
         outputs: list[Output] = []
@@ -231,15 +231,15 @@ class _Fusion:
 
     def _rows(self) -> Function:
         chain = self.chain
-        place = _place()
+        local = _local_index()
         roots = [r for r in chain.roots if r not in chain.last]
-        kept = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
-        where, plan = with_splits(lambda space: self._planned(space, kept, place))
+        stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
+        where, plan = with_splits(lambda space: self._planned(space, stored, local))
         nodes = [n for stage in plan.stages for n in stage.nodes] + [n for o in plan.row_stores for n in o.nodes]
         self.cost += element_cost(nodes) * chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
         memory = emitter.arrays[-1]
-        width = kept[-1].shape.element_type.byte_width
+        width = stored[-1].shape.element_type.byte_width
         apart = self.has_weights and width != self.cut.product.result.byte_width
         if apart:
             memory = acquire(fn, self.cut.most * self.cut.width * width)
@@ -248,7 +248,7 @@ class _Fusion:
             emitter.arrays.append(memory)
         length = math.prod(v.extent for v in plan.inner_variables)
         end = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
-        write_rows(emitter, where, bounds, place, plan)
+        write_rows(emitter, where, bounds, local, plan)
         end()
         if chain.second is not None and chain.weights is not None:
             weights = memory
@@ -269,7 +269,7 @@ class _Fusion:
         batch, rows, _ = self.cut.result
         return batch.offset(fn, bounds.batch) + rows.offset(fn, bounds.rows[0])
 
-    def _planned(self, space: Space, roots: Sequence[Instruction], place: Place) -> tuple[Directions, Plan]:
+    def _planned(self, space: Space, roots: Sequence[Instruction], element: LocalIndex) -> tuple[Directions, Plan]:
         """The stages of a row. The weights are the last root where they stand in the rectangle."""
         chain = self.chain
         value = chain.first.value
@@ -278,7 +278,7 @@ class _Fusion:
         columns = tuple(sizes[d] for d in sorted(over))
 
         def local(index: Sequence[Affine]) -> Affine:
-            return of(place.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
+            return of(element.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
 
         def source(asked: Index, part: int) -> Node:
             if self.product_slot is not None:
@@ -330,15 +330,15 @@ class _Fusion:
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
         """Store the epilogue of a second product, whose rectangle of results stands in ``memory``."""
         columns = whole.sizes[1]
-        place = _place()
+        local = _local_index()
         roots = [(r, self._array(r)) for r in self.chain.last]
         dims = (whole.batches[2], whole.rows, whole.columns)
-        where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, place, columns))
+        where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
         # A function of its own, since LLVM may have to do more for it than for what comes before, or less.
         own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[APART])
         inside = rectangle_of(own)
         span = own.i64(0), own.i64(columns)
-        write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), place, outputs)
+        write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), local, outputs)
         own.ret()
         fn.call(own, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
@@ -355,9 +355,9 @@ class _Fusion:
         routine.call((arrays[0], left), (arrays[1], right), (arrays[2], result.distance), (rows, columns, depth))
 
 
-def _place() -> Place:
+def _local_index() -> LocalIndex:
     # Numbers that no variable of a space has.
-    return Place(Variable(1 << 31, 1 << 18), Variable(1 << 31, (1 << 18) + 1))
+    return LocalIndex(Variable(1 << 31, 1 << 18), Variable(1 << 31, (1 << 18) + 1))
 
 
 def _dims(steps: tuple[Steps, Steps, Steps]) -> tuple[Sequence[tuple[int, int]], ...]:
@@ -368,7 +368,7 @@ def _by_dimension(space: Space, rank: int) -> list[list[Variable]]:
     """The variables of the first axes, by axis."""
     found: list[list[Variable]] = [[] for _ in range(rank)]
     for variable in space.variables:
-        axis = space.place_of(variable)[0]
+        axis = space.position_of(variable)[0]
         if axis < rank:
             found[axis].append(variable)
     return found

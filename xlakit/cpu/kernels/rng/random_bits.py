@@ -111,7 +111,7 @@ class _Writer:
         # Whole vectors are written into buffers of so many blocks.
         fits = _TASK.value % self.lanes == _BLOCK.value % self.lanes == 0
         require("random bits", [("a task is whole vectors", fits)])
-        self._spare_place: Value | None = None
+        self._spare_buffer: Value | None = None
 
     # -- phases ----------------------------------------------------------------------------------
 
@@ -159,9 +159,9 @@ class _Writer:
             last = fn.intrinsic("llvm.umin", I64, first + _TASK.value, fn.i64(layout.blocks))
             with fn.loop(first, last, self.lanes, hints=_NO_UNROLL) as loop:
                 elements = interleaved(fn, self._elements(fn, words(counters(fn, loop.index))))
-                place = loop.index * per_block
-                count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.total) - place, fn.i64(step))
-                self._store(fn, elements, fn.at(bits, self.type, place), count)
+                position = loop.index * per_block
+                count = fn.intrinsic("llvm.umin", I64, fn.i64(layout.total) - position, fn.i64(step))
+                self._store(fn, elements, fn.at(bits, self.type, position), count)
         return -(-layout.blocks // _TASK.value)
 
     def _rows(self, fn: Function, bits: Value, words: Words, begin: Value, end: Value) -> int:
@@ -195,12 +195,12 @@ class _Writer:
                     fn.store(element, fn.at(block, self.type, loop.index))
             with fn.loop(0, count, hints=_NO_UNROLL) as loop:
                 number = first + loop.index
-                row, place = number.integer("udiv", layout.inner), number.integer("urem", layout.inner)
+                row, position = number.integer("udiv", layout.inner), number.integer("urem", layout.inner)
                 target, has_second = self._row(fn, bits, row)
                 one, two = (fn.load(self.type, fn.at(block, self.type, loop.index)) for block in blocks)
-                fn.store(one, fn.at(target, self.type, place))
+                fn.store(one, fn.at(target, self.type, position))
                 with fn.if_(has_second):
-                    fn.store(two, fn.at(target, self.type, place + layout.inner))
+                    fn.store(two, fn.at(target, self.type, position + layout.inner))
         return -(-layout.blocks // _BLOCK.value)
 
     def _row(self, fn: Function, bits: Value, row: Value) -> tuple[Value, Value]:
@@ -208,8 +208,8 @@ class _Writer:
         layout = self.layout
         outer = row.integer("udiv", layout.row_pairs)
         first = row.integer("urem", layout.row_pairs) * 2
-        place = (outer * layout.size + first) * layout.inner
-        return fn.at(bits, self.type, place), (first + 1) < layout.size
+        position = (outer * layout.size + first) * layout.inner
+        return fn.at(bits, self.type, position), (first + 1) < layout.size
 
     # -- elements --------------------------------------------------------------------------------
 
@@ -228,9 +228,9 @@ class _Writer:
         fn.if_else(count.eq(elements.type.lanes), whole, part)
 
     def _spare(self, fn: Function, elements: Value) -> Value:
-        if self._spare_place is None:
-            self._spare_place = fn.alloca(elements.type, align=64)
-        return self._spare_place
+        if self._spare_buffer is None:
+            self._spare_buffer = fn.alloca(elements.type, align=64)
+        return self._spare_buffer
 
     def _elements(self, fn: Function, words: Sequence[Value]) -> list[Value]:
         """The elements of a block, as they are stored."""

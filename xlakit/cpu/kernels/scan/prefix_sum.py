@@ -141,8 +141,8 @@ def emit_prefix_sum(module: Module, plan: ScanPlan) -> Emitted:
     return (writer.emit_totals(), writer.emit_scan()), {}, plan.total_bytes * len(plan.kinds)
 
 
-# What stands in one place of all arrays.
-_Places = Sequence[Value]
+# The addresses of one element in each array.
+_Addresses = Sequence[Value]
 
 
 class _Writer:
@@ -184,8 +184,8 @@ class _Writer:
         with emitter.scope():
             return emitter.combined(self.plan.computation, list(first), list(second))
 
-    def _load(self, emitter: Emitter, arrays: _Places, place: Value) -> list[Scalar]:
-        return [load(emitter.fn, k, a, place) for k, a in zip(self.plan.kinds, arrays, strict=True)]
+    def _load(self, emitter: Emitter, arrays: _Addresses, position: Value) -> list[Scalar]:
+        return [load(emitter.fn, k, a, position) for k, a in zip(self.plan.kinds, arrays, strict=True)]
 
     def _initial(self, emitter: Emitter) -> list[Scalar]:
         return self._load(emitter, emitter.arrays[self.count : 2 * self.count], emitter.fn.i64(0))
@@ -200,8 +200,8 @@ class _Writer:
         self,
         emitter: Emitter,
         accumulators: Sequence[Sequence[Value]],
-        source: Callable[[Value], _Places],
-        target: Callable[[Value], _Places] | None,
+        source: Callable[[Value], _Addresses],
+        target: Callable[[Value], _Addresses] | None,
         positions: tuple[Value, Value],
         lanes: Value,
     ) -> None:
@@ -222,18 +222,18 @@ class _Writer:
                                 store(fn, kind, value, array, lane.index)
                     self._put(emitter, accumulators, lane.index, running)
 
-    def _matrix(self, emitter: Emitter, bases: _Places, stride: int, length: int) -> Callable[[Value], _Places]:
+    def _matrix(self, emitter: Emitter, bases: _Addresses, stride: int, length: int) -> Callable[[Value], _Addresses]:
         """The rows of matrices in memory, by their positions."""
         widths = [k.byte_width for k in self.plan.kinds]
 
-        def row(position: Value) -> _Places:
-            place = self._row_of(position, length) * stride
-            return [emitter.fn.at(b, I8, place * w) for b, w in zip(bases, widths, strict=True)]
+        def row(position: Value) -> _Addresses:
+            offset = self._row_of(position, length) * stride
+            return [emitter.fn.at(b, I8, offset * w) for b, w in zip(bases, widths, strict=True)]
 
         return row
 
-    def _shifted(self, emitter: Emitter, arrays: _Places, place: Value) -> list[Value]:
-        return [emitter.fn.at(a, I8, place * k.byte_width) for a, k in zip(arrays, self.plan.kinds, strict=True)]
+    def _shifted(self, emitter: Emitter, arrays: _Addresses, position: Value) -> list[Value]:
+        return [emitter.fn.at(a, I8, position * k.byte_width) for a, k in zip(arrays, self.plan.kinds, strict=True)]
 
     # -- the functions -----------------------------------------------------------------------------
 
@@ -287,11 +287,11 @@ class _Writer:
                     with fn.loop(0, lanes, independent=True) as lane:
                         self._put(emitter, accumulators, lane.index, self._load(emitter, source(low), lane.index))
                     self._rows(emitter, accumulators, source, None, (low + 1, high), lanes)
-                place = segment * (plan.outer * plan.inner) + first
+                position = segment * (plan.outer * plan.inner) + first
                 with fn.loop(0, lanes, independent=True) as lane:
                     self._put(
                         emitter,
-                        self._total_parts(emitter, place),
+                        self._total_parts(emitter, position),
                         lane.index,
                         self._get(emitter, accumulators, lane.index),
                     )
@@ -301,7 +301,7 @@ class _Writer:
         self,
         emitter: Emitter,
         accumulators: Sequence[Sequence[Value]],
-        source: Callable[[Value], _Places],
+        source: Callable[[Value], _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
         """Fold one sequence."""
@@ -316,14 +316,14 @@ class _Writer:
             loop.next(*(v for s in following for v in parts(s)))
         self._put(emitter, accumulators, zero, regrouped(loop.results, sizes))
 
-    def _total_parts(self, emitter: Emitter, place: Value) -> list[list[Value]]:
-        """The totals from a place on, as accumulators: the imaginary parts stand behind all real ones."""
+    def _total_parts(self, emitter: Emitter, position: Value) -> list[list[Value]]:
+        """The totals from a position on, as accumulators: the imaginary parts stand behind all real ones."""
         fn, plan = emitter.fn, self.plan
         found: list[list[Value]] = []
         for kind, total in zip(plan.kinds, self._totals(emitter), strict=True):
             type = register_type(kind)
             behind = plan.outer * plan.inner * plan.segments
-            found.append([fn.at(total, type, place + k * behind) for k in range(1 + kind.is_complex)])
+            found.append([fn.at(total, type, position + k * behind) for k in range(1 + kind.is_complex)])
         return found
 
     def emit_scan(self) -> Phase:
@@ -372,11 +372,11 @@ class _Writer:
     def _transposed(
         self,
         emitter: Emitter,
-        buffers: _Places,
-        arrays: tuple[_Places, _Places],
+        buffers: _Addresses,
+        arrays: tuple[_Addresses, _Addresses],
         sizes: tuple[Value, Value],
         distance: Value,
-    ) -> Generator[Callable[[Value], _Places]]:
+    ) -> Generator[Callable[[Value], _Addresses]]:
         """Sequences of so many lanes and steps, ``distance`` apart in memory, side by side in the buffers.
 
         What stands there in the end goes to the targets.
@@ -390,10 +390,10 @@ class _Writer:
             transposer = block_transposer(fn.module, kind.byte_width)
             fn.call(transposer, VOID, buffer, fn.i64(_LANES), target, distance, depth, lanes)
 
-    def _buffer_rows(self, emitter: Emitter, buffers: _Places, depth: Value) -> Callable[[Value], _Places]:
+    def _buffer_rows(self, emitter: Emitter, buffers: _Addresses, depth: Value) -> Callable[[Value], _Addresses]:
         widths = [k.byte_width for k in self.plan.kinds]
 
-        def row(position: Value) -> _Places:
+        def row(position: Value) -> _Addresses:
             number = depth - 1 - position if self.plan.reverse else position
             return [emitter.fn.at(b, I8, number * (_LANES * w)) for b, w in zip(buffers, widths, strict=True)]
 
@@ -403,8 +403,8 @@ class _Writer:
         self,
         emitter: Emitter,
         accumulators: Sequence[Sequence[Value]],
-        buffers: _Places,
-        arrays: tuple[_Places, _Places],
+        buffers: _Addresses,
+        arrays: tuple[_Addresses, _Addresses],
         lanes: Value,
     ) -> None:
         """Sequences that are rows of memory."""
@@ -421,8 +421,8 @@ class _Writer:
         self,
         emitter: Emitter,
         accumulators: Sequence[Sequence[Value]],
-        buffers: _Places,
-        arrays: tuple[_Places, _Places],
+        buffers: _Addresses,
+        arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
         """One sequence; lane 0 of the accumulators has what is before."""
@@ -444,8 +444,8 @@ class _Writer:
         self,
         emitter: Emitter,
         accumulators: Sequence[Sequence[Value]],
-        buffers: _Places,
-        arrays: tuple[_Places, _Places],
+        buffers: _Addresses,
+        arrays: tuple[_Addresses, _Addresses],
         positions: tuple[Value, Value],
     ) -> None:
         """Whole chunks of one sequence, with a piece for each lane."""

@@ -74,17 +74,17 @@ class RunningTotals:
     def _block(self, fn: Function, arrays: tuple[Value, Value], length: int, first: Value, before: Value) -> Value:
         """The results of a block; gives, in all lanes, what it comes to by itself."""
         lanes, type = self.lanes, register_type(self.kind)
-        places = [first + n * lanes for n in range(_VECTORS)]
+        positions = [first + n * lanes for n in range(_VECTORS)]
         if self.reverse:
-            places = [fn.i64(length - lanes) - place for place in places]
+            positions = [fn.i64(length - lanes) - position for position in positions]
         running = fn.constant(vector(type, lanes), self.start)
-        for place in places:
-            read = fn.load(vector(type, lanes), fn.at(arrays[0], type, place), align=type.bytes)
+        for start in positions:
+            read = fn.load(vector(type, lanes), fn.at(arrays[0], type, start), align=type.bytes)
             totals = self._within(fn, self._turned(fn, read))
             value = self._after(fn, running, totals)
             running = self._after(fn, running, fn.shuffle(totals, totals, [lanes - 1] * lanes))
             result = self._turned(fn, self._after(fn, before, value))
-            fn.store(result, fn.at(arrays[1], type, place), align=type.bytes)
+            fn.store(result, fn.at(arrays[1], type, start), align=type.bytes)
         return running
 
     def _turned(self, fn: Function, value: Value) -> Value:

@@ -40,7 +40,7 @@ class Sharing(enum.Enum):
     UPDATES = enum.auto()
     # All go over all updates, each with a part of the window.
     WINDOW = enum.auto()
-    # All go over all updates, each with those that start at its places of one dimension.
+    # All go over all updates, each with those that start at its positions along one dimension.
     TARGETS = enum.auto()
     # Each has some of the updates and a private result.
     PARTS = enum.auto()
@@ -60,7 +60,7 @@ class UpdateLoop:
 class WindowLoop:
     """A loop over a window: how far an iteration moves in the operand and the updates.
 
-    still: all windows begin at the same place here.
+    still: all windows begin at the same position here.
     """
 
     extent: int
@@ -73,7 +73,7 @@ class WindowLoop:
 class IndexPart:
     """A component of an index vector: where it stands, the greatest that is inside, its stride in the operand.
 
-    apart: windows that start at different places of this dimension do not meet.
+    apart: windows that start at different positions along this dimension do not overlap.
     """
 
     offset: int
@@ -190,8 +190,8 @@ def _window_loops(
     ]
     vector_stride = of_indices[op.index_vector_dim]
     components = [
-        IndexPart(place * vector_stride, operand[d] - extents.get(d, 1), of_operand[d], extents.get(d, 1) == 1)
-        for place, d in enumerate(op.scatter_dims_to_operand_dims)
+        IndexPart(k * vector_stride, operand[d] - extents.get(d, 1), of_operand[d], extents.get(d, 1) == 1)
+        for k, d in enumerate(op.scatter_dims_to_operand_dims)
     ]
     return _merged_window(window), components
 
@@ -238,7 +238,7 @@ def _shared(
         return Sharing.ALONE, 1
     if updates and (updates[0].operand or op.unique_indices):
         return Sharing.UPDATES, min(_MOST_TASKS.value, updates[0].extent)
-    # Windows that begin at different places would reach over the borders between tasks.
+    # Windows that begin at different positions would reach over the borders between tasks.
     if window and window[-1].still and window[-1].operand == 1:
         tasks = min(_MOST_TASKS.value, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES.value)
         if tasks > 1:

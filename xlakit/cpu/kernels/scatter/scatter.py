@@ -52,8 +52,8 @@ def check_plan(plan: ScatterPlan) -> None:
         f"a scatter by {sharing.name} in {tasks} tasks",
         [
             ("one that is not shared has one task", tasks > 0 and (tasks == 1 or sharing is not Sharing.ALONE)),
-            ("places go round a power of two", sharing is not Sharing.TARGETS or tasks & (tasks - 1) == 0),
-            ("a dimension tells places apart", sharing is not Sharing.TARGETS or plan.shared_component is not None),
+            ("positions are counted modulo a power of two", sharing is not Sharing.TARGETS or tasks & (tasks - 1) == 0),
+            ("a dimension tells positions apart", sharing is not Sharing.TARGETS or plan.shared_component is not None),
             ("each task has updates", not parallel or (bool(plan.updates) and tasks <= plan.updates[0].extent)),
             ("a shared window stays where it is", not window or (bool(plan.window) and plan.window[-1].still)),
             ("private results are of one array", sharing is not Sharing.PARTS or len(plan.kinds) == 1),
@@ -68,7 +68,7 @@ class _Writer:
         self.module = module
         self.plan = plan
         self.count = len(plan.kinds)
-        # The range of tasks, where each has some of the places that updates start at.
+        # The range of tasks, where each has some of the positions that updates start at.
         self._tasks: tuple[Value, Value] | None = None
         self.arrays = 3 * self.count + 1 + (plan.sharing is Sharing.PARTS)
 
@@ -142,12 +142,12 @@ class _Writer:
         emitter: Emitter,
         targets: Sequence[Value],
         kinds: Sequence[PrimitiveType],
-        place: tuple[Value, Value, Value],
+        offsets: tuple[Value, Value, Value],
         span: tuple[Value, Value] | None,
     ) -> None:
         """One window, if it is inside."""
         fn, kind = emitter.fn, self.plan.index_kind
-        update, index, operand = place
+        update, index, operand = offsets
         inside: Value | None = None
         for number, part in enumerate(self.plan.components):
             start = as_real(load(fn, kind, emitter.arrays[self.count], index + part.offset))
@@ -175,30 +175,30 @@ class _Writer:
         targets: Sequence[Value],
         kinds: Sequence[PrimitiveType],
         loops: Sequence[WindowLoop],
-        place: tuple[Value, Value],
+        offsets: tuple[Value, Value],
         span: tuple[Value, Value] | None,
     ) -> None:
         fn = emitter.fn
         if not loops:
-            self._element(emitter, targets, kinds, place)
+            self._element(emitter, targets, kinds, offsets)
             return
         loop, *inner = loops
         begin, end = span if span is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
         with fn.loop(begin, end, independent=not inner) as made, emitter.scope():
-            following = (place[0] + made.index * loop.operand, place[1] + made.index * loop.update)
+            following = (offsets[0] + made.index * loop.operand, offsets[1] + made.index * loop.update)
             self._window(emitter, targets, kinds, inner, following, span)
 
     def _element(
-        self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], place: tuple[Value, Value]
+        self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], offsets: tuple[Value, Value]
     ) -> None:
         fn = emitter.fn
         updates = emitter.arrays[self.count + 1 : 2 * self.count + 1]
         with emitter.scope():
-            old = [load(fn, k, a, place[0]) for k, a in zip(kinds, targets, strict=True)]
-            new = [load(fn, k, a, place[1]) for k, a in zip(self.plan.kinds, updates, strict=True)]
+            old = [load(fn, k, a, offsets[0]) for k, a in zip(kinds, targets, strict=True)]
+            new = [load(fn, k, a, offsets[1]) for k, a in zip(self.plan.kinds, updates, strict=True)]
             made = self._combined(emitter, kinds, old, new)
             for kind, array, value in zip(kinds, targets, made, strict=True):
-                store(fn, kind, value, array, place[0])
+                store(fn, kind, value, array, offsets[0])
 
     def _combined(
         self, emitter: Emitter, kinds: Sequence[PrimitiveType], old: Sequence[Scalar], new: Sequence[Scalar]

@@ -1,8 +1,9 @@
 """Select-and-scatter, the gradient of pooling: windows side by side in the minor dimension, one lane each.
 
-Of each window the chosen place is found first, going over its places; then, place by place, the source is combined
-into the elements of those lanes that chose the place. At one place, lanes meet different elements. Small windows that
-are inside of the array are done at once, with what was chosen in registers; others go through memory between places.
+Of each window the selected position is found first, in a loop over its positions; then, position by position, the
+source is combined into the elements of those lanes that selected the position. At one position, lanes meet different
+elements. Small windows that are inside of the array are done at once, with what was chosen in registers; others go
+through memory between positions.
 
 The array may be padded before and the result cut to its size after, as one fusion: then the elements around the array
 take part in the choice, and what they would receive is dropped.
@@ -39,7 +40,7 @@ _STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.
 _LEAST_STRIP = knob("select_and_scatter.least_strip", 16, 4)
 _FEW_TASKS = knob("select_and_scatter.few_tasks", 8, 1000)
-# Windows of so many places are done at once: they are written out.
+# Windows of so many positions are done at once: they are written out.
 _SMALL_WINDOW = knob("select_and_scatter.small_window", 16, 0, 100)
 
 
@@ -93,9 +94,9 @@ class SelectPlan:
     @property
     def is_small(self) -> bool:
         """Whether the lanes' windows are written out."""
-        places = math.prod(d.window.size for d in self.moving)
+        size = math.prod(d.window.size for d in self.moving)
         holes = any(d.window.base_dilation > 1 for d in self.moving)
-        return self.minor.is_still and 0 < places <= _SMALL_WINDOW.value and not holes
+        return self.minor.is_still and 0 < size <= _SMALL_WINDOW.value and not holes
 
     @property
     def strips(self) -> int:
@@ -154,7 +155,7 @@ def _plan(
     none = _Dimension(1, 1, WindowDimension(1), 1, 1)
     minor = next((d for d in reversed(dimensions) if d.size > 1), none)
     if minor.window.base_dilation > 1:
-        # Neighboring lanes would meet holes at different places.
+        # Neighboring lanes would meet holes at different positions.
         minor = none
     others = [d for d in dimensions if d is not minor and (d.size > 1 or not d.is_still)]
     free, moving = (tuple(d for d in others if d.is_still == still) for still in (True, False))
@@ -195,8 +196,8 @@ class _Lanes:
     source: Value
 
 
-# What is done at one place of all lanes' windows: its number, the first lane and the one after the last that have it,
-# where an element stands, and whether the array holds it (None: it does).
+# What is done at one position of all lanes' windows: its number, the first lane and the one after the last that have
+# it, where an element stands, and whether the array holds it (None: it does).
 _AtPlace = Callable[[Value, Value, Value, Callable[[Value], Value], "Value | None"], None]
 
 
@@ -225,8 +226,8 @@ class _Writer:
             strip = number.integer("urem", plan.strips)
             number = number.integer("udiv", plan.strips)
         for dimension in reversed(plan.free):
-            place = number.integer("urem", dimension.size)
-            element, source = element + place * dimension.stride, source + place * dimension.source_stride
+            index = number.integer("urem", dimension.size)
+            element, source = element + index * dimension.stride, source + index * dimension.source_stride
             number = number.integer("udiv", dimension.size)
         first = strip * plan.strip
         count = self._count(first)
@@ -283,7 +284,7 @@ class _Writer:
     def _windows(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
         fn = self.fn
         if not self.plan.is_small:
-            self._place_by_place(lanes, starts)
+            self._position_by_position(lanes, starts)
             return
         inside: Value | None = None
         for dimension, start in zip(self.plan.moving, starts, strict=True):
@@ -296,28 +297,28 @@ class _Writer:
         with fn.if_(inside, likely=True):
             self._at_once(lanes, starts)
         with fn.if_(~inside, likely=False):
-            self._place_by_place(lanes, starts)
+            self._position_by_position(lanes, starts)
 
     def _at_once(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
-        """Windows without padding: for each lane, select among all places of its window, then scatter."""
+        """Windows without padding: for each lane, select among all positions of its window, then scatter."""
         fn, plan, kind = self.fn, self.plan, self.compared
         number = integer(max(8, register_type(kind).bits))
         base, distances = lanes.element, [0]
         for dimension, start in zip(plan.moving, starts, strict=True):
             base = base + start * dimension.stride
             step = dimension.window.window_dilation * dimension.stride
-            distances = [d + place * step for d in distances for place in range(dimension.window.size)]
+            distances = [d + position * step for d in distances for position in range(dimension.window.size)]
         with fn.loop(0, lanes.count, independent=True) as lane, self.emitter.scope():
             at = base + (lanes.first + lane.index) * plan.minor.stride
             best, chosen = self._new(at + distances[0]), fn.constant(number, 0)
-            for place, distance in enumerate(distances[1:], 1):
+            for candidate, distance in enumerate(distances[1:], 1):
                 new = self._new(at + distance)
                 stays = as_real(self.emitter.called(plan.op.select, [best, new])[0])
                 best = select(fn, stays, best, new)
-                chosen = fn.select(stays, chosen, fn.constant(number, place))
+                chosen = fn.select(stays, chosen, fn.constant(number, candidate))
             source = self._source(lanes, lane.index)
-            for place, distance in enumerate(distances):
-                self._combine(at + distance, source, chosen.eq(place))
+            for candidate, distance in enumerate(distances):
+                self._combine(at + distance, source, chosen.eq(candidate))
 
     def _new(self, at: Value) -> Scalar:
         """An element of the array as it is compared."""
@@ -333,18 +334,18 @@ class _Writer:
         taken = [p.shape.element_type for p in plan.op.scatter.parameters]
         given = plan.op.scatter.root.shape.element_type
         old = load(fn, plan.kind, self.result, at)
-        kept, adds = convert(fn, plan.kind, taken[0], old), convert(fn, plan.source_kind, taken[1], source)
+        left, adds = convert(fn, plan.kind, taken[0], old), convert(fn, plan.source_kind, taken[1], source)
         if self.adds:
             # Others add what changes nothing: processors are slow to store some lanes of a vector.
             nothing = fn.constant(register_type(taken[1]), -0.0 if taken[1].is_floating else 0)
             adds = fn.select(chose, as_real(adds), nothing)
-        new = convert(fn, given, plan.kind, self.emitter.called(plan.op.scatter, [kept, adds])[0])
+        new = convert(fn, given, plan.kind, self.emitter.called(plan.op.scatter, [left, adds])[0])
         store(fn, plan.kind, new if self.adds else select(fn, chose, new, old), self.result, at)
 
-    def _place_by_place(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
-        """Windows that may reach into padding: for each place of the window a loop over all lanes, twice.
+    def _position_by_position(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        """Windows that may reach into padding: for each position of the window a loop over all lanes, twice.
 
-        The first time each lane notes the place of the element that it selects, the second time it scatters there.
+        The first time each lane stores the position of the element that it selects, the second time it scatters there.
         """
         fn = self.fn
         type = register_type(self.compared)
@@ -352,25 +353,27 @@ class _Writer:
             for part in range(1 + self.compared.is_complex):
                 fn.store(fn.constant(type, 0), fn.at(self.best, type, lane.index + part * self.plan.strip))
             fn.store(fn.constant(I32, -1), fn.at(self.chosen, I32, lane.index))
-        self._places(lanes, starts, self._choose, padded=True)
+        self._positions(lanes, starts, self._choose, padded=True)
 
-        def scatter(place: Value, begin: Value, end: Value, element: Callable[[Value], Value], _: Value | None) -> None:
+        def scatter(
+            position: Value, begin: Value, end: Value, element: Callable[[Value], Value], _: Value | None
+        ) -> None:
             with fn.loop(begin, end, independent=True) as lane, self.emitter.scope():
-                chose = fn.load(I32, fn.at(self.chosen, I32, lane.index)).eq(place)
+                chose = fn.load(I32, fn.at(self.chosen, I32, lane.index)).eq(position)
                 self._combine(element(lane.index), self._source(lanes, lane.index), chose)
 
-        self._places(lanes, starts, scatter, padded=False)
+        self._positions(lanes, starts, scatter, padded=False)
 
-    def _places(self, lanes: _Lanes, starts: Sequence[Value], act: _AtPlace, *, padded: bool) -> None:
-        """Go over the places of the windows that are inside of the array, or of what it is padded to."""
+    def _positions(self, lanes: _Lanes, starts: Sequence[Value], act: _AtPlace, *, padded: bool) -> None:
+        """Go over the positions of the windows that are inside of the array, or of what it is padded to."""
         fn, minor = self.fn, self.plan.minor
         with ExitStack() as loops:
             base, number = lanes.element, fn.i64(0)
             held: Value | None = None
             for dimension, start in zip(self.plan.moving, starts, strict=True):
                 around = dimension.around if padded else (0, 0)
-                place = loops.enter_context(self._inside(dimension, start, around))
-                position = start + place * dimension.window.window_dilation
+                tap = loops.enter_context(self._inside(dimension, start, around))
+                position = start + tap * dimension.window.window_dilation
                 holes = dimension.window.base_dilation
                 if holes > 1:
                     loops.enter_context(fn.if_(position.integer("urem", holes).eq(0)))
@@ -379,7 +382,7 @@ class _Writer:
                     test = (position >= 0) & (position < dimension.size)
                     held = test if held is None else held & test
                 base = base + position * dimension.stride
-                number = number * dimension.window.size + place
+                number = number * dimension.window.size + tap
             if minor.is_still:
                 act(
                     number.cast("trunc", I32) if number.constant is None else fn.constant(I32, 0),
@@ -390,9 +393,9 @@ class _Writer:
                 )
                 return
             window = minor.window
-            place = loops.enter_context(fn.loop(0, window.size)).index
-            number = (number * window.size + place).cast("trunc", I32)
-            shift = place * window.window_dilation - window.padding_low
+            tap = loops.enter_context(fn.loop(0, window.size)).index
+            number = (number * window.size + tap).cast("trunc", I32)
+            shift = tap * window.window_dilation - window.padding_low
             # The lanes whose element is from 0 on and below the size.
             stride = window.stride
             low = _divided_up(fn.i64(0) - shift, stride) - lanes.first
@@ -407,7 +410,7 @@ class _Writer:
 
     @contextmanager
     def _inside(self, dimension: _Dimension, start: Value, around: tuple[int, int]) -> Generator[Value]:
-        """The loop over those places of a window at ``start`` that are inside along one dimension."""
+        """The loop over those positions of a window at ``start`` that are inside along one dimension."""
         fn, window = self.fn, dimension.window
         before = fn.i64(-around[0]) - start
         low = fn.intrinsic("llvm.smax", I64, _divided_up(before, window.window_dilation), fn.i64(0))
@@ -417,27 +420,27 @@ class _Writer:
             yield loop.index
 
     def _choose(
-        self, place: Value, begin: Value, end: Value, element: Callable[[Value], Value], held: Value | None
+        self, position: Value, begin: Value, end: Value, element: Callable[[Value], Value], held: Value | None
     ) -> None:
-        """Where the place's element is selected, remember it; what is not held has the padding value."""
+        """Where the element at the position is selected, store the position; what is not held has the padding value."""
         fn, plan = self.fn, self.plan
         if held is None:
-            self._compare(place, begin, end, lambda lane: self._new(element(lane)))
+            self._compare(position, begin, end, lambda lane: self._new(element(lane)))
             return
         with fn.if_(held):
-            self._compare(place, begin, end, lambda lane: self._new(element(lane)))
+            self._compare(position, begin, end, lambda lane: self._new(element(lane)))
         with fn.if_(~held), self.emitter.scope():
             value = convert(fn, plan.kind, self.compared, load(fn, plan.kind, self.value, fn.i64(0)))
-            self._compare(place, begin, end, lambda _: value)
+            self._compare(position, begin, end, lambda _: value)
 
-    def _compare(self, place: Value, begin: Value, end: Value, new: Callable[[Value], Scalar]) -> None:
+    def _compare(self, position: Value, begin: Value, end: Value, new: Callable[[Value], Scalar]) -> None:
         fn = self.fn
         with fn.loop(begin, end, independent=True) as lane, self.emitter.scope():
             found, old = new(lane.index), self._get_best(lane.index)
             chosen = fn.load(I32, fn.at(self.chosen, I32, lane.index))
             stays = as_real(self.emitter.called(self.plan.op.select, [old, found])[0]) & (chosen >= 0)
             self._put_best(lane.index, select(fn, stays, old, found))
-            fn.store(fn.select(stays, chosen, place), fn.at(self.chosen, I32, lane.index))
+            fn.store(fn.select(stays, chosen, position), fn.at(self.chosen, I32, lane.index))
 
     def _get_best(self, lane: Value) -> Scalar:
         fn, type = self.fn, register_type(self.compared)

@@ -125,7 +125,7 @@ class Arguments:
         return self._constant("integer", number.to_bytes(4, "little", signed=True))
 
     def computed(self, name: str, number: Value) -> Value:
-        """A number that is computed; each has a place on the stack under its name."""
+        """A number that is computed; each has a slot on the stack under its name."""
         return self.slot(name, number.cast("trunc", I32))
 
     def data(self, data: bytes) -> Value:
@@ -134,11 +134,11 @@ class Arguments:
 
     def slot(self, name: str, value: Value) -> Value:
         """A value in memory of the stack."""
-        place = self._slots.get(name)
-        if place is None:
-            place = self._slots[name] = self._fn.alloca(value.type)
-        self._fn.store(value, place)
-        return place
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._slots[name] = self._fn.alloca(value.type)
+        self._fn.store(value, slot)
+        return slot
 
     def _constant(self, stem: str, data: bytes) -> Value:
         found = self._constants.get((stem, data))

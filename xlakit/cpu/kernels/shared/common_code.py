@@ -1,7 +1,7 @@
 """The machine code of the functions that many programs need; ``common.py`` writes them.
 
-Like the runtime they are kept in the compile cache, and stay in memory until the process ends. Loading a program that
-is kept takes no more than this file.
+Like the runtime they are stored in the compile cache, and stay in memory until the process ends. Loading a program that
+is cached takes no more than this file.
 """
 
 from __future__ import annotations

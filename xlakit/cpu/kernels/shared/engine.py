@@ -1,6 +1,6 @@
 """What a matrix product is computed with: the type of its sums, the shape of its micro-kernel, and the conversions.
 
-An operand is converted once, while it is packed; sums are kept in a wide type; the result is rounded once.
+An operand is converted once, while it is packed; sums have a wide type; the result is rounded once.
 
 Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, with the bits that two fused operations
 give, but that subnormal operands, products and sums are zero. An operand that is nearly zero may meet one that is huge,

@@ -100,9 +100,9 @@ class CountDigits(ByKey):
 
 @dataclass(frozen=True, slots=True)
 class MoveByDigit(ByKey):
-    """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr places)``: move each to its digit's place.
+    """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr positions)``: move each by its digit.
 
-    ``places`` says where the next record of each digit goes, and is counted up.
+    ``positions`` says where the next record of each digit goes, and is counted up.
     """
 
     family: ClassVar[str] = "sort_move"
@@ -110,11 +110,11 @@ class MoveByDigit(ByKey):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        source, target, begin, end, shift, places = fn.parameters
+        source, target, begin, end, shift, positions = fn.parameters
         with fn.loop(begin, end, hints=UNROLL) as loop:
             value = self.load(fn, source, loop.index)
-            place = self.increment(fn, places, self.digit(fn, value, shift))
-            store_raw(fn, value, target, narrowed(place, I64))
+            position = self.increment(fn, positions, self.digit(fn, value, shift))
+            store_raw(fn, value, target, narrowed(position, I64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def sort_by_digits(
         alike = fn.load(counter, fn.at(mine, counter, by.digit(fn, example, shift)))
         varied = alike.ne(narrowed(count, counter))
         with fn.if_(varied):
-            _make_places(fn, mine, counter)
+            _make_positions(fn, mine, counter)
             move(by, now, following, fn.i64(0), count, fn.i64(shift), mine)
         now, following, other = (
             fn.select(varied, following, now),
@@ -238,8 +238,8 @@ def sort_by_digits(
     return now
 
 
-def _make_places(fn: Function, counts: Value, counter: Type) -> None:
-    """Make counts of digits places: where the first record with each digit goes."""
+def _make_positions(fn: Function, counts: Value, counter: Type) -> None:
+    """Make positions of the counts of digits: where the first record with each digit goes."""
     with fn.loop(0, RADIX, carried=[fn.constant(counter, 0)], hints=NO_UNROLL) as loop:
         address = fn.at(counts, counter, loop.index)
         number = fn.load(counter, address)
@@ -248,38 +248,38 @@ def _make_places(fn: Function, counts: Value, counter: Type) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPlaces:
-    """``void(ptr counts, i64 chunk, i64 chunks, ptr places, ptr largest)``: where a chunk's records of each digit go.
+class ChunkPositions:
+    """``void(ptr counts, i64 chunk, i64 chunks, ptr positions, ptr largest)``: where a chunk's records go.
 
     ``counts`` has those of all chunks of a row, for each COUNTS_BYTES. ``largest`` is told how many records there are
     of the digit of which there are most.
     """
 
-    family: ClassVar[str] = "sort_chunk_places"
+    family: ClassVar[str] = "sort_chunk_positions"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, PTR)
 
     counter: int
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        all_counts, chunk, count, places, largest = fn.parameters
+        all_counts, chunk, count, positions, largest = fn.parameters
         type = integer(self.counter)
         totals = fn.alloca(type, RADIX, align=64)
-        for sums in (totals, places):
+        for sums in (totals, positions):
             fn.fill(sums, 0, RADIX * type.bytes)
         with fn.loop(0, count, hints=NO_UNROLL) as chunks:
             counts = fn.at(all_counts, I8, chunks.index * COUNTS_BYTES)
             before = (chunks.index < chunk).cast("sext", type)
             with fn.loop(0, RADIX, independent=True, hints=NO_UNROLL) as loop:
                 number = fn.load(type, fn.at(counts, type, loop.index))
-                for sums, part in ((totals, number), (places, number & before)):
+                for sums, part in ((totals, number), (positions, number & before)):
                     address = fn.at(sums, type, loop.index)
                     fn.store(fn.load(type, address) + part, address)
         none = fn.constant(type, 0)
         with fn.loop(0, RADIX, carried=[none, none], hints=NO_UNROLL) as loop:
             start, most = loop.carried
             total = fn.load(type, fn.at(totals, type, loop.index))
-            address = fn.at(places, type, loop.index)
+            address = fn.at(positions, type, loop.index)
             fn.store(fn.load(type, address) + start, address)
             loop.next(start + total, fn.select(total > most, total, most))
         fn.store(loop.results[1], largest)

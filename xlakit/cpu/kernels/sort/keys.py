@@ -40,14 +40,14 @@ def narrowed(value: Value, type: Type) -> Value:
     return value.cast("trunc" if type.bits < value.type.bits else "zext", type)
 
 
-def is_kept(key: SortKey) -> bool:
+def is_unchanged(key: SortKey) -> bool:
     """Whether records hold the key's bits as they are in memory: where making them order costs next to nothing."""
     return not key.kind.is_floating or key.kind.bit_width <= 8
 
 
 def has_exceptions(key: SortKey) -> bool:
     """Whether the stored bits of some values do not order as the key does."""
-    return not is_kept(key) and key.merges
+    return not is_unchanged(key) and key.merges
 
 
 def is_exception(fn: Function, key: SortKey, bits: Value) -> Value:
@@ -59,7 +59,7 @@ def is_exception(fn: Function, key: SortKey, bits: Value) -> Value:
 
 def stored_bits(fn: Function, key: SortKey, bits: Value) -> Value:
     """What a record holds of a key's bits: unsigned order is that of the key but for exceptions."""
-    if is_kept(key):
+    if is_unchanged(key):
         return bits
     ordered = _float_order(bits)
     return ~ordered if key.descending else ordered
@@ -67,7 +67,7 @@ def stored_bits(fn: Function, key: SortKey, bits: Value) -> Value:
 
 def restored_bits(fn: Function, key: SortKey, stored: Value) -> Value:
     """The key's bits in memory from those that a record holds."""
-    if is_kept(key):
+    if is_unchanged(key):
         return stored
     ordered = ~stored if key.descending else stored
     width = ordered.type.element.bits
@@ -76,7 +76,7 @@ def restored_bits(fn: Function, key: SortKey, stored: Value) -> Value:
 
 def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool) -> Value:
     """Unsigned integers that order as the key does, from stored bits; ``exceptions`` is whether there may be some."""
-    if is_kept(key):
+    if is_unchanged(key):
         ordered = _small_order(fn, key, stored << (stored.type.element.bits - _width(key.kind)))
         return ~ordered if key.descending else ordered
     if not exceptions:
@@ -116,19 +116,19 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
         # It has no sign, and all ones for NaN: one more wraps round to the lowest.
         return bits + 1 if key.nan is NanPlace.LOW else bits
     ordered = _float_order(bits)
-    place = fn.constant(type, -1 if key.nan is NanPlace.HIGH else 0)
+    position = fn.constant(type, -1 if key.nan is NanPlace.HIGH else 0)
     if kind.name.endswith("FNUZ"):
         # The bits of -0 are NaN, and count as a negative one. One side makes room for it at the end.
         if key.nan is NanPlace.HIGH:
             moved = ordered - (bits >= 0).cast("zext", type)
         else:
             moved = ordered + (bits < 0).cast("zext", type)
-        return fn.select(bits.eq(-top), place, moved)
+        return fn.select(bits.eq(-top), position, moved)
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", type)
     if key.nan is not NanPlace.BITS:
         largest = _largest_magnitude(kind) << (width - _width(kind))
-        ordered = fn.select((bits & (top - 1)).compare("ugt", largest), place, ordered)
+        ordered = fn.select((bits & (top - 1)).compare("ugt", largest), position, ordered)
     return ordered
 
 

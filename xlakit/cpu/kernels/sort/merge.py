@@ -134,7 +134,7 @@ class _MergeSorter:
         end: Value,
         longest: int,
     ) -> None:
-        """Sort elements begin to end (at most ``longest``) of ``source`` into the same place of ``target``.
+        """Sort elements begin to end (at most ``longest``) of ``source`` into the same positions of ``target``.
 
         ``other`` is memory of the same size; ``source`` and ``target`` may be the same.
         """
@@ -157,27 +157,27 @@ class _MergeSorter:
             mine = self.load(fn, source, loop.index)
 
             def goes_down(step: Loop, start: Value = start, mine: list[Value] = mine) -> Value:
-                (place,) = step.carried
-                below = fn.select(place > start, place - 1, start)
-                return (place > start) & self.before(fn, mine, self.load(fn, target, below))
+                (position,) = step.carried
+                below = fn.select(position > start, position - 1, start)
+                return (position > start) & self.before(fn, mine, self.load(fn, target, below))
 
             with fn.while_([loop.index], goes_down) as step:
-                (place,) = step.carried
-                self.store(fn, self.load(fn, target, place - 1), target, place)
-                step.next(place - 1)
+                (target_position,) = step.carried
+                self.store(fn, self.load(fn, target, target_position - 1), target, target_position)
+                step.next(target_position - 1)
             self.store(fn, mine, target, step.results[0])
         fn.ret()
         return fn
 
     def _write_merge(self) -> Function:
-        """``void(source.., target.., i, i_end, j, j_end, place)``: merge two runs; of equals that of i goes first."""
+        """``void(source.., target.., i, i_end, j, j_end, position)``: merge two runs; of equals, i's goes first."""
         fn = self._function("sort_merge", 2, 5)
-        source, target, (left, left_end, right, right_end, place) = self._parameters(fn)
+        source, target, (left, left_end, right, right_end, position) = self._parameters(fn)
 
         def both(step: Loop) -> Value:
             return (step.carried[0] < left_end) & (step.carried[1] < right_end)
 
-        with fn.while_([left, right, place], both) as step:
+        with fn.while_([left, right, position], both) as step:
             i, j, k = step.carried
             first, second = self.load(fn, source, i), self.load(fn, source, j)
             takes_second = self.before(fn, second, first)
@@ -324,7 +324,7 @@ class _Parallel:
         return self._tasks("sort_gather", 8.0, body)
 
     def scatter(self) -> Phase:
-        """Bring sorted rows to their strided places."""
+        """Bring sorted rows to their strided positions."""
 
         def body(task: _Task) -> None:
             fn, (begin, end) = task.fn, task.range(task.chunk * self.chunk, self.chunk)
@@ -359,8 +359,8 @@ class _Task:
 
     def _block(self, number: int) -> list[Value]:
         plan = self.rows.plan
-        place = (self.row + number * plan.rows) * plan.buffer_bytes
-        return self.sorter.block(self.fn, self.fn.at(self.rows.scratch, I8, place))
+        offset = (self.row + number * plan.rows) * plan.buffer_bytes
+        return self.sorter.block(self.fn, self.fn.at(self.rows.scratch, I8, offset))
 
     def range(self, begin: Value, size: int) -> tuple[Value, Value]:
         """Elements from ``begin`` on, as many as there are."""

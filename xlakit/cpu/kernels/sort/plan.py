@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort.keys import has_exceptions, is_kept, raw_type
+from xlakit.cpu.kernels.sort.keys import has_exceptions, is_unchanged, raw_type
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -45,9 +45,9 @@ class Method(Enum):
 
 
 class Field(NamedTuple):
-    """Bits of a record: of an operand's element (or a part of it), or the element's place in its row."""
+    """Bits of a record: of an operand's element (or a part of it), or the element's position in its row."""
 
-    operand: int  # INDEX for the place in the row
+    operand: int  # INDEX for the position in the row
     part: Part
     offset: int
     bits: int
@@ -63,7 +63,7 @@ def digits_of(key: SortKey) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One integer that is moved in place of an element: its keys above, what goes along with them below."""
+    """One integer that is moved instead of an element: its keys above, what goes along with them below."""
 
     bits: int
     fields: tuple[Field, ...]
@@ -146,7 +146,7 @@ class SortPlan:
             len(self.kinds) == len(self.records) == self.inner == 1
             and self.records[0].bits == raw_type(self.kinds[0]).bits
             and self.records[0].field(0) is not None
-            and is_kept(self.records[0].keys[0])
+            and is_unchanged(self.records[0].keys[0])
         )
 
     @property
@@ -317,7 +317,7 @@ def _records(
     if len(groups) == 1:
         return (make_layout(groups[0], kinds, length, iotas, alone=True),)
     made = [make_layout(group, kinds, length, iotas, alone=False) for group in reversed(groups)]
-    # One is made in the place of the other.
+    # One is stored over the other.
     widest = max(r.bits for r in made)
     return tuple(replace(r, bits=widest) for r in made)
 

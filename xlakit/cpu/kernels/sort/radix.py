@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import NO_UNROLL, ChunkPlaces, MakeRecords, TakeApart
+from xlakit.cpu.kernels.sort.common import NO_UNROLL, ChunkPositions, MakeRecords, TakeApart
 from xlakit.cpu.kernels.sort.keys import has_exceptions, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import (
     COUNTS_BYTES,
@@ -154,10 +154,10 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
         record, before = sorter.record, plan.records[number - 1] if number else None
 
         def make(column: Value, index: Value, record: Record = record, before: Record | None = before) -> Value:
-            place = column * plan.length + index
-            source = index if before is None else index_of(fn, before, load_record(fn, before, first, place))
+            position = column * plan.length + index
+            source = index if before is None else index_of(fn, before, load_record(fn, before, first, position))
             made, exception = rows.record(record, base + column, source)
-            store_raw(fn, made, first, place)
+            store_raw(fn, made, first, position)
             return exception
 
         exception = for_elements(fn, plan, columns, make)
@@ -176,7 +176,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
 
 def index_of(fn: Function, record: Record, value: Value) -> Value:
-    """The place in its row of the element that a record stands for."""
+    """The position in its row of the element that a record stands for."""
     field = record.field(INDEX)
     assert field is not None, "records that are sorted again have the index"
     return narrowed(field_of(fn, field, value), I64)
@@ -263,8 +263,8 @@ class _Parallel:
         fn = task_function(self.module, "sort_begin")
         rows = Rows(fn, self.plan, fn.parameters[0])
         first = fn.at(rows.scratch, I8, self.layout.passes)
-        for place in range(_COUNTING, _MOVED + self.plan.rows):
-            fn.store(fn.i64(0), fn.at(first, I64, place))
+        for counter in range(_COUNTING, _MOVED + self.plan.rows):
+            fn.store(fn.i64(0), fn.at(first, I64, counter))
         fn.ret()
         return Phase(fn.name, 1, cost_model().cycles(40.0))
 
@@ -287,20 +287,20 @@ class _Parallel:
         return self._tasks("sort_count_digits", body)
 
     def scatter(self, sorter: RecordSorter, key: SortKey) -> Phase:
-        """Move the records of each chunk to their places by a digit."""
+        """Move the records of each chunk to their positions by a digit."""
         first = self.passes
 
         def body(task: _Chunk) -> None:
             """Move a chunk's records to where their digit belongs; nothing where the whole row has one digit."""
             fn, number = task.fn, task.pass_number(_MOVING)
             shift = (number - first) * RADIX_BITS
-            places = fn.alloca(sorter.counter, RADIX, align=64)
-            alike = task.places(sorter, places)
+            positions = fn.alloca(sorter.counter, RADIX, align=64)
+            alike = task.positions(sorter, positions)
             moved = task.moved(number)
             now, following = task.buffer(moved), task.buffer(moved + 1)
 
             def call(exceptions: bool) -> None:
-                sorter.move(fn, key, now, following, task.begin, task.end, shift, places, exceptions=exceptions)
+                sorter.move(fn, key, now, following, task.begin, task.end, shift, positions, exceptions=exceptions)
 
             with fn.if_(~alike):
                 task.by_exceptions(key, call)
@@ -354,47 +354,47 @@ class _Chunk:
 
     def moved_address(self, passes: Value) -> Value:
         """Where it stands how many of the first ``passes`` digits moved the row's records."""
-        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
-        return self.fn.at(place, I64, self.row + passes * self.rows.plan.rows + _MOVED)
+        passes_of_rows = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
+        return self.fn.at(passes_of_rows, I64, self.row + passes * self.rows.plan.rows + _MOVED)
 
     def moved(self, passes: Value) -> Value:
         """How many of the first digits moved the row's records."""
         return self.fn.load(I64, self.moved_address(passes))
 
-    def pass_number(self, place: int) -> Value:
-        """The number of this pass, from the place for this phase."""
+    def pass_number(self, counter: int) -> Value:
+        """The number of this pass, from the counter of this phase."""
         first = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
-        return self.fn.load(I64, self.fn.at(first, I64, place))
+        return self.fn.load(I64, self.fn.at(first, I64, counter))
 
-    def set_pass_number(self, place: int, number: Value) -> None:
+    def set_pass_number(self, counter: int, number: Value) -> None:
         """Tell the next phase the number of its pass."""
         with self.fn.if_(self.task.eq(0)):
             first = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
-            self.fn.store(number, self.fn.at(first, I64, place))
+            self.fn.store(number, self.fn.at(first, I64, counter))
 
     def counts(self, chunk: Value) -> Value:
         """The counts of a chunk of this row."""
-        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.counts)
-        return self.fn.at(place, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
+        counts = self.fn.at(self.rows.scratch, I8, self.parallel.layout.counts)
+        return self.fn.at(counts, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
 
     def buffer(self, moved: Value) -> Value:
         """The buffer of the row's records after so many moves."""
         fn, plan, layout = self.fn, self.rows.plan, self.parallel.layout
         type = plan.records[0].type
-        place = self.row * plan.length
-        first = fn.at(fn.at(self.rows.scratch, I8, layout.first), type, place)
+        start = self.row * plan.length
+        first = fn.at(fn.at(self.rows.scratch, I8, layout.first), type, start)
         if plan.is_direct:
             source = fn.at(self.rows.inputs[0], type, self.base)
             second = fn.at(self.rows.outputs[0], type, self.base)
         else:
-            source = second = fn.at(fn.at(self.rows.scratch, I8, layout.second), type, place)
+            source = second = fn.at(fn.at(self.rows.scratch, I8, layout.second), type, start)
         odd = (moved & 1).eq(1)
         return fn.select(odd, first, fn.select(moved.eq(0), source, second))
 
     def exception(self, chunk: Value) -> Value:
         """Where it stands whether a chunk of this row has an exception among its keys."""
-        place = self.fn.at(self.rows.scratch, I8, self.parallel.layout.exceptions)
-        return self.fn.at(place, I8, self.row * self.rows.plan.chunks + chunk)
+        exceptions = self.fn.at(self.rows.scratch, I8, self.parallel.layout.exceptions)
+        return self.fn.at(exceptions, I8, self.row * self.rows.plan.chunks + chunk)
 
     def by_exceptions(self, key: SortKey, write: Callable[[bool], None]) -> None:
         """Write code for rows with exceptions and for rows without, where a key has some."""
@@ -411,10 +411,10 @@ class _Chunk:
 
         fn.if_else(loop.results[0].ne(0), lambda: branch(True), lambda: branch(False))
 
-    def places(self, sorter: RecordSorter, places: Value) -> Value:
+    def positions(self, sorter: RecordSorter, target: Value) -> Value:
         """Work out where this chunk's records of each digit go; gives whether all of the row have the same digit."""
         fn, plan = self.fn, self.rows.plan
         largest = fn.alloca(sorter.counter)
         chunks = self.counts(fn.i64(0)), self.chunk, fn.i64(plan.chunks)
-        common.call(fn, ChunkPlaces(sorter.counter.bits), *chunks, places, largest)
+        common.call(fn, ChunkPositions(sorter.counter.bits), *chunks, target, largest)
         return fn.load(sorter.counter, largest).eq(plan.length)

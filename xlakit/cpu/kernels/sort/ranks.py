@@ -1,4 +1,4 @@
-"""Sorts short rows: the place of an element is the number of elements before it, counted without a branch."""
+"""Sorts short rows: the position of an element is the number of elements before it, counted without a branch."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def _sort_row(rows: Rows, ranks: _Ranks, elements: list[Value], base: Value) -> 
         ranks.put(loop.index, bits)
     ranks.count()
     with fn.loop(0, plan.length, hints=NO_UNROLL) as loop:
-        place = ranks.of(loop.index)
+        position = ranks.of(loop.index)
         for operand, (kind, buffer) in enumerate(zip(plan.kinds, elements, strict=True)):
-            rows.store(operand, load_raw(fn, kind, buffer, loop.index), base, place)
+            rows.store(operand, load_raw(fn, kind, buffer, loop.index), base, position)
 
 
 class _Group(NamedTuple):
@@ -54,7 +54,7 @@ class _Group(NamedTuple):
 
 
 class _Ranks:
-    """The keys of one row, and the place of each of its elements."""
+    """The keys of one row, and the position of each of its elements."""
 
     def __init__(self, fn: Function, plan: SortPlan) -> None:
         assert plan.order is not None, "ranks are counted by keys"
@@ -118,7 +118,7 @@ class _Ranks:
             fn.store(loop.results[0], fn.at(self.ranks, self.type, blocks.index), align=16)
 
     def of(self, index: Value) -> Value:
-        """The place of an element."""
+        """The position of an element."""
         return narrowed(load_bits(self.fn, self.type, self.ranks, index), I64)
 
 

@@ -36,7 +36,7 @@ def element_part(fn: Function, record: Record, field: Field, value: Value) -> Va
 
 
 def make_record(fn: Function, record: Record, element: Callable[[int], Value], index: Value) -> tuple[Value, Value]:
-    """The record of one element: ``element(k)`` gives the bits of operand k, ``index`` is its place in the row.
+    """The record of one element: ``element(k)`` gives the bits of operand k, ``index`` is its position in the row.
 
     Also gives whether a key of it is an exception (-0 or NaN) to the order of the record's bits.
     """
@@ -99,7 +99,7 @@ class RecordSorter:
         common.call(fn, CountDigits.of(self.record, key, exceptions=exceptions, counter=self.counter), *arguments)
 
     def move(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
-        """Move records to the places of their digits, as MoveByDigit says."""
+        """Move records to the positions of their digits, as MoveByDigit says."""
         common.call(fn, self._mover(key, exceptions), *arguments)
 
     def _mover(self, key: SortKey, exceptions: bool) -> MoveByDigit:

@@ -94,15 +94,18 @@ def check_plan(plan: SortPlan) -> None:
             ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
             ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
             ("runs of chunks are merged in pairs", pairs),
-            ("records that are made in place of others are as wide", len({r.bits for r in plan.records}) <= 1),
-            ("places in a row fit their field", all(f.bits > 32 or plan.length <= 1 << f.bits for f in _places(plan))),
+            ("records that are stored over others are as wide", len({r.bits for r in plan.records}) <= 1),
+            (
+                "positions in a row fit their field",
+                all(f.bits > 32 or plan.length <= 1 << f.bits for f in _positions(plan)),
+            ),
             ("results that are read again have memory of their own", _keeps_what_it_reads(plan)),
             ("scratch is as long", plan.scratch_bytes >= with_scratch(plan).scratch_bytes),
         ],
     )
 
 
-def _places(plan: SortPlan) -> list[Field]:
+def _positions(plan: SortPlan) -> list[Field]:
     return [f for r in plan.records for f in r.fields if f.operand == INDEX]
 
 

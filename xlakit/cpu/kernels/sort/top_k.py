@@ -1,8 +1,8 @@
 """The first elements of each row in sorted order, and where they were: TopK, and sorts of which no more is wanted.
 
-A few are kept in a short sorted list while the row goes by; blocks of elements that are all behind the last one of the
-list cost a comparison each. For many, the row's elements are counted by the first bits of their keys, which tells
-where the last one must be; only those up to there are sorted.
+A few are collected in a short sorted list in one pass over the row; blocks of elements that are all behind the last one
+of the list cost a comparison each. For many, the row's elements are counted by the first bits of their keys, which
+tells where the last one must be; only those up to there are sorted.
 
 The last elements in sorted order are the first ones in the opposite order of the row read backwards: so what is equal
 stays as it was, too.
@@ -39,7 +39,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import SortKey
 from xlakit.passes.simplify.top_k import is_index, partial_sort
 
-# Up to so many elements are kept in a list that new ones are inserted into.
+# Up to so many elements are collected in a list that new ones are inserted into.
 FEW = knob("top_k.few", 32, 0, 3)
 # From so many elements on a few long rows are cut up between tasks, into chunks that are long against what is found in
 # each of them, and sorted again together.
@@ -60,7 +60,7 @@ class Method(Enum):
 
 
 class Column(NamedTuple):
-    """What is given of the elements found: those of an array at their places, or these places (INDEX)."""
+    """What is given of the elements found: those of an array at their positions, or these positions (INDEX)."""
 
     kind: PrimitiveType
     array: int
@@ -97,7 +97,7 @@ class TopKPlan:
 
     @property
     def record(self) -> Record:
-        """An element's key and its place in the row."""
+        """An element's key and its position in the row."""
         return _record_layout(self.key, self.length)
 
     @property
@@ -105,7 +105,7 @@ class TopKPlan:
         """What the functions that go over rows depend on."""
         key, record = self.key, self.record
         rank = record.field(INDEX)
-        assert rank is not None, "a record has the element's place"
+        assert rank is not None, "a record has the element's position"
         return key.kind, key.descending, key.nan.value, key.zeros_equal, record.bits, rank.bits, self.last
 
     @property
@@ -230,7 +230,7 @@ def check_plan(plan: TopKPlan) -> None:
             ("there are rows and tasks", plan.rows > 0 and plan.tasks > 0),
             ("rows are whole numbers of chunks", not chunked or plan.tasks % plan.rows == 0),
             ("each chunk has as many elements as are wanted", 0 < plan.k <= plan.length // max(1, plan.chunks)),
-            ("all places fit a record", plan.length <= 1 << 32 or plan.record.bits > 64),
+            ("all positions fit a record", plan.length <= 1 << 32 or plan.record.bits > 64),
             ("scratch is as long", plan.scratch_bytes >= lists + sorts * 2 * plan.tasks * plan.buffer_bytes),
         ],
     )
@@ -255,10 +255,10 @@ class _Arrays:
         """The row's keys."""
         return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
 
-    def keep(self, row: Value, begin: Value, end: Value, kept: Value) -> None:
+    def keep(self, row: Value, begin: Value, end: Value, records: Value) -> None:
         """Keep the records of the first elements of a range of ranks."""
         plan, fn = self.plan, self.fn
-        common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), kept)
+        common.call(fn, KeepFirst(*plan.keys), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
 
     def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
         """Records in a task's memory, the first of them those of the first elements of a range of ranks, in order."""
@@ -288,10 +288,10 @@ def _emit_list(module: Module, plan: TopKPlan) -> Phase:
     fn = task_function(module, "top_k_rows")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
-    kept = fn.alloca(plan.record.type, plan.k, align=64)
+    records = fn.alloca(plan.record.type, plan.k, align=64)
     with _rows(fn, plan) as row:
-        arrays.keep(row, fn.i64(0), fn.i64(plan.length), kept)
-        arrays.store(row, kept)
+        arrays.keep(row, fn.i64(0), fn.i64(plan.length), records)
+        arrays.store(row, records)
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
@@ -316,9 +316,9 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
     arrays = _Arrays(fn, plan)
     _, begin, end = fn.parameters
     with fn.loop(begin, end) as loop:
-        kept = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
-        common.call(fn, JoinFirst(*plan.keys), kept, fn.i64(plan.chunks), fn.i64(plan.k))
-        arrays.store(loop.index, kept)
+        records = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
+        common.call(fn, JoinFirst(*plan.keys), records, fn.i64(plan.chunks), fn.i64(plan.k))
+        arrays.store(loop.index, records)
     fn.ret()
     return Phase(fn.name, plan.rows, cost_model().cycles(40.0 * plan.rows * plan.chunks * plan.k))
 

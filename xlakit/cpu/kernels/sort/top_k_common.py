@@ -64,33 +64,33 @@ class RowKeys:
         return fn.load(self.type, fn.at(records, self.type, index), align=8)
 
     def insert_function(self, fn: Function) -> Function:
-        """``void(ptr kept, i64 count, record)``: put a record into its place among ``count``, and the rest behind."""
+        """``void(ptr records, i64 count, record)``: insert a record into a sorted list of ``count``."""
         insert = fn.module.function("insert", VOID, [PTR, I64, self.type])
-        kept, count, record = insert.parameters
+        records, count, record = insert.parameters
 
-        def behind(place: Value) -> Value:
-            before = insert.select(place > 0, place - 1, place)
-            return (place > 0) & record.compare("ult", self.load(insert, kept, before))
+        def behind(position: Value) -> Value:
+            before = insert.select(position > 0, position - 1, position)
+            return (position > 0) & record.compare("ult", self.load(insert, records, before))
 
         with insert.while_([count], lambda step: behind(step.carried[0])) as step:
-            (place,) = step.carried
-            store_raw(insert, self.load(insert, kept, place - 1), kept, place)
-            step.next(place - 1)
-        store_raw(insert, record, kept, step.results[0])
+            (target,) = step.carried
+            store_raw(insert, self.load(insert, records, target - 1), records, target)
+            step.next(target - 1)
+        store_raw(insert, record, records, step.results[0])
         insert.ret()
         return insert
 
-    def offer(self, fn: Function, insert: Function, kept: Value, k: Value, record: Value) -> None:
-        """Insert a record if it is before the last one of ``k`` that are kept."""
-        with fn.if_(record.compare("ult", self.load(fn, kept, k - 1))):
-            fn.call(insert, VOID, kept, k - 1, record)
+    def offer(self, fn: Function, insert: Function, records: Value, k: Value, record: Value) -> None:
+        """Insert a record if it is before the last one of ``k`` records."""
+        with fn.if_(record.compare("ult", self.load(fn, records, k - 1))):
+            fn.call(insert, VOID, records, k - 1, record)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepFirst(RowKeys):
-    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr kept)``: the first ``k`` elements of some ranks.
+    """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records)``: the first ``k`` elements of some ranks.
 
-    Their records stand in ``kept`` then, in order. The range must have as many ranks.
+    Their records stand in ``records`` then, in order. The range must have as many ranks.
     """
 
     family: ClassVar[str] = "top_k_keep"
@@ -98,23 +98,23 @@ class KeepFirst(RowKeys):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        row, length, begin, end, k, kept = fn.parameters
+        row, length, begin, end, k, records = fn.parameters
         insert = self.insert_function(fn)
         filled = begin + k
         with fn.loop(begin, filled, hints=NO_UNROLL) as loop:
-            fn.call(insert, VOID, kept, loop.index - begin, self._record(fn, row, length, loop.index))
+            fn.call(insert, VOID, records, loop.index - begin, self._record(fn, row, length, loop.index))
         blocks = (end - filled) // BLOCK
         with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
             start = filled + loop.index * BLOCK
-            last = narrowed(self.load(fn, kept, k - 1) >> self.rank_bits, raw_type(self.kind))
+            last = narrowed(self.load(fn, records, k - 1) >> self.rank_bits, raw_type(self.kind))
             found = self._ahead(fn, row, length, start, last)
             with fn.if_(found.ne(0), likely=False), fn.while_([found], lambda step: step.carried[0].ne(0)) as step:
                 (left,) = step.carried
                 rank = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
-                self.offer(fn, insert, kept, k, self._record(fn, row, length, rank))
+                self.offer(fn, insert, records, k, self._record(fn, row, length, rank))
                 step.next(left & (left - 1))
         with fn.loop(filled + blocks * BLOCK, end, hints=NO_UNROLL) as loop:
-            self.offer(fn, insert, kept, k, self._record(fn, row, length, loop.index))
+            self.offer(fn, insert, records, k, self._record(fn, row, length, loop.index))
 
     def _record(self, fn: Function, row: Value, length: Value, rank: Value) -> Value:
         ordered = self.ordered(fn, self.bits(fn, row, length, rank))
@@ -138,17 +138,17 @@ def _signed(ordered: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class JoinFirst(RowKeys):
-    """``void(ptr kept, i64 lists, i64 k)``: the first ``k`` records of lists of as many, put into the first one."""
+    """``void(ptr records, i64 lists, i64 k)``: the first ``k`` records of lists of as many, put into the first one."""
 
     family: ClassVar[str] = "top_k_join"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        kept, lists, k = fn.parameters
+        records, lists, k = fn.parameters
         insert = self.insert_function(fn)
         with fn.loop(k, lists * k, hints=NO_UNROLL) as others:
-            self.offer(fn, insert, kept, k, self.load(fn, kept, others.index))
+            self.offer(fn, insert, records, k, self.load(fn, records, others.index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +181,10 @@ class CollectFirst(RowKeys):
             step.next(following, step.carried[1] + fn.load(I64, fn.at(counts, I64, following)))
         last = step.results[0]
         with fn.loop(begin, end, carried=[fn.i64(0)]) as loop:
-            (place,) = loop.carried
+            (position,) = loop.carried
             bits = self.bits(fn, row, length, loop.index)
             stored = narrowed(stored_bits(fn, self.key, bits), self.type) << self.rank_bits
             # It is written in any case, and overwritten by the next one if it does not count.
-            store_raw(fn, stored | narrowed(loop.index, self.type), records, place)
-            loop.next(place + (digit(bits) <= last).cast("zext", I64))
+            store_raw(fn, stored | narrowed(loop.index, self.type), records, position)
+            loop.next(position + (digit(bits) <= last).cast("zext", I64))
         fn.store(loop.results[0], count)

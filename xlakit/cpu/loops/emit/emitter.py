@@ -20,17 +20,17 @@ from xlakit.cpu.loops.ir.nodes import (
     ClampedIndex,
     Constant,
     Divided,
-    Fold,
     Given,
     Guarded,
     JoinBits,
     Load,
     Part,
     Position,
+    Reduction,
     SplitBits,
 )
 from xlakit.cpu.loops.ir.space import Group, Space, merged
-from xlakit.cpu.loops.ir.tracer import GuardedFold, Tracer
+from xlakit.cpu.loops.ir.tracer import GuardedReduction, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, unconditional
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
@@ -71,7 +71,7 @@ class Emitter:
         self.redirected: dict[int, Redirection] = {}
         self.streams = False
         self.lanes = 1
-        # Whether conditions only choose, and what memory is read at is kept within the arrays; None under no condition.
+        # Whether conditions only choose, and addresses of loads are clamped to the arrays; None under no condition.
         self._chooses: bool | None = None
         # Whether nodes are emitted as scalars or as vectors now.
         self._iterations: Iterations = ONE_ITERATION
@@ -164,7 +164,7 @@ class Emitter:
         self._scopes[-1][affine] = total
         return total
 
-    def place(self, array: int, offset: Affine) -> tuple[Value, Value]:
+    def address(self, array: int, offset: Affine) -> tuple[Value, Value]:
         """The address of an element, as a base pointer and a number of elements."""
         found = self._find((array, offset))
         if found is not None:
@@ -172,10 +172,10 @@ class Emitter:
             return base, self.variable(variable)
         return self.arrays[array], self.index(offset)
 
-    def place_to_write(self, array: int, offset: Affine) -> tuple[Value, Value]:
-        """As :meth:`place` for an element that is written, which is in a buffer if the array is redirected."""
+    def write_address(self, array: int, offset: Affine) -> tuple[Value, Value]:
+        """As :meth:`address` for an element that is written, which is in a buffer if the array is redirected."""
         target = self.redirected.get(array)
-        return self.place(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
+        return self.address(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
         """Compute the part of an element's address that does not depend on a loop, whose iterations count elements."""
@@ -201,8 +201,10 @@ class Emitter:
         fn = self.fn
         if isinstance(node, Load):
             width = self._iterations.width_of(node)
-            array, place = self._place_within(node, width) if self._chooses else self.place(node.array, node.offset)
-            return load(fn, node.kind, array, place, width)
+            array, index = (
+                self._clamped_address(node, width) if self._chooses else self.address(node.array, node.offset)
+            )
+            return load(fn, node.kind, array, index, width)
         if isinstance(node, Apply):
             fused = _fused(node)
             if fused is not None:
@@ -219,7 +221,7 @@ class Emitter:
         if isinstance(node, Guarded):
             return self._guarded(node)
         if isinstance(node, Part):
-            return self._fold(node.fold)[node.number]
+            return self._reduction(node.reduction)[node.number]
         if isinstance(node, ClampedIndex):
             return self._clamped(node)
         if isinstance(node, Divided):
@@ -278,7 +280,7 @@ class Emitter:
         """The outermost condition: decides whether it and all conditions below it become branches or selects."""
         self._chooses = is_better_chosen(node, self.width)
         if self._chooses:
-            # Elsewhere a load that is kept within its array may be a plain one.
+            # Elsewhere a load that is clamped to its array may be a plain one.
             with self.scope():
                 found = select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         else:
@@ -291,48 +293,48 @@ class Emitter:
             self.fn.if_else(condition, lambda: self._alone(node, node.inside), lambda: self._alone(node, node.outside))
         )
 
-    def _place_within(self, node: Load, width: int) -> tuple[Value, Value]:
+    def _clamped_address(self, node: Load, width: int) -> tuple[Value, Value]:
         """The address of a load that may be out of bounds, clamped into the array; the value is not selected then."""
         low, high = node.offset.bounds
         # The bounds hold where the load applies. Elsewhere variables and clamped indices are within theirs, too, but an
         # index that is divided may be negative there, and its quotient is then far beyond the extent that it has.
         is_bounded = not any(isinstance(a, Opaque) and isinstance(a.node, Divided) for a, _ in node.offset.terms)
         if node.count is None or (is_bounded and low >= 0 and high + width <= node.count):
-            return self.place(node.array, node.offset)
-        place = self.index(node.offset)
+            return self.address(node.array, node.offset)
+        index = self.index(node.offset)
         last = self.fn.constant(I64, node.count - width)
-        place = self.fn.intrinsic("llvm.smax", I64, place, self.fn.constant(I64, 0))
-        return self.arrays[node.array], self.fn.intrinsic("llvm.smin", I64, place, last)
+        index = self.fn.intrinsic("llvm.smax", I64, index, self.fn.constant(I64, 0))
+        return self.arrays[node.array], self.fn.intrinsic("llvm.smin", I64, index, last)
 
     def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
         with self.scope():
             return parts(self._operand(node, one))
 
-    # -- folds -----------------------------------------------------------------------------------
+    # -- reductions -----------------------------------------------------------------------------------
 
-    def _fold(self, fold: Fold) -> list[Scalar]:
-        found = self._find(fold)
+    def _reduction(self, reduction: Reduction) -> list[Scalar]:
+        found = self._find(reduction)
         if found is None:
-            initial = [self._operand(fold, node) for node in fold.initial]
+            initial = [self._operand(reduction, node) for node in reduction.initial]
             iterations = 1
-            for variable in fold.over:
+            for variable in reduction.over:
                 iterations *= variable.extent
-            found = self.folded(fold, initial, unrolled=iterations <= UNROLLED.value)
-            self._scopes[-1][fold] = found
+            found = self.reduced(reduction, initial, unrolled=iterations <= UNROLLED.value)
+            self._scopes[-1][reduction] = found
         return found
 
-    def folded(self, fold: Fold, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
-        """The result of a fold, whose loops are all emitted here."""
-        bounds = fold.bounds if isinstance(fold, GuardedFold) else ()
+    def reduced(self, reduction: Reduction, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
+        """The result of a reduction, whose loops are all emitted here."""
+        bounds = reduction.bounds if isinstance(reduction, GuardedReduction) else ()
         if unrolled:
-            running = self._unrolled(fold, list(fold.over), initial, bounds)
+            running = self._unrolled(reduction, list(reduction.over), initial, bounds)
         else:
-            groups = merged(fold.over, indices_of(fold.inputs, [b[0] for b in bounds]))
+            groups = merged(reduction.over, indices_of(reduction.inputs, [b[0] for b in bounds]))
             known = set(self._bound_variables())
-            running = self._looped(fold, groups, initial, bounds, known)
+            running = self._looped(reduction, groups, initial, bounds, known)
         return [
             r if init.kind.is_complex else rounded(self.fn, init.kind, as_real(r))
-            for init, r in zip(fold.initial, running, strict=True)
+            for init, r in zip(reduction.initial, running, strict=True)
         ]
 
     def _bound_variables(self) -> Iterator[Variable]:
@@ -340,26 +342,26 @@ class Emitter:
             yield from (key for key in scope if isinstance(key, Variable))
 
     def _unrolled(
-        self, fold: Fold, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
+        self, reduction: Reduction, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
     ) -> list[Scalar]:
         if not over:
-            return self._iteration(fold, running, bounds)
+            return self._iteration(reduction, running, bounds)
         for number in range(over[0].extent):
             with self.scope():
                 self.bind(over[0], self.fn.i64(number))
-                running = self._unrolled(fold, over[1:], running, bounds)
+                running = self._unrolled(reduction, over[1:], running, bounds)
         return running
 
     def _looped(
         self,
-        fold: Fold,
+        reduction: Reduction,
         groups: Sequence[Group],
         running: list[Scalar],
         bounds: Sequence[Bound],
         known: set[Variable],
     ) -> list[Scalar]:
         if not groups:
-            return self._iteration(fold, running, bounds)
+            return self._iteration(reduction, running, bounds)
         group, *inner = groups
         shapes = [len(parts(r)) for r in running]
         carried = [v for r in running for v in parts(r)]
@@ -369,21 +371,25 @@ class Emitter:
             self.bind_group(group, loop.index)
             known = known | set(group.variables)
             if not bounds:
-                self.hoist(fold.inputs, known)
-            next_values = self._looped(fold, inner, regrouped(loop.carried, shapes), bounds, known)
+                self.hoist(reduction.inputs, known)
+            next_values = self._looped(reduction, inner, regrouped(loop.carried, shapes), bounds, known)
             loop.next(*(v for r in next_values for v in parts(r)))
         return regrouped(loop.results, shapes)
 
-    def _iteration(self, fold: Fold, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
+    def _iteration(self, reduction: Reduction, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
         condition = self.within(bounds)
         if condition is None:
             with self.scope():
-                return self.combined(fold.computation, running, [self._operand(fold, n) for n in fold.inputs])
+                return self.combined(
+                    reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
+                )
         shapes = [len(parts(r)) for r in running]
 
         def inside() -> list[Value]:
             with self.scope():
-                made = self.combined(fold.computation, running, [self._operand(fold, n) for n in fold.inputs])
+                made = self.combined(
+                    reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
+                )
             return [v for r in made for v in parts(r)]
 
         return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
@@ -428,7 +434,7 @@ class Emitter:
             if node in seen or self._find(node) is not None:
                 continue
             seen.add(node)
-            if node.variables <= known and not isinstance(node, (Constant, Given, Fold)):
+            if node.variables <= known and not isinstance(node, (Constant, Given, Reduction)):
                 self.value(node)
             else:
                 stack.extend(unconditional(node))
@@ -451,10 +457,10 @@ def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
 def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
     """The scalars that values make up, ``shapes`` saying how many values each has."""
     found: list[Scalar] = []
-    place = 0
+    position = 0
     for count in shapes:
-        found.append(from_parts(tuple(values[place : place + count])))
-        place += count
+        found.append(from_parts(tuple(values[position : position + count])))
+        position += count
     return found
 
 

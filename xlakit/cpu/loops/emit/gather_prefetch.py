@@ -1,4 +1,4 @@
-"""Elements that are read at places found as the program runs: a strip of the loop asks for them before it reads them.
+"""Elements that are read at computed indices: a strip of the loop prefetches them before it reads them.
 
 Out-of-order execution overlaps the misses of a few iterations only; a prefetch does not wait at all.
 """
@@ -14,7 +14,7 @@ from xlakit.cpu.llvm import I64, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Opaque
-from xlakit.cpu.loops.ir.nodes import Fold, Load
+from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.walking import unconditional
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
 # Of smaller arrays most is in the second cache, or soon will be.
 _FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0)
-# Places are computed twice, which must cost little against waiting.
+# Indices are computed twice, which must cost little against the wait for memory.
 _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
 
@@ -67,17 +67,17 @@ def _scattered(nodes: Sequence[Node], group: Group) -> list[Load]:
     stack, seen = list(nodes), set[Node]()
     while stack:
         node = stack.pop()
-        if node in seen or isinstance(node, Fold):
+        if node in seen or isinstance(node, Reduction):
             continue
         seen.add(node)
         stack.extend(unconditional(node))
         if isinstance(node, Load):
             low, high = node.offset.bounds
-            places = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
+            indices = [a.node for a, _ in node.offset.terms if isinstance(a, Opaque) and a.node.variables & own]
             if (
-                places
+                indices
                 and (high - low) * node.kind.byte_width >= _FAR_BYTES.value
-                and element_cost(places) <= _MOST_NANOSECONDS.value
+                and element_cost(indices) <= _MOST_NANOSECONDS.value
             ):
                 found[node] = None
     return list(found)

@@ -5,7 +5,7 @@ chain of concatenations, each branch of one has all branches of the one before i
 
     y(i) = i < k ? x(i + a) : x(i - b)    z(i) = i < k ? y(i + a) : y(i - b)    z: x(i + 2a), x(i), x(i), x(i - 2b)
 
-Where that makes much more code than there are nodes, both sides are computed, each node once, and loads are kept within
+Where that makes much more code than there are nodes, both sides are computed, each node once, and loads are clamped to
 their arrays.
 """
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 
 from xlakit.cpu.loops.ir.index import Node
-from xlakit.cpu.loops.ir.nodes import Constant, Fold, Given, Guarded, Load
+from xlakit.cpu.loops.ir.nodes import Constant, Given, Guarded, Load, Reduction
 from xlakit.options import knob
 
 # Reductions of at most so many iterations are written out, so that the loop around them can be vectorized.
@@ -31,7 +31,7 @@ def reads(node: Node) -> bool:
     stack = [node]
     while stack:
         found = stack.pop()
-        if isinstance(found, (Load, Fold)):
+        if isinstance(found, (Load, Reduction)):
             return True
         if found not in seen:
             seen.add(found)
@@ -85,7 +85,7 @@ class _Counting:
             self._visit_all(n for n in node.operands if n is not node.inside and n is not node.outside)
             for side in (node.inside, node.outside):
                 self._visit_apart([side], 1)
-        elif isinstance(node, Fold):
+        elif isinstance(node, Reduction):
             self._visit_all(node.initial)
             iterations = math.prod(v.extent for v in node.over)
             self._visit_apart(node.inputs, iterations if iterations <= UNROLLED.value else 1)

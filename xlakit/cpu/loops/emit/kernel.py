@@ -90,10 +90,10 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
 
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
-    values = [(o, emitter.lane_values(o.node), emitter.place_to_write(o.array, o.offset)) for o in outputs]
-    for output, scalar, place in values:
+    values = [(o, emitter.lane_values(o.node), emitter.write_address(o.array, o.offset)) for o in outputs]
+    for output, scalar, address in values:
         # What a node gives is an element of its type.
-        store(emitter.fn, output.kind, scalar, *place, is_rounded=True)
+        store(emitter.fn, output.kind, scalar, *address, is_rounded=True)
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
@@ -211,8 +211,8 @@ class Split:
                     low + self.block if even else fn.intrinsic("llvm.umin", I64, low + self.block, fn.i64(first.extent))
                 )
                 levels[0] = Level(first, low, high, self.block * even, math.gcd(first.extent, self.block))
-            for place, group in enumerate(reversed(self.outer)):
-                last = place == len(self.outer) - 1
+            for position, group in enumerate(reversed(self.outer)):
+                last = position == len(self.outer) - 1
                 emitter.bind_group(group, number if last else number.integer("urem", group.extent))
                 if not last:
                     number = number.integer("udiv", group.extent)

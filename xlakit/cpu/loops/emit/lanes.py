@@ -13,9 +13,9 @@ from xlakit.cpu.llvm import Function, Value, vector
 from xlakit.cpu.llvm.target import vector_bytes
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
-from xlakit.cpu.loops.ir.nodes import Apply, Bound, Fold, Given, Guarded, Load, Part, Position
+from xlakit.cpu.loops.ir.nodes import Apply, Bound, Given, Guarded, Load, Part, Position, Reduction
 from xlakit.cpu.loops.ir.reducer import neutral_number
-from xlakit.cpu.loops.ir.tracer import GuardedFold
+from xlakit.cpu.loops.ir.tracer import GuardedReduction
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.memory import as_real
@@ -51,11 +51,11 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     lane = group.variables[-1]
     every = list(walk(nodes))
     spread = [n for n in every if lane in n.variables]
-    if any(isinstance(n, Fold) and lane not in n.variables for n in every):
+    if any(isinstance(n, Reduction) and lane not in n.variables for n in every):
         return 1
     if not all(_fits(n, group) for n in spread):
         return 1
-    if not all(_is_along(o.offset, group) for o in outputs) or not all(_can_fold(f) for f in reducers):
+    if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
         return 1
     kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
     if any(k.is_complex for k in (*kinds, *(n.kind for n in spread))):
@@ -78,8 +78,8 @@ def _fits(node: Node, group: Group) -> bool:
         op, kind = node.op, node.arguments[0].kind
         alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
         return not (alone or kind.is_complex or (isinstance(op, _WITH_TABLES) and kind is PrimitiveType.F64))
-    if isinstance(node, Fold):
-        if isinstance(node, GuardedFold) and not _are_fixed(node.bounds, group):
+    if isinstance(node, Reduction):
+        if isinstance(node, GuardedReduction) and not _are_fixed(node.bounds, group):
             return False
         return applied_op(node.computation) is not None
     if isinstance(node, Guarded):
@@ -105,8 +105,8 @@ def _is_regular(index: Affine, group: Group) -> bool:
     return not any(isinstance(atom, Opaque) and atom.node.variables & own for atom, _ in index.terms)
 
 
-def _can_fold(reducer: Reducer) -> bool:
-    """Whether the lanes of a vector may be folded apart."""
+def _reduces_by_lanes(reducer: Reducer) -> bool:
+    """Whether the lanes of a vector may be reduced separately."""
     return applied_op(reducer.computation) is not None and not reducer.kinds[0].is_complex
 
 
@@ -141,15 +141,15 @@ class _Cut:
         self.origin, self.begin, self.end = begin, fn.i64(0), fn.i64(count)
         while self.width > max(lanes, count):
             self.width //= 2
-        place = count - count % self.width
-        self.whole = fn.i64(place)
+        position = count - count % self.width
+        self.whole = fn.i64(position)
         width = self.width // 2
         while width >= lanes:
-            if place + width <= count:
-                self.pieces.append((fn.i64(place), width))
-                place += width
+            if position + width <= count:
+                self.pieces.append((fn.i64(position), width))
+                position += width
             width //= 2
-        self.rest = fn.i64(place) if place < count else None
+        self.rest = fn.i64(position) if position < count else None
 
 
 def _repeated(
@@ -202,7 +202,7 @@ def reduce_iterations(
     width: int,
     body: Body,
 ) -> list[Scalar]:
-    """A loop that folds what each iteration gives into ``running``, as ``body`` does for one iteration.
+    """A loop that combines what each iteration gives with ``running``, as ``body`` does for one iteration.
 
     width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
     them side by side: none waits for another.
@@ -229,8 +229,8 @@ def reduce_iterations(
         start = [_neutral(emitter, f, cut.width) for f in reducers]
         sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
         results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
-        for place, lanes in cut.pieces:
-            sums = vectors(lanes)(place, [_neutral(emitter, f, lanes) for f in reducers])
+        for position, lanes in cut.pieces:
+            sums = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
             results = [_together(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         if cut.rest is not None:
             results = _repeated(emitter, (cut.rest, cut.end, 1), results, single)
@@ -238,7 +238,7 @@ def reduce_iterations(
 
 
 def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
-    """A vector that changes nothing that it is folded into."""
+    """A vector of the reducer's identity."""
     kind = reducer.kinds[0]
     op = applied_op(reducer.computation)
     assert op is not None
@@ -246,7 +246,7 @@ def _neutral(emitter: Emitter, reducer: Reducer, lanes: int) -> Value:
 
 
 def _together(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
-    """What comes before, and all lanes of a vector, folded together."""
+    """What comes before, and all lanes of a vector, reduced to one."""
     fn = emitter.fn
 
     def both(a: Value, b: Value) -> Value:

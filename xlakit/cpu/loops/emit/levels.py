@@ -22,7 +22,7 @@ class Output:
 
     @property
     def nodes(self) -> list[Node]:
-        """What has to be computed: the element, and what its place is read from."""
+        """What has to be computed: the element, and what its index is computed from."""
         return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
 
 

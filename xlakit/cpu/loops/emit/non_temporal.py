@@ -52,7 +52,7 @@ def is_aligned(fn: Function, target: Value) -> Value:
 
 
 def stream(fn: Function, target: Value, source: Value, bytes: Value | int) -> None:
-    """Copy whole vectors to memory; both places are aligned."""
+    """Copy whole vectors to memory; both addresses are aligned."""
     wide = vector(I8, VECTOR_BYTES)
     with fn.loop(0, bytes, VECTOR_BYTES) as run:
         value = fn.load(wide, fn.at(source, I8, run.index), align=VECTOR_BYTES)
@@ -63,7 +63,7 @@ def stream(fn: Function, target: Value, source: Value, bytes: Value | int) -> No
 def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
     """The innermost loop, or a strip of it, the large ones of whose outputs are streamed at its end."""
     written = Counter(o.array for o in outputs)
-    # One buffer takes the place of one array: outputs that share an array, as the pieces of a concatenation do, go
+    # One buffer stands for one array: outputs that share an array, as the pieces of a concatenation do, go
     # through the caches.
     chosen = [o for o in outputs if written[o.array] == 1 and _may_bypass_caches(o, level.group)]
     if not chosen or _is_slow(outputs, level.group):
@@ -80,22 +80,23 @@ def streamed(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Gener
         with emitter.scope():
             # Where the strip begins in each result, which is where its buffer begins.
             emitter.bind_group(level.group, strip.index)
-            places = [emitter.index(o.offset) for o in chosen]
+            positions = [emitter.index(o.offset) for o in chosen]
         redirected = {
-            o.array: Redirection(buffer, place) for o, buffer, place in zip(chosen, buffers, places, strict=True)
+            o.array: Redirection(buffer, position)
+            for o, buffer, position in zip(chosen, buffers, positions, strict=True)
         }
         before = emitter.redirected
         emitter.redirected = {**before, **redirected}
         yield level.strip(strip.index, last, iterations, even=even)
         emitter.redirected = before
-        for output, buffer, place in zip(chosen, buffers, places, strict=True):
+        for output, buffer, position in zip(chosen, buffers, positions, strict=True):
             width = output.kind.byte_width
-            target = fn.at(emitter.arrays[output.array], I8, place * width)
+            target = fn.at(emitter.arrays[output.array], I8, position * width)
             _leave(fn, target, buffer, fn.i64(iterations * width) if even else (last - strip.index) * width)
 
 
 def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
-    """Bring a buffer to its place: past the caches where that is possible."""
+    """Copy a buffer to memory: past the caches where that is possible."""
     is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
 
     def bypass() -> tuple[Value, ...]:

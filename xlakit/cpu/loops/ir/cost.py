@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xlakit.cpu.loops.ir.index import Node, Variable
-from xlakit.cpu.loops.ir.nodes import Apply, Divided, Fold, Load
+from xlakit.cpu.loops.ir.nodes import Apply, Divided, Load, Reduction
 from xlakit.cpu.loops.ir.walking import walk
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation
@@ -15,10 +15,10 @@ from xlakit.ir.operation import Op
 from xlakit.ops.reduction import applied_op
 from xlakit.passes.analysis.cost_model import CostModel, cost_model, widths_of
 
-# Cycles for a quotient of indices, and for an iteration beside what it computes: of a loop, and of a fold in one.
+# Cycles for a quotient of indices, and for an iteration beside what it computes: of a loop, and of a reduction in one.
 _QUOTIENT: Final = 4.0
 _ITERATION: Final = 0.2
-_FOLD_ITERATION: Final = 1.2
+_REDUCTION_ITERATION: Final = 1.2
 
 
 def element_cost(
@@ -46,11 +46,11 @@ def bytes_of(nodes: Iterable[Node]) -> float:
 def _cost(
     nodes: Iterable[Node],
     own: frozenset[Variable] | None,
-    known: dict[Fold, float],
+    known: dict[Reduction, float],
     model: CostModel,
     loaded_byte: float,
 ) -> float:
-    """The same; ``known`` has what one iteration of each fold costs, which is wanted again where folds share others."""
+    """The same; ``known`` has what one iteration of each reduction costs, for reductions that share others."""
     every, total = list(nodes), 0.0
     for node in walk(every):
         if own is not None and not node.variables & own:
@@ -61,12 +61,12 @@ def _cost(
             total += _operation(model, node.op, node.kind)
         elif isinstance(node, Divided):
             total += model.cycles(_QUOTIENT)
-    # Folds inside of folds are a part of their iterations.
-    for node in walk(every, lambda n: n.initial if isinstance(n, Fold) else n.operands):
-        if isinstance(node, Fold) and (own is None or node.variables & own):
+    # Reductions inside of reductions are a part of their iterations.
+    for node in walk(every, lambda n: n.initial if isinstance(n, Reduction) else n.operands):
+        if isinstance(node, Reduction) and (own is None or node.variables & own):
             if node not in known:
                 inner = _cost(node.inputs, None, known, model, loaded_byte) + reducer_cost(node.computation)
-                known[node] = model.cycles(_FOLD_ITERATION) + inner
+                known[node] = model.cycles(_REDUCTION_ITERATION) + inner
             total += math.prod(v.extent for v in node.over) * known[node]
     return total + model.cycles(_ITERATION)
 

@@ -121,8 +121,8 @@ class Guarded(Node):
         self.outside = outside
 
 
-class Fold(Node):
-    """A reduction: over all values of ``over``, ``inputs`` are folded into ``initial`` by a computation.
+class Reduction(Node):
+    """A reduction: over all values of ``over``, ``inputs`` are combined with ``initial`` by a computation.
 
     It has several results where the computation has; a :class:`Part` is one of them.
     """
@@ -141,13 +141,13 @@ class Fold(Node):
 
 
 class Part(Node):
-    """One of the results of a fold."""
+    """One of the results of a reduction."""
 
-    __slots__ = ("fold", "number")
+    __slots__ = ("number", "reduction")
 
-    def __init__(self, kind: PrimitiveType, fold: Fold, number: int) -> None:
-        super().__init__(kind, [fold])
-        self.fold = fold
+    def __init__(self, kind: PrimitiveType, reduction: Reduction, number: int) -> None:
+        super().__init__(kind, [reduction])
+        self.reduction = reduction
         self.number = number
 
 

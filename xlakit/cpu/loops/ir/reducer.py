@@ -35,14 +35,14 @@ class Reducer:
         return tuple(node.kind for node in self.initial)
 
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
-        """What is folded in the end, as its type holds it."""
+        """The value of the reduction in the end, rounded to its type."""
         kind = self.kinds[part]
         if kind.is_complex or isinstance(applied_op(self.computation), (Maximum, Minimum)):
             return value
         return rounded(fn, kind, as_real(value))
 
     def starts_neutral(self) -> bool:
-        """Whether it starts from what changes nothing, so that parts of it can be folded apart."""
+        """Whether it starts from its identity, so that parts of it can be reduced separately."""
         op = applied_op(self.computation)
         if op is None or not isinstance(self.initial[0], Constant):
             return False
@@ -68,7 +68,7 @@ def part_kind(reduce: Instruction, part: int) -> PrimitiveType:
 
 
 def is_neutral(op: Op, value: Any, kind: PrimitiveType) -> bool:
-    """Whether folding ``value`` into something by an operation changes nothing but, maybe, the sign of a zero."""
+    """Whether combining ``value`` with anything by an operation changes nothing but, maybe, the sign of a zero."""
     if kind.is_complex:
         return isinstance(op, Add) and bool(value == 0)
     number = value.item() if hasattr(value, "item") else value
@@ -76,14 +76,14 @@ def is_neutral(op: Op, value: Any, kind: PrimitiveType) -> bool:
 
 
 def neutral_number(op: Op, kind: PrimitiveType) -> float:
-    """What changes nothing that it is folded into by an operation on real numbers."""
+    """The identity of an operation on real numbers."""
     identity = identity_element(op, kind)
     if identity is None:
-        # A format without infinities is folded in a wider one, which has them.
+        # A format without infinities is reduced in a wider one, which has them.
         return -math.inf if isinstance(op, Maximum) else math.inf
     return float(to_double(identity)) if kind.is_floating else int(identity)
 
 
 def wide_kind(kind: PrimitiveType) -> PrimitiveType:
-    """The element type that parts of a reduction are kept in: narrow floats are not rounded in between."""
+    """The element type that parts of a reduction have: narrow floats are not rounded in between."""
     return PrimitiveType.F32 if kind.is_floating and kind.bit_width < 32 else kind

@@ -12,7 +12,7 @@ from xlakit.cpu.loops.ir.index import ZERO, Affine, SplitVariable, Variable, of
 
 _T = TypeVar("_T")
 # Where a variable stands: the number of its axis, and its number there.
-Place = tuple[int, int]
+Position = tuple[int, int]
 # How often a nest is made again with a variable split, before its operations get kernels of their own.
 _MAX_SPLITS = 24
 
@@ -35,15 +35,15 @@ class Space:
     def __init__(
         self,
         splits: dict[int, list[int]],
-        pieces: Mapping[Place, range] | None = None,
-        known: Mapping[Place, Variable] | None = None,
+        pieces: Mapping[Position, range] | None = None,
+        known: Mapping[Position, Variable] | None = None,
     ) -> None:
         self._splits = splits
         self._pieces = pieces or {}
         self._known = known or {}
         self._axes = 0
         self.variables: list[Variable] = []
-        self._axis_of: dict[Variable, Place] = {}
+        self._axis_of: dict[Variable, Position] = {}
 
     def axis(self, extent: int) -> Axis:
         """The variables of a dimension; none for a dimension of size 1."""
@@ -52,29 +52,29 @@ class Space:
         extents = self._splits.get(serial, [extent])
         index, stride = ZERO, math.prod(extents)
         made: list[Variable] = []
-        for place, whole in enumerate(extents):
+        for number, whole in enumerate(extents):
             stride = stride // whole if whole else 0
-            piece = self._pieces.get((serial, place), range(whole))
+            piece = self._pieces.get((serial, number), range(whole))
             index = index + piece.start * stride
             size = len(piece)
             if size == 1:
                 continue
-            variable = self._known.get((serial, place)) or Variable(size, len(self.variables))
+            variable = self._known.get((serial, number)) or Variable(size, len(self.variables))
             self.variables.append(variable)
-            self._axis_of[variable] = (serial, place)
+            self._axis_of[variable] = (serial, number)
             made.append(variable)
             index = index + of(variable, stride)
         return Axis(index, tuple(made))
 
-    def place_of(self, variable: Variable) -> Place:
+    def position_of(self, variable: Variable) -> Position:
         """Where a variable stands: the number of its axis, and its number there."""
         return self._axis_of[variable]
 
     def split(self, request: SplitVariable) -> None:
         """Remember that a variable is to be two."""
-        serial, place = self._axis_of[request.variable]
+        serial, number = self._axis_of[request.variable]
         extents = self._splits.setdefault(serial, [request.variable.extent])
-        extents[place : place + 1] = [request.variable.extent // request.factor, request.factor]
+        extents[number : number + 1] = [request.variable.extent // request.factor, request.factor]
 
 
 def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None = None) -> _T:

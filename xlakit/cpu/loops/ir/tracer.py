@@ -16,11 +16,11 @@ from xlakit.cpu.loops.ir.nodes import (
     ClampedIndex,
     Constant,
     Divided,
-    Fold,
     Guarded,
     JoinBits,
     Part,
     Position,
+    Reduction,
     SplitBits,
 )
 from xlakit.cpu.loops.ir.space import Space
@@ -114,12 +114,12 @@ class Tracer:
         return self.element(operand, tuple(index[d] for d in dimensions))
 
     def reshape(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The same place in row-major order."""
+        """The same position in row-major order."""
         operand = instruction.operands[0]
         return self.element(operand, self.reindexed(index, instruction.shape.dimensions, operand.shape.dimensions))
 
     def reindexed(self, index: Index, sizes: tuple[int, ...], others: tuple[int, ...]) -> Index:
-        """The index into an array of other dimensions that is at the same place in row-major order."""
+        """The index into an array of other dimensions that is at the same position in row-major order."""
         found: list[Affine] = []
         for own, other in _groups(sizes, others):
             position = linear([index[i] for i in own], tuple(sizes[i] for i in own))
@@ -149,8 +149,8 @@ class Tracer:
         """Dimension i of the result is dimension ``dimensions[i]`` of the operand."""
         dimensions = instruction.op_as(Transpose).dimensions
         inner: list[Affine] = [ZERO] * len(dimensions)
-        for place, dimension in enumerate(dimensions):
-            inner[dimension] = index[place]
+        for k, dimension in enumerate(dimensions):
+            inner[dimension] = index[k]
         return self.element(instruction.operands[0], tuple(inner))
 
     def slice(self, instruction: Instruction, index: Index, part: int) -> Node:
@@ -191,7 +191,7 @@ class Tracer:
     def concatenate(self, instruction: Instruction, index: Index, part: int) -> Node:
         """The operand that the index falls into."""
         dimension = instruction.op_as(Concatenate).dimension
-        place, start = index[dimension], 0
+        position, start = index[dimension], 0
         pieces: list[tuple[int, Instruction]] = []
         for operand in instruction.operands:
             if operand.shape.dimensions[dimension]:
@@ -199,15 +199,15 @@ class Tracer:
             start += operand.shape.dimensions[dimension]
         found: Node | None = None
         for begin, operand in reversed(pieces):
-            low, high = place.bounds
+            low, high = position.bounds
             end = begin + operand.shape.dimensions[dimension]
             # Where the operand is read, the index of its only element is no longer the loop's.
-            own = ZERO if end - begin == 1 else place + -begin
+            own = ZERO if end - begin == 1 else position + -begin
             inner = (*index[:dimension], own, *index[dimension + 1 :])
             if high < begin or low >= end:
                 continue
             value = self.element(operand, inner)
-            found = value if found is None else _guarded([(place, begin, end - 1, 1)], value, found)
+            found = value if found is None else _guarded([(position, begin, end - 1, 1)], value, found)
         if found is None:
             # Beyond both ends, which a pad around it never asks for.
             return Constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
@@ -254,17 +254,17 @@ class Tracer:
         inner: list[Affine] = []
         for dimension, size in enumerate(operand.shape.dimensions):
             fixed = dimension in op.collapsed_slice_dims or dimension in op.operand_batching_dims
-            place = ZERO if fixed else offsets.pop(0)
+            own = ZERO if fixed else offsets.pop(0)
             if dimension in op.start_index_map:
                 position = op.start_index_map.index(dimension)
                 where = list(batch)
                 if op.index_vector_dim < indices.shape.rank:
                     where.insert(op.index_vector_dim, number(position))
-                place = place + self.start_index(indices, tuple(where), size - op.slice_sizes[dimension])
+                own = own + self.start_index(indices, tuple(where), size - op.slice_sizes[dimension])
             elif dimension in op.operand_batching_dims:
                 of_indices = op.start_indices_batching_dims[op.operand_batching_dims.index(dimension)]
-                place = place + batch[of_indices - (of_indices > op.index_vector_dim)]
-            inner.append(place)
+                own = own + batch[of_indices - (of_indices > op.index_vector_dim)]
+            inner.append(own)
         return self.element(operand, tuple(inner))
 
     # -- reductions ------------------------------------------------------------------------------
@@ -274,29 +274,29 @@ class Tracer:
         op = instruction.op_as(Reduce)
         sizes = instruction.operands[0].shape.dimensions
         axes = {d: self._space.axis(sizes[d]) for d in sorted(op.dimensions)}
-        kept = iter(index)
-        inner = tuple(axes[d].index if d in axes else next(kept) for d in range(len(sizes)))
+        outer = iter(index)
+        inner = tuple(axes[d].index if d in axes else next(outer) for d in range(len(sizes)))
         over = [variable for axis in axes.values() for variable in axis.variables]
-        return self._fold(instruction, index, over, inner, [], part)
+        return self._reduction(instruction, index, over, inner, [], part)
 
     def reduce_window(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """A loop over the places of the window; what is padding does not take part."""
+        """A loop over the positions of the window; what is padding does not take part."""
         op = instruction.op_as(ReduceWindow)
         sizes = instruction.operands[0].shape.dimensions
         over: list[Variable] = []
         bounds: list[Bound] = []
         inner: list[Affine] = []
         for i, size, d in zip(index, sizes, op.window.dimensions, strict=True):
-            place = i * d.stride + -d.padding_low
+            position = i * d.stride + -d.padding_low
             axis = self._space.axis(d.size)
             over.extend(axis.variables)
-            # A reversed window meets the same places in the other order.
-            place = place + axis.index * d.window_dilation
-            bounds.append((place, 0, (size - 1) * d.base_dilation, d.base_dilation))
-            inner.append(self._stepped(place, 0, d.base_dilation))
-        return self._fold(instruction, index, over, tuple(inner), bounds, part)
+            # A reversed window has the same positions in reverse order.
+            position = position + axis.index * d.window_dilation
+            bounds.append((position, 0, (size - 1) * d.base_dilation, d.base_dilation))
+            inner.append(self._stepped(position, 0, d.base_dilation))
+        return self._reduction(instruction, index, over, tuple(inner), bounds, part)
 
-    def _fold(
+    def _reduction(
         self,
         instruction: Instruction,
         index: Index,
@@ -316,8 +316,8 @@ class Tracer:
             if empty
             else [as_kind(self.element(array, inner), kind) for array, kind in zip(arrays, kinds, strict=True)]
         )
-        fold = GuardedFold(computation, over, inputs, initial, [b for b in bounds if not _always(b)])
-        parts = [Part(kind, fold, k) for k, kind in enumerate(kinds)]
+        reduction = GuardedReduction(computation, over, inputs, initial, [b for b in bounds if not _always(b)])
+        parts = [Part(kind, reduction, k) for k, kind in enumerate(kinds)]
         for k, node in enumerate(parts):
             self._memo[instruction, index, k] = node
         return parts[part]
@@ -331,21 +331,21 @@ class Tracer:
             raise DeclinedError(f"no loop is made for a dot of {lhs.shape.element_type.hlo_name}")
         axes = [self._space.axis(lhs.shape.dimensions[d]) for d in op.lhs_contracting_dims]
         batch, free = index[: len(op.lhs_batch_dims)], iter(index[len(op.lhs_batch_dims) :])
-        places: list[Index] = []
+        indices: list[Index] = []
         for operand, batches, contracted in (
             (lhs, op.lhs_batch_dims, op.lhs_contracting_dims),
             (rhs, op.rhs_batch_dims, op.rhs_contracting_dims),
         ):
             known = dict(zip(batches, batch, strict=True)) | {d: a.index for d, a in zip(contracted, axes, strict=True)}
-            places.append(tuple(known[d] if d in known else next(free) for d in range(operand.shape.rank)))
-        factors = [self.element(lhs, places[0]), self.element(rhs, places[1])]
+            indices.append(tuple(known[d] if d in known else next(free) for d in range(operand.shape.rank)))
+        factors = [self.element(lhs, indices[0]), self.element(rhs, indices[1])]
         product = Apply(kind, OPERATIONS["multiply"](), factors)
         over = [variable for axis in axes for variable in axis.variables]
         zero = Constant(kind, np.zeros((), kind.dtype))
         if not over:
-            # A fold forgets what it has computed, which the next one of a chain would compute again.
+            # A reduction forgets what it has computed, which the next one of a chain would compute again.
             return Apply(kind, OPERATIONS["add"](), [zero, product])
-        return Part(kind, Fold(_sum_of(kind), over, [product], [zero]), 0)
+        return Part(kind, Reduction(_sum_of(kind), over, [product], [zero]), 0)
 
     def map(self, instruction: Instruction, index: Index, part: int) -> Node:
         """The computation inlined."""
@@ -374,8 +374,8 @@ class Tracer:
         return JoinBits(kind, [self.element(operand, (*index, number(k))) for k in range(count)])
 
 
-class GuardedFold(Fold):
-    """A fold of a window: only the places within the bounds take part."""
+class GuardedReduction(Reduction):
+    """A reduction over a window: only the positions within the bounds take part."""
 
     __slots__ = ("bounds",)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque
 from xlakit.cpu.loops.ir.nodes import Divided, Guarded, Load, Position, SplitBits
-from xlakit.cpu.loops.ir.tracer import GuardedFold
+from xlakit.cpu.loops.ir.tracer import GuardedReduction
 
 
 def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:
@@ -19,7 +19,7 @@ def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affin
             found[node.index] = None
         elif isinstance(node, SplitBits):
             found[node.number] = None
-        elif isinstance(node, (Guarded, GuardedFold)):
+        elif isinstance(node, (Guarded, GuardedReduction)):
             found.update((b[0], None) for b in node.bounds)
     return list(found)
 
@@ -35,7 +35,7 @@ def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lam
         seen.add(node)
         yield node
         stack.extend(operands(node))
-        if isinstance(node, GuardedFold):
+        if isinstance(node, GuardedReduction):
             for affine, *_ in node.bounds:
                 stack.extend(atom.node for atom, _ in affine.terms if isinstance(atom, Opaque))
 
@@ -44,6 +44,6 @@ def unconditional(node: Node) -> Sequence[Node]:
     """What is computed whenever the node is."""
     if isinstance(node, Guarded):
         return [n for n in node.operands if n is not node.inside and n is not node.outside]
-    if isinstance(node, GuardedFold):
+    if isinstance(node, GuardedReduction):
         return node.initial
     return node.operands

@@ -1,7 +1,7 @@
-"""Reductions that look for the place of the greatest or the least element of a row.
+"""Reductions that find the position of the greatest or the least element of a row.
 
-A reduction of (elements, their places) by comparisons: the greatest of a block is found first, many elements at once;
-then, in the best block only, its first place.
+A reduction of (elements, their positions) by comparisons: the greatest of a block is found first, many elements at
+once; then, in the best block only, its first position.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from xlakit.passes.analysis.cost_model import cost_model
 # Cycles in which what was found is kept, beside the comparison.
 _KEPT_CYCLES = 0.4
 _BLOCK = knob("arg_min_max.block", 1024, 8, 32)
-_NO_PLACE = (1 << 31) - 1
+_NO_POSITION = (1 << 31) - 1
 _FEW_ROWS = knob("arg_min_max.few_rows", 8, 1000)
 _MOST_PARTS = knob("arg_min_max.most_parts", 32, 3)
-# Fewer elements are folded as any others.
+# Fewer elements are reduced like any others.
 _LEAST_ROW = knob("arg_min_max.least_row", 17, 2)
 
 
@@ -52,10 +52,10 @@ _LEAST_ROW = knob("arg_min_max.least_row", 17, 2)
 
 
 def arg_min_max_of(computation: Computation) -> Maximum | Minimum | None:
-    """Maximum or minimum where a computation of (element, place) pairs keeps the pair of that one.
+    """Maximum or minimum where a computation of (element, position) pairs returns the pair of that one.
 
     NaN goes before all others, and the first of equals before those after it. As the computation may do no more than
-    compare elements with elements and places with places, it is enough to see what it does for each order of two.
+    compare elements with elements and positions with positions, it is enough to see what it does for each order of two.
     """
     parameters = computation.parameters
     if len(parameters) != 4 or not isinstance(computation.root.op, Tuple) or not _only_compares(computation):
@@ -69,7 +69,7 @@ def arg_min_max_of(computation: Computation) -> Maximum | Minimum | None:
 
 
 def _only_compares(computation: Computation) -> bool:
-    elements, places = set(computation.parameters[::2]), set(computation.parameters[1::2])
+    elements, positions = set(computation.parameters[::2]), set(computation.parameters[1::2])
     for instruction in computation.instructions:
         if isinstance(instruction.op, Compare):
             if (
@@ -78,7 +78,7 @@ def _only_compares(computation: Computation) -> bool:
             ):
                 return False
             group = set(instruction.operands)
-            if not (group <= elements or group <= places):
+            if not (group <= elements or group <= positions):
                 return False
         elif isinstance(instruction.op, (And, Or, Not)):
             if instruction.shape.element_type is not PrimitiveType.PRED:
@@ -90,15 +90,17 @@ def _only_compares(computation: Computation) -> bool:
 
 def _picks(computation: Computation, op: Maximum | Minimum, a: float, b: float) -> bool:
     first = math.isnan(a) or (not math.isnan(b) and (a >= b if isinstance(op, Maximum) else a <= b))
-    given = dict(zip(computation.parameters, (("element", a), ("place", 0), ("element", b), ("place", 1)), strict=True))
+    given = dict(
+        zip(computation.parameters, (("element", a), ("position", 0), ("element", b), ("position", 1)), strict=True)
+    )
     values: dict[Instruction, tuple[str, float]] = {}
     for instruction in computation.instructions:
         if instruction in given:
             values[instruction] = given[instruction]
         elif not isinstance(instruction.op, Tuple):
             values[instruction] = _evaluated(instruction, values)
-    kept = [values[o][1] for o in computation.root.operands]
-    return _same(kept[0], a if first else b) and kept[1] == (0 if first else 1)
+    selected = [values[o][1] for o in computation.root.operands]
+    return _same(selected[0], a if first else b) and selected[1] == (0 if first else 1)
 
 
 def _same(a: float, b: float) -> bool:
@@ -163,7 +165,7 @@ class _Plan:
 
 
 def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Emitted | None:
-    """A kernel for rows of which the place of the greatest or least element is wanted; None for other fusions."""
+    """A kernel for rows whose result is the position of the greatest or least element; None for other fusions."""
     if len(reduced.reduces) != 1 or not reduced.roots_alike():
         return None
     (reduce,) = reduced.reduces
@@ -195,29 +197,29 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op
     inner = space.variables[len(rows) :]
     full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
     row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
-    fold = trace_reducer(Tracer(dict(sources), space), reduce, full)
-    element, place = fold.inputs
-    groups = merged(inner, indices_of([element, place]))
+    reducer = trace_reducer(Tracer(dict(sources), space), reduce, full)
+    element, position = reducer.inputs
+    groups = merged(inner, indices_of([element, position]))
     wanted = {axes[d].index for d in reduced.over if reduced.sizes[d] > 1}
-    start, first = fold.initial
+    start, first = reducer.initial
     if not (
         len(groups) == 1
-        and isinstance(place, Position)
-        and place.index in wanted
+        and isinstance(position, Position)
+        and position.index in wanted
         and isinstance(start, Constant)
         and is_neutral(op, start.value, start.kind)
         and isinstance(first, Constant)
         and first.value == 0
     ):
-        raise DeclinedError("not the place of an extreme element")
+        raise DeclinedError("not the position of an extreme element")
     known = {**sources, reduce: given_source(reduce, row, frozenset(rows))}
     tracer = Tracer(known, space)
     stores: list[Output] = []
     for number, (root, part, shape) in enumerate(reduced.roots):
-        index = tracer.reindexed(row, reduced.kept, shape.dimensions)
+        index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
         node = tracer.element(root, index, part)
         stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(op, fold, rows, groups[0], stores)
+    return _Plan(op, reducer, rows, groups[0], stores)
 
 
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
@@ -227,29 +229,29 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
         with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
 
             def body() -> None:
-                _, place = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
-                _store_row(emitter, plan, place)
+                _, position = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
+                _store_row(emitter, plan, position)
 
             nest(emitter, levels, plan.nodes, body, is_apart=False)
     return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
 
 
-def _store_row(emitter: Emitter, plan: _Plan, place: Value) -> None:
+def _store_row(emitter: Emitter, plan: _Plan, position: Value) -> None:
     fn, kinds = emitter.fn, plan.reducer.kinds
     with emitter.scope():
-        emitter.bind_group(plan.row, place)
+        emitter.bind_group(plan.row, position)
         element = emitter.value(plan.element)
     number = register_type(kinds[1])
     emitter.bind((plan.reducer.instruction, 0), element)
     emitter.bind(
         (plan.reducer.instruction, 1),
-        place if number is I64 else fn.emit(number, f"trunc i64 {place.text} to {number.name}"),
+        position if number is I64 else fn.emit(number, f"trunc i64 {position.text} to {number.name}"),
     )
     store_all(emitter, plan.stores)
 
 
 def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Value, Value]:
-    """The best element of a part of a row, and its first place."""
+    """The best element of a part of a row, and its first position."""
     fn = emitter.fn
     emitter.hoist([plan.element], frozenset(plan.rows))
     start = as_real(constant(fn, plan.kind, _constant(plan)))
@@ -286,7 +288,7 @@ def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, star
 def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
     """How far behind ``begin`` the best element, which is not far, stands first."""
     fn = emitter.fn
-    nowhere = fn.i32(_NO_PLACE)
+    nowhere = fn.i32(_NO_POSITION)
     with fn.loop(begin, end, carried=[nowhere], independent=True) as loop, emitter.scope():
         emitter.bind_group(plan.row, loop.index)
         element = as_real(emitter.value(plan.element))
@@ -294,8 +296,8 @@ def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value)
         if plan.kind.is_floating:
             # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
             found = found | element.is_nan()
-        place = (loop.index - begin).cast("trunc", I32)
-        loop.next(fn.intrinsic("llvm.umin", I32, loop.carried[0], fn.select(found, place, nowhere)))
+        position = (loop.index - begin).cast("trunc", I32)
+        loop.next(fn.intrinsic("llvm.umin", I32, loop.carried[0], fn.select(found, position, nowhere)))
     return loop.results[0].cast("zext", I64)
 
 
@@ -314,12 +316,12 @@ class _Shared:
         self.plan = plan
         self.rows = rows
         self.parts = parts
-        self.places = -(-rows * parts * plan.kind.byte_width // 64) * 64
+        self.positions = -(-rows * parts * plan.kind.byte_width // 64) * 64
 
     def emit(self, module: Module, name: str, arrays: int) -> Emitted:
         """The two phases, and the bytes of scratch."""
         phases = (self._parts(module, name, arrays), self._joined(module, name, arrays))
-        return phases, {}, self.places + 8 * self.rows * self.parts
+        return phases, {}, self.positions + 8 * self.rows * self.parts
 
     def _levels(self) -> list[Level]:
         return [Level(Group([v]), 0, v.extent) for v in self.plan.rows]
@@ -337,10 +339,10 @@ class _Shared:
                 low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
 
                 def body() -> None:
-                    best, place = _best(emitter, plan, low, high)
+                    best, position = _best(emitter, plan, low, high)
                     at = self._row_number(emitter) * self.parts + task.index
                     store(fn, plan.kind, best, emitter.arrays[-1], at)
-                    fn.store(place, fn.at(fn.at(emitter.arrays[-1], I8, self.places), I64, at))
+                    fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
 
                 nest(emitter, self._levels(), [plan.element], body, is_apart=False)
         return Phase(fn.name, self.parts, plan.cost * self.rows)
@@ -351,7 +353,7 @@ class _Shared:
 
             def body() -> None:
                 first = self._row_number(emitter) * self.parts
-                places = fn.at(emitter.arrays[-1], I8, self.places)
+                positions = fn.at(emitter.arrays[-1], I8, self.positions)
                 best = as_real(load(fn, plan.kind, emitter.arrays[-1], first))
                 with fn.loop(1, self.parts, carried=[best, first]) as loop:
                     found = as_real(load(fn, plan.kind, emitter.arrays[-1], first + loop.index))
@@ -360,7 +362,7 @@ class _Shared:
                         fn.select(better, found, loop.carried[0]),
                         fn.select(better, first + loop.index, loop.carried[1]),
                     )
-                _store_row(emitter, plan, fn.load(I64, fn.at(places, I64, loop.results[1])))
+                _store_row(emitter, plan, fn.load(I64, fn.at(positions, I64, loop.results[1])))
 
             nest(emitter, self._levels(), plan.nodes, body, is_apart=False)
         return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))

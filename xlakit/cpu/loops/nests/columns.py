@@ -20,7 +20,7 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of
 from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
+from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.ir.instruction import Instruction
@@ -36,14 +36,14 @@ _AT_ONCE = 4
 
 
 class _Plan:
-    """What is folded and stored, over which variables."""
+    """What is reduced and stored, over which variables."""
 
-    __slots__ = ("kept", "over", "reducers", "stores")
+    __slots__ = ("outer", "over", "reducers", "stores")
 
     def __init__(
-        self, kept: list[Variable], over: list[Variable], reducers: list[Reducer], stores: list[Output]
+        self, outer: list[Variable], over: list[Variable], reducers: list[Reducer], stores: list[Output]
     ) -> None:
-        self.kept = kept
+        self.outer = outer
         self.over = over
         self.reducers = reducers
         self.stores = stores
@@ -76,7 +76,7 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
         return None
     cost = plan.cost * math.prod(reduced.sizes)
     strip = _strip(plan)
-    groups = merged(plan.kept, indices_of(plan.nodes, [o.offset for o in plan.stores]))
+    groups = merged(plan.outer, indices_of(plan.nodes, [o.offset for o in plan.stores]))
     parts = 1
     if reduced.results <= 4 * strip:
         extent = merged(plan.over, indices_of(plan.inputs))[0].extent
@@ -88,28 +88,29 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:
-    """Two traces: what is reduced, at the full index; what is stored after it, at the index of the kept dimensions.
+    """Two traces: what is reduced, at the full index; what is stored after it, at the index of what remains.
 
-    The second one takes the reductions' results as given. Kept dimensions are the outer loops, reduced ones the inner.
+    The second one takes the reductions' results as given. Remaining dimensions are the outer loops, reduced ones the
+    inner.
     """
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
-    kept = list(space.variables)
+    outer = list(space.variables)
     axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
-    over = space.variables[len(kept) :]
+    over = space.variables[len(outer) :]
     full: Index = tuple(axes[d].index for d in range(len(reduced.sizes)))
     row: Index = tuple(axes[d].index for d in range(len(reduced.sizes)) if d not in reduced.over)
     tracer = Tracer(dict(sources), space)
     reducers = [trace_reducer(tracer, reduce, full) for reduce in reduced.reduces]
     known = dict(sources)
     for reduce in reduced.reduces:
-        known[reduce] = given_source(reduce, row, frozenset(kept))
+        known[reduce] = given_source(reduce, row, frozenset(outer))
     after = Tracer(known, space)
     stores: list[Output] = []
     for number, (root, part, shape) in enumerate(reduced.roots):
-        index = after.reindexed(row, reduced.kept, shape.dimensions)
+        index = after.reindexed(row, reduced.outer_dimensions, shape.dimensions)
         node = after.element(root, index, part)
         stores.append(Output(shape.element_type, reduced.arrays + number, linear(index, shape.dimensions), node))
-    return _Plan(kept, over, reducers, stores)
+    return _Plan(outer, over, reducers, stores)
 
 
 def _strip(plan: _Plan) -> int:
@@ -149,8 +150,8 @@ def _write(
     return Phase(fn.name, count, cost)
 
 
-def _types(fold: Reducer, part: int) -> list[Type]:
-    kind = fold.kinds[part]
+def _types(reducer: Reducer, part: int) -> list[Type]:
+    kind = reducer.kinds[part]
     return [register_type(kind)] * (2 if kind.is_complex else 1)
 
 
@@ -162,7 +163,7 @@ def _accumulate(
     part: tuple[Value, int],
 ) -> None:
     fn = emitter.fn
-    known = frozenset(v for v in plan.kept if v not in strip.group.variables)
+    known = frozenset(v for v in plan.outer if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
     initial = [n for f in plan.reducers for n in f.initial]
     _over_strip(
@@ -211,11 +212,11 @@ def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: list[list
 
     def body(index: Value) -> None:
         values = _get(emitter, plan, accumulators, index)
-        place = 0
-        for fold in plan.reducers:
-            for part in range(len(fold.kinds)):
-                emitter.bind((fold.instruction, part), fold.result(fn, part, values[place]))
-                place += 1
+        number = 0
+        for reducer in plan.reducers:
+            for part in range(len(reducer.kinds)):
+                emitter.bind((reducer.instruction, part), reducer.result(fn, part, values[number]))
+                number += 1
         store_all(emitter, plan.stores)
 
     _over_strip(emitter, strip, plan.stores, body)
@@ -281,14 +282,14 @@ def _add_iterations(
     strip: Level,
     accumulators: list[list[Value]],
 ) -> None:
-    """Over the strip: fold a few iterations of the reduced loop into each accumulator."""
+    """Over the strip: add a few iterations of the reduced loop to each accumulator."""
 
     def body(index: Value) -> None:
         running = _get(emitter, plan, accumulators, index)
         for iteration in range(iterations[1]):
             with emitter.scope():
                 emitter.bind_group(group, iterations[0] + iteration)
-                running = folded_once(emitter, plan.reducers, running)
+                running = reduce_once(emitter, plan.reducers, running)
         _put(emitter, accumulators, index, running)
 
     _over_strip(emitter, strip, (), body)

@@ -100,7 +100,7 @@ def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> 
 def _elements(
     sources: dict[Instruction, Source], space: Space, roots: Sequence[Root], pieces: Mapping[int, int]
 ) -> tuple[list[Variable], list[Output]]:
-    """The variables of the roots' common dimensions, and what is stored at each place: of each piece an element."""
+    """The variables of the roots' common dimensions, and what is stored at each index: an element of each piece."""
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
@@ -113,10 +113,10 @@ def _elements(
     variables = list(space.variables)
     outputs: list[Output] = []
     for index in itertools.product(*axes):
-        place = linear(index, dimensions)
+        offset = linear(index, dimensions)
         for k, (root, part, shape) in enumerate(roots):
             node = tracer.element(root, tracer.reindexed(index, dimensions, shape.dimensions), part)
-            outputs.append(Output(shape.element_type, len(sources) + k, place, node))
+            outputs.append(Output(shape.element_type, len(sources) + k, offset, node))
     return variables, outputs
 
 
@@ -132,8 +132,8 @@ def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], 
         index: Index = tuple(space.axis(size).index for size in update.shape.dimensions)
         variables = list(space.variables)
         offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
-        place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
-        return variables, [Output(root.shape.element_type, len(arrays), place, tracer.element(update, index))]
+        offset = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+        return variables, [Output(root.shape.element_type, len(arrays), offset, tracer.element(update, index))]
 
     variables, outputs = with_splits(make)
     if reads_elsewhere(outputs, arrays.index(target)):
@@ -143,7 +143,7 @@ def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], 
 
 
 def reads_elsewhere(outputs: Sequence[Output], array: int) -> bool:
-    """Whether a kernel reads an array at another place than where it writes in the same iteration."""
-    places = {o.offset for o in outputs}
+    """Whether a kernel reads an array at another index than it writes in the same iteration."""
+    written = {o.offset for o in outputs}
     found = walk(n for o in outputs for n in o.nodes)
-    return any(isinstance(n, Load) and n.array == array and n.offset not in places for n in found)
+    return any(isinstance(n, Load) and n.array == array and n.offset not in written for n in found)

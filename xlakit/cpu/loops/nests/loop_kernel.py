@@ -12,7 +12,7 @@ from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
-from xlakit.cpu.loops.ir.nodes import Fold, Load
+from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
@@ -77,10 +77,10 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], offsets: Sequence[
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
-    """The innermost loop where it is so short that the one around it should be vectorized in its place."""
+    """The innermost loop where it is so short that the one around it should be vectorized instead."""
     if len(groups) < 2 or not 0 < groups[-1].extent <= SHORT.value or groups[-2].extent <= groups[-1].extent:
         return []
-    size = sum(_MOST_WRITTEN.value if isinstance(n, Fold) else 1 for n in walk(nodes))
+    size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in walk(nodes))
     return [groups[-1]] if size * groups[-1].extent <= _MOST_WRITTEN.value else []
 
 

@@ -1,4 +1,4 @@
-"""Reductions with few results: parts of the reduced range are folded by tasks of their own, then the parts together.
+"""Reductions with few results: tasks reduce parts of the range, then one reduces the parts.
 
 The number of parts depends on sizes alone, so that the result does not depend on the number of threads.
 """
@@ -12,7 +12,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Phase
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.index import Node, Variable, linear
-from xlakit.cpu.loops.ir.nodes import Fold, Load, Part
+from xlakit.cpu.loops.ir.nodes import Load, Part, Reduction
 from xlakit.cpu.loops.ir.reducer import Reducer, part_kind, wide_kind
 from xlakit.cpu.loops.ir.space import Space, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
@@ -54,13 +54,13 @@ def scratch_offsets(reduced: Reduced, parts: int) -> tuple[list[int], int]:
     return offsets, end
 
 
-def store_parts(emitter: Emitter, reduced: Reduced, parts: int, place: Value, values: Sequence[Scalar]) -> None:
-    """Write the results of one part; ``place`` is the part's number times the results, plus the result's."""
+def store_parts(emitter: Emitter, reduced: Reduced, parts: int, number: Value, values: Sequence[Scalar]) -> None:
+    """Write the results of one part; ``number`` is the part's number times the results, plus the result's."""
     fn = emitter.fn
     scratch = emitter.arrays[reduced.arrays + len(reduced.roots)]
     offsets, _ = scratch_offsets(reduced, parts)
     for kind, offset, value in zip(kinds_of(reduced), offsets, values, strict=True):
-        store(fn, kind, value, fn.at(scratch, I8, offset), place)
+        store(fn, kind, value, fn.at(scratch, I8, offset), number)
 
 
 def combine(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int) -> Phase:
@@ -69,7 +69,7 @@ def combine(module: Module, name: str, sources: dict[Instruction, Source], reduc
     scratch = reduced.arrays + len(reduced.roots)
 
     def make(space: Space) -> tuple[list[Variable], list[Output]]:
-        row: Index = tuple(space.axis(size).index for size in reduced.kept)
+        row: Index = tuple(space.axis(size).index for size in reduced.outer_dimensions)
         variables = list(space.variables)
         known = dict(sources)
         number = 0
@@ -77,19 +77,19 @@ def combine(module: Module, name: str, sources: dict[Instruction, Source], reduc
         for reduce in reduced.reduces:
             count = len(reduce.operands) // 2
             axis = space.axis(parts)
-            place = linear(row, reduced.kept) + axis.index * reduced.results
+            position = linear(row, reduced.outer_dimensions) + axis.index * reduced.results
             inputs: list[Node] = []
             for _ in range(count):
                 kind = kinds_of(reduced)[number]
-                inputs.append(Load(kind, scratch, place + offsets[number] // kind.byte_width))
+                inputs.append(Load(kind, scratch, position + offsets[number] // kind.byte_width))
                 number += 1
             initial = [before.element(init, ()) for init in reduce.operands[count:]]
-            fold = Fold(reduce.op.called_computations[0], axis.variables, inputs, initial)
-            known[reduce] = _source([Part(node.kind, fold, k) for k, node in enumerate(initial)])
+            reduction = Reduction(reduce.op.called_computations[0], axis.variables, inputs, initial)
+            known[reduce] = _source([Part(node.kind, reduction, k) for k, node in enumerate(initial)])
         tracer = Tracer(known, space)
         outputs: list[Output] = []
         for k, (root, part, shape) in enumerate(reduced.roots):
-            index = tracer.reindexed(row, reduced.kept, shape.dimensions)
+            index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
             node = tracer.element(root, index, part)
             outputs.append(Output(shape.element_type, reduced.arrays + k, linear(index, shape.dimensions), node))
         return variables, outputs

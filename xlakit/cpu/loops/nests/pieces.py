@@ -26,7 +26,7 @@ class _Piece:
 
     array: int
     bytes: int
-    place: int
+    offset: int
 
 
 def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | None:
@@ -57,12 +57,12 @@ def _stored(instruction: Instruction) -> Instruction:
 
 def _pieces(root: Instruction, dimension: int, arrays: dict[Instruction, int]) -> list[_Piece]:
     found: list[_Piece] = []
-    place = 0
+    offset = 0
     for operand in root.operands:
         size = math.prod(operand.shape.dimensions[dimension:]) * operand.shape.element_type.byte_width
         if size:
-            found.append(_Piece(arrays[_stored(operand)], size, place))
-        place += size
+            found.append(_Piece(arrays[_stored(operand)], size, offset))
+        offset += size
     return found
 
 
@@ -77,7 +77,7 @@ def _write_rows(
         target = fn.at(arrays[-1], I8, loop.index * row)
         for piece in pieces:
             source = fn.at(arrays[piece.array], I8, loop.index * piece.bytes)
-            fn.copy(fn.at(target, I8, piece.place), source, piece.bytes)
+            fn.copy(fn.at(target, I8, piece.offset), source, piece.bytes)
     return tasks
 
 
@@ -93,7 +93,7 @@ def _write_long(fn: Function, arrays: list[Value], pieces: list[_Piece], begin: 
         with fn.if_(low < high):
             at = low * _TASK_BYTES.value
             after = fn.intrinsic("llvm.umin", I64, high * _TASK_BYTES.value, fn.i64(piece.bytes))
-            target = fn.at(arrays[-1], I8, at + piece.place)
+            target = fn.at(arrays[-1], I8, at + piece.offset)
             fn.copy(target, fn.at(arrays[piece.array], I8, at), after - at)
         first += tasks
     return first

@@ -23,7 +23,7 @@ from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocalIndex:
     """Numbers in the index of an element of a local rectangle: its row, from the first on, and the first column."""
 
     row: Variable
@@ -78,7 +78,7 @@ def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[S
 
 
 def write_elements(
-    emitter: Emitter, where: Directions, bounds: Bounds, place: Place, outputs: Sequence[Output]
+    emitter: Emitter, where: Directions, bounds: Bounds, local: LocalIndex, outputs: Sequence[Output]
 ) -> None:
     """Compute and store an elementwise epilogue for a rectangle."""
     fn = emitter.fn
@@ -89,13 +89,13 @@ def write_elements(
     emitter.lanes = lanes_of(groups[0], nodes, outputs) if len(groups) == 1 else 1
     fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
     with emitter.scope():
-        emitter.bind(place.first, first_column)
+        emitter.bind(local.first, first_column)
         _bind(emitter, where.batch, indices, bounds.batch)
-        emitter.hoist(nodes, frozenset((*where.batch, place.first)))
+        emitter.hoist(nodes, frozenset((*where.batch, local.first)))
         with fn.loop(0, last_row - first_row) as row, emitter.scope():
-            emitter.bind(place.row, row.index)
+            emitter.bind(local.row, row.index)
             _bind(emitter, where.rows, indices, first_row + row.index)
-            emitter.hoist(nodes, where.outer | {place.row, place.first})
+            emitter.hoist(nodes, where.outer | {local.row, local.first})
             if emitter.lanes > 1:
                 level = Level(groups[0], first_column, last_column, factor=bounds.factor)
                 write_all_iterations(emitter, level, nodes, outputs)
@@ -106,13 +106,13 @@ def write_elements(
                     store_all(emitter, outputs)
 
 
-def local_index(place: Place, where: Directions, width: int) -> Affine:
+def local_index(local: LocalIndex, where: Directions, width: int) -> Affine:
     """Where an element stands in a local rectangle, whose rows are ``width`` apart."""
     column = linear([of(v) for v in where.columns], tuple(v.extent for v in where.columns))
-    return of(place.row, width) + column + of(place.first, -1)
+    return of(local.row, width) + column + of(local.first, -1)
 
 
-def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place, plan: Plan) -> None:
+def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, local: LocalIndex, plan: Plan) -> None:
     """Compute and store an epilogue over rows, for a rectangle of whole rows."""
     fn = emitter.fn
     stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
@@ -127,7 +127,7 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, place: Place
     with emitter.scope():
         _bind(emitter, where.batch, indices, bounds.batch)
         with fn.loop(0, bounds.rows[1] - bounds.rows[0]) as row, emitter.scope():
-            emitter.bind(place.row, row.index)
+            emitter.bind(local.row, row.index)
             _bind(emitter, where.rows, indices, bounds.rows[0] + row.index)
             write_row(emitter, plan, inner)
 

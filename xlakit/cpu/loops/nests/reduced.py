@@ -32,14 +32,14 @@ class Reduced:
     arrays: int
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def outer_dimensions(self) -> tuple[int, ...]:
         """The sizes of the dimensions that stay."""
         return tuple(size for d, size in enumerate(self.sizes) if d not in self.over)
 
     @property
     def results(self) -> int:
         """How many elements each reduction gives."""
-        return math.prod(self.kept)
+        return math.prod(self.outer_dimensions)
 
     def levels(self) -> list[list[Instruction]]:
         """The reductions, those that need the results of others after them."""
@@ -59,13 +59,15 @@ class Reduced:
         return all(shape.num_elements == self.results for _, _, shape in self.roots)
 
 
-def folded_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
+def reduce_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence[Scalar]) -> list[Scalar]:
     """One iteration of several reductions: what follows ``running``, the values of all of them one after the other."""
     next_values: list[Scalar] = []
-    for fold in reducers:
-        place = len(next_values)
-        values = [emitter.lane_values(n) for n in fold.inputs]
-        next_values += emitter.combined(fold.computation, list(running[place : place + len(fold.initial)]), values)
+    for reducer in reducers:
+        number = len(next_values)
+        values = [emitter.lane_values(n) for n in reducer.inputs]
+        next_values += emitter.combined(
+            reducer.computation, list(running[number : number + len(reducer.initial)]), values
+        )
     return next_values
 
 
@@ -74,7 +76,7 @@ def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -
 
     def source(asked: Index, part: int) -> Node:
         if asked != index:
-            raise DeclinedError("a reduction's result is needed at another place than where it is computed")
+            raise DeclinedError("a reduction's result is needed at another index than it is computed")
         return Given(part_kind(reduce, part), (reduce, part), variables)
 
     return source

@@ -1,8 +1,8 @@
 """Fusions with reductions: what kind of loops they need.
 
-Where the minor dimension is reduced, a row at a time is folded in vector registers, and what depends on the result (the
-rest of a softmax or a layer norm) follows while the row is in the cache: :mod:`rows`. Where it is kept, a strip of
-results is accumulated in the cache while the reduced dimensions pass by: :mod:`columns`.
+Where the minor dimension is reduced, each row is reduced in vector registers, and what depends on the result (the rest
+of a softmax or a layer norm) follows while the row is in the cache: :mod:`rows`. Where it remains, a strip of results
+is accumulated in the cache while the loops over the reduced dimensions run: :mod:`columns`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, SplitVariable, Variable
 from xlakit.cpu.loops.ir.nodes import Bound, Divided, Guarded
-from xlakit.cpu.loops.ir.space import Group, Place, Space, merged, with_splits
-from xlakit.cpu.loops.ir.tracer import GuardedFold
+from xlakit.cpu.loops.ir.space import Group, Position, Space, merged, with_splits
+from xlakit.cpu.loops.ir.tracer import GuardedReduction
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.loop_kernel import loop_kernel
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing
@@ -50,8 +50,8 @@ def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
     cuts = _cuts(variables, outputs)
     if not cuts:
         return loop_kernel(module, name, arrays, variables, outputs)
-    pieces = {spaces[-1].place_of(v): _ranges(v.extent, at) for v, at in cuts.items()}
-    minor = spaces[-1].place_of(variables[-1])
+    pieces = {spaces[-1].position_of(v): _ranges(v.extent, at) for v, at in cuts.items()}
+    minor = spaces[-1].position_of(variables[-1])
     regions = _Regions(make, splits, pieces, minor, _divisions(outputs))
     try:
         phases = regions.emit(module, name, arrays)
@@ -71,7 +71,7 @@ def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Vari
     nodes = list(walk(n for o in outputs for n in o.nodes))
     found: dict[Variable, set[int]] = {}
     for node in nodes:
-        if isinstance(node, (Guarded, GuardedFold)):
+        if isinstance(node, (Guarded, GuardedReduction)):
             for bound in node.bounds:
                 _add_cuts(found, variables, bound)
     if variables[-1].extent <= SHORT.value:
@@ -122,15 +122,15 @@ class _Regions:
 
     make: Make
     splits: dict[int, list[int]]
-    pieces: dict[Place, list[range]]
-    minor: Place
+    pieces: dict[Position, list[range]]
+    minor: Position
     divisions: int
 
     def emit(self, module: Module, name: str, arrays: int) -> list[Phase] | None:
         """A kernel for each region; None where cutting makes indices that have to be divided as the program runs."""
         rows = self.pieces.get(self.minor, [])
         together = bool(rows) and max(len(r) for r in rows) < _SHORT_PIECE.value
-        cut = {place: p for place, p in self.pieces.items() if not together or place != self.minor}
+        cut = {position: p for position, p in self.pieces.items() if not together or position != self.minor}
         phases: list[Phase] = []
         for number, chosen in enumerate(itertools.product(*cut.values())):
             pieces = dict(zip(cut, chosen, strict=True))
@@ -148,27 +148,27 @@ class _Regions:
         return phases
 
     def _traced(
-        self, pieces: Mapping[Place, range], known: Mapping[Place, Variable]
+        self, pieces: Mapping[Position, range], known: Mapping[Position, Variable]
     ) -> tuple[Space, list[Variable], list[Output]]:
         space = Space(self.splits, pieces, known)
         variables, outputs = self.make(space)
         return space, variables, outputs
 
     def _rows(
-        self, module: Module, name: str, arrays: int, pieces: Mapping[Place, range], rows: Sequence[range]
+        self, module: Module, name: str, arrays: int, pieces: Mapping[Position, range], rows: Sequence[range]
     ) -> list[Phase] | None:
         """Kernels in which the outer loops are shared by the pieces of a row."""
         outer: list[Variable] | None = None
-        known: dict[Place, Variable] = {}
+        known: dict[Position, Variable] = {}
         parts: list[tuple[list[Variable], list[Output]]] = []
         for row in rows:
             space, variables, outputs = self._traced({**pieces, self.minor: row}, known)
             if _divisions(outputs) > self.divisions:
                 return None
-            inner = [v for v in variables if space.place_of(v) == self.minor]
+            inner = [v for v in variables if space.position_of(v) == self.minor]
             if outer is None:
                 outer = [v for v in variables if v not in inner]
-                known = {space.place_of(v): v for v in outer}
+                known = {space.position_of(v): v for v in outer}
             parts.append((inner, outputs))
         outer = outer or []
         if any(_crosses([*outer, *inner], outputs) for inner, outputs in parts):

@@ -1,6 +1,6 @@
 """Reductions over the minor dimension, row by row, with an epilogue that is computed while the row is in the cache.
 
-For each row the stages come one after the other: each folds the row into registers, the last one stores what has the
+For each row the stages come one after the other: each reduces the row into registers, the last one stores what has the
 size of a row. What is dear to compute and needed by two stages is kept in a scratch row.
 """
 
@@ -30,13 +30,13 @@ from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import streamed
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
-from xlakit.cpu.loops.ir.nodes import Fold, Load
+from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.ir.walking import indices_of, walk
 from xlakit.cpu.loops.nests.partial import combine, count_parts, part_range, scratch_offsets, store_parts
-from xlakit.cpu.loops.nests.reduced import Reduced, folded_once, given_source
+from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.ir.instruction import Instruction
@@ -54,7 +54,7 @@ _LONG_ITERATION = 0.6
 
 @dataclass(slots=True)
 class Stage:
-    """One pass over a row: what it folds and what it stores."""
+    """One pass over a row: what it reduces and what it stores."""
 
     reducers: list[Reducer] = field(default_factory=list)
     stores: list[Output] = field(default_factory=list)
@@ -101,7 +101,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
 
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
-    """The stages of a row; raises DeclinedError where something is needed at another place than it is computed."""
+    """The stages of a row; raises DeclinedError where something is needed at another index than it is computed."""
     axes = {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d not in reduced.over}
     row_variables = list(space.variables)
     axes |= {d: space.axis(size) for d, size in enumerate(reduced.sizes) if d in reduced.over}
@@ -135,7 +135,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
 def _scratch_source(instruction: Instruction, array: int, full: Index, inner: Affine) -> Source:
     def source(asked: Index, part: int) -> Node:
         if asked != full:
-            raise DeclinedError("a scratch row is needed at another place")
+            raise DeclinedError("a scratch row is needed at another index")
         return Load(instruction.shape.element_type, array, inner)
 
     return source
@@ -145,13 +145,13 @@ def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full:
     for number, (root, part, shape) in enumerate(reduced.roots):
         array = reduced.arrays + number
         if shape.num_elements == reduced.results and reduced.results != math.prod(reduced.sizes):
-            index = tracer.reindexed(row, reduced.kept, shape.dimensions)
-            place = linear(index, shape.dimensions)
-            plan.row_stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+            index = tracer.reindexed(row, reduced.outer_dimensions, shape.dimensions)
+            offset = linear(index, shape.dimensions)
+            plan.row_stores.append(Output(shape.element_type, array, offset, tracer.element(root, index, part)))
         elif shape.num_elements == math.prod(reduced.sizes):
             index = tracer.reindexed(full, reduced.sizes, shape.dimensions)
-            place = linear(index, shape.dimensions)
-            stage.stores.append(Output(shape.element_type, array, place, tracer.element(root, index, part)))
+            offset = linear(index, shape.dimensions)
+            stage.stores.append(Output(shape.element_type, array, offset, tracer.element(root, index, part)))
         else:
             raise DeclinedError("a result of the fusion is neither of the size of a row nor of all rows")
 
@@ -206,13 +206,13 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
 
 def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
     """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
-    if not inner or any(isinstance(n, Fold) for n in walk(nodes)):
+    if not inner or any(isinstance(n, Reduction) for n in walk(nodes)):
         return 1
     return min(lanes_of(inner[-1], s.nodes, s.stores, s.reducers) for s in plan.stages)
 
 
 def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
-    """Each task folds a part of the range of every row."""
+    """Each task reduces a part of the range of every row."""
     (stage,) = plan.stages
     nodes = stage.nodes + [n for f in stage.reducers for n in f.initial]
     outer, *inner = merged(plan.inner_variables, indices_of(nodes))
@@ -232,8 +232,8 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
                 emitter.hoist(stage.nodes, known)
                 results = pass_over(emitter, stage, levels, initial, known)
                 row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
-                place = task.index * reduced.results + emitter.index(row)
-                store_parts(emitter, reduced, parts, place, results)
+                number = task.index * reduced.results + emitter.index(row)
+                store_parts(emitter, reduced, parts, number, results)
 
             nest(emitter, rows, nodes, body, is_apart=False)
     return Phase(fn.name, parts, cost)
@@ -250,10 +250,10 @@ def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callab
         fn.module.declare("xlakit_scratch_acquire", PTR, [I64])
         fn.module.declare("xlakit_scratch_release", VOID, [PTR])
         base = fn.call("xlakit_scratch_acquire", PTR, fn.i64(total))
-    place = 0
+    offset = 0
     for size in sizes:
-        emitter.arrays.append(fn.at(base, I8, place))
-        place += -(-size // 64) * 64
+        emitter.arrays.append(fn.at(base, I8, offset))
+        offset += -(-size // 64) * 64
     return lambda: None if total <= _STACK_BYTES.value else _release(fn, base)
 
 
@@ -268,11 +268,11 @@ def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
         initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
         emitter.hoist(stage.nodes, known)
         results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
-        place = 0
-        for fold in stage.reducers:
-            for part in range(len(fold.kinds)):
-                emitter.bind((fold.instruction, part), fold.result(emitter.fn, part, results[place]))
-                place += 1
+        number = 0
+        for reducer in stage.reducers:
+            for part in range(len(reducer.kinds)):
+                emitter.bind((reducer.instruction, part), reducer.result(emitter.fn, part, results[number]))
+                number += 1
     store_all(emitter, plan.row_stores)
 
 
@@ -307,7 +307,7 @@ def _pass(
     carried = [v for r in running for v in parts(r)]
     fn = emitter.fn
     hints = _interleaving(stage, level) if carried and not rest else ()
-    # What is folded would have to be carried from strip to strip.
+    # The sums would have to be carried from strip to strip.
     outputs = stage.stores if not rest and not carried else ()
     with streamed(emitter, level, outputs) as level:
         if emitter.lanes > 1 and not rest:
@@ -339,6 +339,6 @@ def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
 
 
 def _iteration(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
-    next_values = folded_once(emitter, stage.reducers, running)
+    next_values = reduce_once(emitter, stage.reducers, running)
     store_all(emitter, stage.stores)
     return next_values

@@ -18,7 +18,7 @@ from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.emit.non_temporal import NON_TEMPORAL_BYTES, VECTOR_BYTES, has_streams, is_aligned, stream
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
-from xlakit.cpu.loops.ir.nodes import Fold, Load
+from xlakit.cpu.loops.ir.nodes import Load, Reduction
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
@@ -55,7 +55,7 @@ class Crossing:
             return None
         every = list(walk(nodes))
         inner = groups[-1]
-        if any(isinstance(n, Fold) for n in every) or any(_stride(o, inner) != 1 for o in offsets):
+        if any(isinstance(n, Reduction) for n in every) or any(_stride(o, inner) != 1 for o in offsets):
             return None
         jumping = [n for n in every if isinstance(n, Load) and abs(_stride(n.offset, inner)) > 1]
         found: dict[Group, list[Load]] = {}
@@ -195,8 +195,8 @@ class _Tiled:
         number = number.integer("udiv", self.across.blocks)
         along = self.along.bounds(fn, number.integer("urem", self.along.blocks))
         number = number.integer("udiv", self.along.blocks)
-        for place, group in enumerate(reversed(crossing.outer)):
-            last = place == len(crossing.outer) - 1
+        for position, group in enumerate(reversed(crossing.outer)):
+            last = position == len(crossing.outer) - 1
             emitter.bind_group(group, number if last else number.integer("urem", group.extent))
             number = number.integer("udiv", group.extent)
         known = frozenset(v for g in crossing.outer for v in g.variables)
@@ -210,7 +210,7 @@ class _Tiled:
         else:
             self._compute(emitter, buffers, (along[0], across[0]), sizes, known)
 
-    def _place(self, emitter: Emitter, offset: Affine, start: tuple[Value, Value]) -> Value:
+    def _tile_offset(self, emitter: Emitter, offset: Affine, start: tuple[Value, Value]) -> Value:
         """An offset at the beginning of the tile."""
         with emitter.scope():
             emitter.bind_group(self.crossing.inner, start[0])
@@ -221,7 +221,7 @@ class _Tiled:
         self, emitter: Emitter, node: Load, buffer: Value, start: tuple[Value, Value], sizes: tuple[Value, Value]
     ) -> None:
         fn, width = emitter.fn, node.kind.byte_width
-        begin = self._place(emitter, node.offset, start) * width
+        begin = self._tile_offset(emitter, node.offset, start) * width
         source = fn.at(emitter.arrays[node.array], I8, begin)
         stride = fn.i64(_stride(node.offset, self.crossing.inner))
         transposer = block_transposer(fn.module, width)
@@ -239,7 +239,7 @@ class _Tiled:
         fn, width = emitter.fn, output.kind.byte_width
         number = next(k for k, node in enumerate(self.crossing.staged) if node is output.node)
         buffer, stride = buffers[number], self.stride(self.crossing.staged[number])
-        begin = self._place(emitter, output.offset, start) * width
+        begin = self._tile_offset(emitter, output.offset, start) * width
         target = fn.at(emitter.arrays[output.array], I8, begin)
         step = _stride(output.offset, self.crossing.across) * width
         bytes_of_run = sizes[0] * width
@@ -276,6 +276,6 @@ class _Tiled:
             with fn.loop(0, sizes[0], independent=True) as run, emitter.scope():
                 emitter.bind_group(crossing.inner, start[0] + run.index)
                 for node, buffer in zip(crossing.staged, buffers, strict=True):
-                    place = column.index * self.stride(node) + run.index
-                    emitter.bind(node, load_element(fn, node.kind, buffer, place))
+                    position = column.index * self.stride(node) + run.index
+                    emitter.bind(node, load_element(fn, node.kind, buffer, position))
                 store_all(emitter, self.outputs)

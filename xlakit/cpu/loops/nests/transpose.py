@@ -92,8 +92,8 @@ def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
 def _transposed_lanes(fn: Function, rows: Sequence[Value], lane: int) -> list[Value]:
     """Within each lane, the columns of the square that the rows have there.
 
-    Interleaving the first half of the rows with the second one turns the bits of an element's place by one: after as
-    many times as a row number has bits, rows and columns have changed places.
+    Interleaving the first half of the rows with the second one turns the bits of an element's position by one: after as
+    many times as a row number has bits, rows and columns are exchanged.
     """
     found = list(rows)
     for _ in range(lane.bit_length() - 1):
@@ -105,5 +105,5 @@ def _transposed_lanes(fn: Function, rows: Sequence[Value], lane: int) -> list[Va
 
 def _interleaving(type: Type, lane: int, part: int) -> list[int]:
     """Elements of two vectors alternately, from the lower or the upper half of each lane."""
-    places = [start + part * lane // 2 + n for start in range(0, type.lanes, lane) for n in range(lane // 2)]
-    return [place + other for place in places for other in (0, type.lanes)]
+    positions = [start + part * lane // 2 + n for start in range(0, type.lanes, lane) for n in range(lane // 2)]
+    return [position + other for position in positions for other in (0, type.lanes)]

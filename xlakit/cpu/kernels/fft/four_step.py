@@ -1,4 +1,4 @@
-"""The two halves of a long transform of a * b points: of the columns, and of the rows, of a matrix [a, b].
+"""The four-step transform of a * b points: the columns of a matrix [a, b], roots of unity, the rows, transposed.
 
 Between them the points stand in planes: for each row of the matrix, of each group of columns first all real parts and
 then the imaginary ones.
@@ -27,20 +27,20 @@ from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, 
 from xlakit.cpu.llvm.promises import CONTRACTS
 
 
-class Halves:
-    """Writes both steps: ``void(ptr source, ptr target, i64 begin, i64 end)``, for some of their units."""
+class FourStep:
+    """Writes passes over columns and rows: ``void(ptr source, ptr target, i64 begin, i64 end)``, for some chunks."""
 
     def __init__(self, module: Module, part: Type, a: int, b: int) -> None:
         # Memory is for as many points as there are: other lengths are computed with more.
-        require(f"a transform in halves of {a} and {b}", [("both have butterflies", is_smooth(a) and is_smooth(b))])
+        require(f"a four-step transform of {a} and {b}", [("both have butterflies", is_smooth(a) and is_smooth(b))])
         self._module = module
         self._part = part
         self._a, self._b = a, b
         self._lanes = lane_count(part)
-        self.column_units = -(-b // self._lanes)
-        self.row_units = -(-a // self._lanes)
+        self.column_chunks = -(-b // self._lanes)
+        self.row_chunks = -(-a // self._lanes)
         # The memory between them, and for as many complex numbers.
-        self.bytes = max(a * self.column_units * self._lanes, a * b) * 2 * part.bytes
+        self.bytes = max(a * self.column_chunks * self._lanes, a * b) * 2 * part.bytes
 
     def columns(self, swaps: bool) -> Function:
         """Transform the columns, and multiply with the roots."""
@@ -53,23 +53,23 @@ class Halves:
         moves, tables = Moves(fn, part), Tables(fn, part)
         # The root of row i and column j is that of the group's first column times that of the lane.
         near = tables.planes(f"lanes.{n}.{self._a}", roots(np.outer(np.arange(self._a), np.arange(lanes)), n), lanes)
-        far = LongRoots(tables, fn, part, n, lanes, self._a * self.column_units)
+        far = LongRoots(tables, fn, part, n, lanes, self._a * self.column_chunks)
         size = self._a * 2 * moves.type.bytes
         memory = acquire(fn, 2 * size)
         other = fn.at(memory, I8, size)
-        with fn.loop(begin, end, hints=NO_UNROLL) as units:
-            first = units.index * lanes
+        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+            first = chunks.index * lanes
             count = fn.intrinsic("llvm.umin", I64, fn.i64(self._b) - first, fn.i64(lanes))
             count = fn.i64(lanes) if self._b % lanes == 0 else count
             moves.load_columns(fn.at(source, part, first * 2), self._b, count, memory, self._a, swaps)
             fn.call(transform, VOID, memory, other)
             found = other if is_moved(self._a) else memory
             with fn.loop(0, self._a, hints=NO_UNROLL) as rows:
-                real, imag = far.at(rows.index * units.index)
+                real, imag = far.at(rows.index * chunks.index)
                 root = fn.splat(real, lanes), fn.splat(imag, lanes)
                 root = multiply(load_point(fn, moves.type, near, rows.index), root)
                 point = multiply(load_point(fn, moves.type, found, rows.index), root)
-                store_point(fn, point, target, rows.index * self.column_units + units.index)
+                store_point(fn, point, target, rows.index * self.column_chunks + chunks.index)
         release(fn, memory)
         fn.ret()
         return fn
@@ -83,11 +83,11 @@ class Halves:
         fn.effort = Effort.CODE
         source, target, begin, end = fn.parameters
         moves = Moves(fn, part)
-        size = self.column_units * lanes * 2 * moves.type.bytes
+        size = self.column_chunks * lanes * 2 * moves.type.bytes
         memory = acquire(fn, 2 * size)
         other = fn.at(memory, I8, size)
-        with fn.loop(begin, end, hints=NO_UNROLL) as units:
-            first = units.index * lanes
+        with fn.loop(begin, end, hints=NO_UNROLL) as chunks:
+            first = chunks.index * lanes
             self._load(fn, moves, source, first, memory)
             fn.call(transform, VOID, memory, other)
             found = other if is_moved(self._b) else memory
@@ -100,11 +100,11 @@ class Halves:
 
     def _load(self, fn: Function, moves: Moves, source: Value, first: Value, memory: Value) -> None:
         """The rows of a group, transposed."""
-        width = self.column_units * 2 * self._lanes
+        width = self.column_chunks * 2 * self._lanes
         rows = moves.rows(source, first, width, self._a)
-        with fn.loop(0, self.column_units, hints=NO_UNROLL) as loop:
+        with fn.loop(0, self.column_chunks, hints=NO_UNROLL) as loop:
             for side in (0, 1):
-                places = (fn.at(row, moves.type, loop.index * 2 + side) for row in rows)
-                for lane, vector in enumerate(transpose(fn, [fn.load(moves.type, place) for place in places])):
-                    place = (loop.index * self._lanes + lane) * 2 + side
-                    fn.store(vector, fn.at(memory, moves.type, place))
+                addresses = (fn.at(row, moves.type, loop.index * 2 + side) for row in rows)
+                for lane, vector in enumerate(transpose(fn, [fn.load(moves.type, address) for address in addresses])):
+                    position = (loop.index * self._lanes + lane) * 2 + side
+                    fn.store(vector, fn.at(memory, moves.type, position))
