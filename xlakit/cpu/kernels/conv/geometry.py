@@ -111,10 +111,10 @@ def convolution_geometry(op: Convolution, lhs: Shape, rhs: Shape, result: Shape)
     phases = math.prod(d.base_dilation // math.gcd(d.stride, d.base_dilation) for d in window)
     holes = [d.base_dilation - 1 if phases > _MOST_PHASES.value else 0 for d in window]
     axes: list[list[Axis]] = []
-    for k, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
-        o = out[numbers.output_spatial_dimensions[k]]
+    for number, (d, size, (i, k)) in enumerate(zip(window, sizes, spatial, strict=True)):
+        o = out[numbers.output_spatial_dimensions[number]]
         outputs = d.output_size(size)
-        if holes[k]:
+        if holes[number]:
             size, d = max(0, (size - 1) * d.base_dilation + 1), replace(d, base_dilation=1)
         axes.append(_axis_phases(d, size, outputs, (left[i], right[k], o)))
     return Geometry(
