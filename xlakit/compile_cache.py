@@ -77,7 +77,7 @@ class Usage:
 
 
 def is_enabled() -> bool:
-    """Whether the environment lets programs be kept. Raises ArgumentError unless it says on or off."""
+    """Whether the environment lets programs be cached. Raises ArgumentError unless it says on or off."""
     text = os.environ.get("XLAKIT_CACHE", "").lower()
     if text in ("off", "0", "no", "false"):
         return False
@@ -87,7 +87,7 @@ def is_enabled() -> bool:
 
 
 def directory() -> Path | None:
-    """Where the entries are; None where the system has no place for them."""
+    """Where the entries are; None where the system has no folder for them."""
     chosen = os.environ.get("XLAKIT_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -133,7 +133,7 @@ def load(key: str) -> Entry | None:
 
 
 def save(key: str, entry: Entry) -> None:
-    """Keep an entry under a key, in place of what was there; then remove what is too much."""
+    """Store an entry under a key, instead of what was there; then remove what is too much."""
     folder, limit = directory() if is_enabled() else None, size_limit()
     if folder is None:
         return
@@ -148,7 +148,7 @@ def save(key: str, entry: Entry) -> None:
         if next(_saves) % _SAVES_PER_EVICTION == 0:
             _evict(folder, limit, keep=key + _SUFFIX)
     except OSError as error:
-        _warn(f"nothing can be kept in {folder}: {error.strerror}")
+        _warn(f"nothing can be stored in {folder}: {error.strerror}")
 
 
 def discard(key: str, reason: str) -> None:
@@ -170,7 +170,7 @@ def clear() -> int:
 
 
 def usage() -> Usage | None:
-    """How many entries there are, and how large; None where the system has no place for them."""
+    """How many entries there are, and how large; None where the system has no folder for them."""
     folder = directory()
     if folder is None:
         return None

@@ -44,7 +44,7 @@ def program_key(
     *,
     native_collectives: bool = True,
 ) -> str | None:
-    """The key of a program's machine code; None for a module that is not well formed, or where nothing can be kept.
+    """The key of a program's machine code; None for a module that is not well formed, or where nothing can be cached.
 
     c_functions: the names of custom calls that machine code calls itself; it does not know their addresses.
     native_collectives: whether collectives are compiled.
@@ -76,7 +76,7 @@ def program_key(
 
 
 def runtime_key(variant: str) -> str | None:
-    """The key of a variant of the runtime's machine code; None where nothing can be kept."""
+    """The key of a variant of the runtime's machine code; None where nothing can be cached."""
     compiler = _of_compiler()
     if compiler is None:
         return None
@@ -84,7 +84,7 @@ def runtime_key(variant: str) -> str | None:
 
 
 def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:
-    """The key of what a program's source, in bytes, is known to become; None where nothing can be kept.
+    """The key of what a program's source, in bytes, is known to become; None where nothing can be cached.
 
     form: what kind of source it is. versions: of what reads it, beside this package.
     """
@@ -111,8 +111,8 @@ def _environment() -> list[str]:
 def compiler_has_changed() -> bool:
     """Whether sources of the compiler have changed since this process started: then they do not describe its code.
 
-    They are looked at once a second at most. What is kept meanwhile has the key of the sources as they were: no process
-    that has the new ones finds it.
+    They are looked at once a second at most. What is cached meanwhile has the key of the sources as they were: no
+    process that has the new ones finds it.
     """
     now = time.monotonic()
     if not _looked or now - _looked[-1][0] >= _LOOK_SECONDS:

@@ -113,7 +113,7 @@ def _executable(
         seed=seed,
         custom_calls=custom_calls,
         execution_context=execution_context,
-        # Only what is well formed is ever kept.
+        # Only what is well formed is ever cached.
         verified=program is not None,
     )
     if program is not None:
@@ -161,7 +161,7 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 
 
 def _generated(module: HloModule, target: Target) -> Code:
-    # Most of the compiler is not needed for a program that is kept.
+    # Most of the compiler is not needed for a program that is cached.
     from xlakit.cpu.compile import generate
     from xlakit.cpu.kernels.gemm.blas_choice import large_products
     from xlakit.cpu.measuring import measure_products
@@ -397,13 +397,13 @@ class CpuExecutable(Repeatable):
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
 
     def begin(
-        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+        self, execution_context: ExecutionContext | None = None, positions: Sequence[int] | None = None
     ) -> list[Device]:
         """The devices of a new run, for a caller that runs them and accounts for them in a shared execution context.
 
-        places: the numbers of their feeds there.
+        positions: the numbers of their feeds there.
         """
-        return self._reference.begin(execution_context, places)
+        return self._reference.begin(execution_context, positions)
 
     def run_arrays(self, device: Device, arrays: Sequence[Array], donated: Set[int] = frozenset()) -> list[Array]:
         """Run the program on one device of a run: the arrays of all arguments in, those of the result out.

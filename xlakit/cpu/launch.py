@@ -27,7 +27,7 @@ _WORD = 8
 _LINE = 64
 
 
-class Place:
+class RunRecord:
     """The memory in which the devices of a run meet. It can be used for one run after the other, if none has failed."""
 
     def __init__(self, devices: int, slots: Sequence[int]) -> None:
@@ -35,10 +35,10 @@ class Place:
         end = begin + sum(map(slot_bytes, slots))
         self._memory = np.zeros(end + _LINE, np.uint8)
         self.address = -(-self._memory.ctypes.data // _LINE) * _LINE
-        place = begin
+        slot = begin
         for count in slots:
-            words(self.address + place, SLOT.size)[SLOT.index("count")] = count
-            place += slot_bytes(count)
+            words(self.address + slot, SLOT.size)[SLOT.index("count")] = count
+            slot += slot_bytes(count)
         runtime().call("xlakit_run_start", self.address, devices, begin, end)
 
     def prepare(self, origins: int, arguments: int, results: int, statuses: int) -> None:
@@ -71,23 +71,23 @@ class Launch:
 
     def __init__(
         self,
-        place: Place,
+        record: RunRecord,
         instructions: Sequence[Instruction],
         begin: Callable[[], list[Device]],
         has_ended: Callable[[int], bool] | None = None,
     ) -> None:
-        self.place = place
+        self.record = record
         self._instructions = instructions
         self._begin = begin
         self._has_ended = has_ended
         self._devices: list[Device] = []
 
     @staticmethod
-    def of(run: Run, place: Place, instructions: Sequence[Instruction]) -> Launch:
+    def of(run: Run, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
         """That of a run which Python has begun."""
-        made = Launch(place, instructions, lambda: run.devices)
+        made = Launch(record, instructions, lambda: run.devices)
         made._devices = run.devices
-        run.when_failed(place.stop)
+        run.when_failed(record.stop)
         return made
 
     @property
@@ -103,8 +103,8 @@ class Launch:
             with run.execution_context.condition:
                 if not self._devices:
                     self._devices = devices
-                    run.when_failed(self.place.stop)
-                    self.place.ask()
+                    run.when_failed(self.record.stop)
+                    self.record.ask()
                     run.execution_context.enter(
                         [d for d in devices if self._has_ended is None or not self._has_ended(d.index)]
                     )
@@ -187,7 +187,7 @@ class Replicas:
         self._contexts: list[Context] = []
         self._origins: Any = None
         self._lock = threading.Lock()
-        self._places: list[Place] = []
+        self._free_records: list[RunRecord] = []
         self._launches: weakref.WeakValueDictionary[int, Launch] = weakref.WeakValueDictionary()
 
     @property
@@ -218,7 +218,7 @@ class Replicas:
         """Run the program on all devices: from arrays into arrays for each. Raises what goes wrong."""
         self.context(0)
         count = self._reference.num_devices
-        place = self._new_place()
+        record = self._new_record()
         # For each device its status and its two tables; then the tables.
         addresses = [array_address(array) for arrays in (*arguments, *results) for array in arrays]
         block = (ctypes.c_int64 * (3 * count + len(addresses)))()
@@ -226,15 +226,15 @@ class Replicas:
         begins = accumulate((len(arrays) for arrays in (*arguments, *results)), initial=3 * count)
         tables = [base + _WORD * begin for begin in begins][:-1]
         block[:] = [-1] * count + tables + addresses
-        launch = Launch(place, self._program.collectives, self._reference.begin, lambda n: block[n] >= 0)
-        self._launches[place.address] = launch
+        launch = Launch(record, self._program.collectives, self._reference.begin, lambda n: block[n] >= 0)
+        self._launches[record.address] = launch
         first = base + _WORD * count
-        place.prepare(ctypes.addressof(self._origins), first, first + _WORD * count, base)
+        record.prepare(ctypes.addressof(self._origins), first, first + _WORD * count, base)
         try:
             if has_group():
                 # Programs that run together end together, wherever they are.
                 launch.know()
-            status = run_devices(place.address)
+            status = run_devices(record.address)
         finally:
             launch.close()
         if launch.failure is not None:
@@ -243,12 +243,12 @@ class Replicas:
         wrong = [s for s in statuses if s not in (Status.DONE, Status.INTERRUPTED)]
         if wrong or any(statuses):
             raise_status(wrong[0] if wrong else Status.INTERRUPTED)
-        self._places.append(place)
+        self._free_records.append(record)
 
     def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:
         """Run the program on one device of a run, on the calling thread; gives the status."""
         launch = self._launch_of(device.run)
-        return execute_member(self.context(device.index), arguments, results, launch.place.address)
+        return execute_member(self.context(device.index), arguments, results, launch.record.address)
 
     def _launch_of(self, run: Run) -> Launch:
         with run.execution_context.condition:
@@ -258,12 +258,12 @@ class Replicas:
                     hint="compile it in the execution context that spans the processes",
                 )
             if run.native is None:
-                run.native = Launch.of(run, self._new_place(), self._program.collectives)
-                self._launches[run.native.place.address] = run.native
+                run.native = Launch.of(run, self._new_record(), self._program.collectives)
+                self._launches[run.native.record.address] = run.native
             return run.native
 
-    def _new_place(self) -> Place:
+    def _new_record(self) -> RunRecord:
         try:
-            return self._places.pop()
+            return self._free_records.pop()
         except IndexError:
-            return Place(self._reference.num_devices, self._program.slots)
+            return RunRecord(self._reference.num_devices, self._program.slots)

@@ -65,15 +65,15 @@ class Program:
     def to_entry(self, module: HloModule) -> Entry:
         """What the compile cache keeps; ``module`` is what was compiled, which will be there again."""
         sections: dict[str, bytes | memoryview] = {f"object {number}": data for number, data in enumerate(self.objects)}
-        places = _constant_places(module)
+        locations = _constant_locations(module)
         constants: list[Any] = []
         for number, array in enumerate(self.constants):
-            place = places.get(id(array))
-            if place is None:
-                place = f"constant {number}"
-                sections[place] = np.ascontiguousarray(array).tobytes()
+            location = locations.get(id(array))
+            if location is None:
+                location = f"constant {number}"
+                sections[location] = np.ascontiguousarray(array).tobytes()
             kind = PrimitiveType.from_dtype(array.dtype).hlo_name
-            constants.append([kind, list(array.shape), place])
+            constants.append([kind, list(array.shape), location])
         if self.host_module is not None:
             sections["host module"] = self.host_module.to_proto()
         positions = {} if self.host_module is None else _positions(self.host_module)
@@ -102,17 +102,17 @@ class Program:
         try:
             constants = tuple(_constant(sections, module, *c) for c in fields["constants"])
             host_module = _module_of(sections["host module"]) if "host module" in sections else None
-            places = fields["host_instructions"]
+            locations = fields["host_instructions"]
             return Program(
                 tuple(bytes(sections[f"object {number}"]) for number in range(fields["objects"])),
                 fields["entry"],
                 tuple(fields["imports"]),
                 fields["arena_bytes"],
                 constants,
-                () if host_module is None else tuple(_at(host_module, *place) for place in places),
+                () if host_module is None else tuple(_at(host_module, *location) for location in locations),
                 host_module,
                 tuple((result, argument) for result, argument in fields["in_place"]),
-                () if host_module is None else tuple(_at(host_module, *place) for place in fields["collectives"]),
+                () if host_module is None else tuple(_at(host_module, *position) for position in fields["collectives"]),
                 tuple(fields["slots"]),
             )
         except (KeyError, IndexError, TypeError, ValueError, XlakitError) as error:
@@ -126,7 +126,7 @@ def _module_of(proto: bytes | memoryview) -> HloModule:
     return HloModule.from_proto(bytes(proto))
 
 
-def _constant_places(module: HloModule) -> dict[int, list[int]]:
+def _constant_locations(module: HloModule) -> dict[int, list[int]]:
     """Where in a module its large constants are, by the identity of their arrays."""
     from xlakit.ops.data import Constant
 
@@ -140,15 +140,15 @@ def _constant_places(module: HloModule) -> dict[int, list[int]]:
 
 
 def _constant(
-    sections: Any, module: Callable[[], HloModule], kind: str, dimensions: list[int], place: str | list[int]
+    sections: Any, module: Callable[[], HloModule], kind: str, dimensions: list[int], location: str | list[int]
 ) -> Array:
-    if not isinstance(place, str):
+    if not isinstance(location, str):
         from xlakit.ops.data import Constant
 
-        return _at(module(), *place).op_as(Constant).literal.array
+        return _at(module(), *location).op_as(Constant).literal.array
     dtype = PrimitiveType.from_name(kind).dtype
     # A copy lies where NumPy aligns it.
-    return np.frombuffer(sections[place], dtype).reshape(dimensions).copy()
+    return np.frombuffer(sections[location], dtype).reshape(dimensions).copy()
 
 
 def _positions(module: HloModule) -> dict[Instruction, list[int]]:

@@ -116,15 +116,15 @@ class _Holes:
                 offset = self.end
             self.end = offset + size
             return offset
-        place = self._holes.index(best)
+        position = self._holes.index(best)
         offset, room = best
-        self._holes[place : place + 1] = [(offset + size, room - size)] if room > size else []
+        self._holes[position : position + 1] = [(offset + size, room - size)] if room > size else []
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        place = bisect_left(self._holes, (offset, 0))
-        self._holes.insert(place, (offset, size))
-        for left in (place, place - 1):
+        position = bisect_left(self._holes, (offset, 0))
+        self._holes.insert(position, (offset, size))
+        for left in (position, position - 1):
             if 0 <= left < len(self._holes) - 1 and sum(self._holes[left]) == self._holes[left + 1][0]:
                 joined = (self._holes[left][0], self._holes[left][1] + self._holes[left + 1][1])
                 self._holes[left : left + 2] = [joined]

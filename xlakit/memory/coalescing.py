@@ -105,10 +105,10 @@ class Coalescing:
         if len(one.entries) < len(other.entries):
             one, other = other, one
         for low, high, value in other.entries:
-            place = bisect_right(one.starts, high) - 1
-            while place >= 0 and one.entries[place][1] >= low:
-                first, last, own = one.entries[place]
-                place -= 1
+            position = bisect_right(one.starts, high) - 1
+            while position >= 0 and one.entries[position][1] >= low:
+                first, last, own = one.entries[position]
+                position -= 1
                 if max(low, first) < min(high, last) or not self._is_alias(own, value, max(low, first)):
                     return True
         return False

@@ -54,7 +54,7 @@ class CopyInsertion:
         """Copies as if all were made at once: an element of the state may be what another one becomes.
 
         A target that is still to be copied elsewhere waits. Where all wait, they are a ring, such as two elements that
-        change places; then one of them is held in memory of its own.
+        are exchanged; then one of them is held in memory of its own.
         """
         left = {t: s for s, t in pairs if self._sets.set_of(s) is not self._sets.set_of(t)}
         readers = Counter(self._sets.set_of(source) for source in left.values())

@@ -53,7 +53,7 @@ class Dataflow:
         return True
 
     def applied(self, steps: Iterable[Step]) -> tuple[Step, ...]:
-        """The steps with values in the place of phis that are one value."""
+        """The steps with values instead of phis that are one value."""
         return tuple(map(self._applied, steps)) if self._same else tuple(steps)
 
     def values(self, values: Iterable[HloValue]) -> Values:
@@ -69,21 +69,21 @@ class Dataflow:
         if isinstance(step, (RandomStep, NumberStep)):
             return step
         if isinstance(step, WhileStep):
-            kept = [n for n, phi in enumerate(step.carried) if phi not in self._same]
+            left = [n for n, phi in enumerate(step.carried) if phi not in self._same]
             return replace(
                 step,
                 condition=self.applied(step.condition),
                 predicate=self.value(step.predicate),
                 body=self.applied(step.body),
-                carried=tuple([step.carried[n] for n in kept]),
-                initial=self.values(step.initial[n] for n in kept),
-                given=self.values(step.given[n] for n in kept),
+                carried=tuple([step.carried[n] for n in left]),
+                initial=self.values(step.initial[n] for n in left),
+                given=self.values(step.given[n] for n in left),
             )
-        kept = [n for n, phi in enumerate(step.results) if phi not in self._same]
+        left = [n for n, phi in enumerate(step.results) if phi not in self._same]
         return replace(
             step,
             index=self.value(step.index),
             branches=tuple(map(self.applied, step.branches)),
-            results=tuple([step.results[n] for n in kept]),
-            given=tuple([self.values(given[n] for n in kept) for given in step.given]),
+            results=tuple([step.results[n] for n in left]),
+            given=tuple([self.values(given[n] for n in left) for given in step.given]),
         )

@@ -35,5 +35,5 @@ def donations(
 
 def _numbers(shapes: Sequence[Shape]) -> dict[tuple[int, ...], int]:
     """The number of each array in a row of shapes, by its position."""
-    places = [(number, *path) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array]
-    return {place: number for number, place in enumerate(places)}
+    indices = [(number, *path) for number, shape in enumerate(shapes) for path, leaf in shape.leaves() if leaf.is_array]
+    return {index: number for number, index in enumerate(indices)}

@@ -1,6 +1,6 @@
 """Live ranges: from where to where in the order of steps the memory of a value must be its own.
 
-Steps are numbered in order, those of loops and branches at the place where they stand. Step ``n`` reads at the point
+Steps are numbered in order, those of loops and branches where they stand. Step ``n`` reads at the point
 ``2 * n`` and writes up to the point ``2 * n + 1``; what it defines is written from ``2 * n`` on. A loop has four
 numbers and a conditional one for each branch beside its own:
 

@@ -154,7 +154,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _slice(plan: MemoryPlan, own: BufferSlice) -> list[str]:
     intervals = sorted(interval for value in own.values for interval in plan.intervals[value])
-    values = ", ".join(_with_place(plan, value) for value in own.values)
+    values = ", ".join(_with_location(plan, value) for value in own.values)
     return [str(own), f"{own.size:,}", spans_text(intervals), values]
 
 
@@ -170,7 +170,7 @@ def spans_text(intervals: Sequence[tuple[int, int]]) -> str:
     return " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in joined)
 
 
-def _with_place(plan: MemoryPlan, value: HloValue) -> str:
+def _with_location(plan: MemoryPlan, value: HloValue) -> str:
     location = None if value.instruction is None else plan.module.location_of(value.instruction)
     return f"{value} ({location})" if location is not None else str(value)
 

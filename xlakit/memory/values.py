@@ -1,4 +1,4 @@
-"""Values: what a position in the result of an instruction holds, each defined in one place of the program."""
+"""Values: what a position in the result of an instruction holds, each defined once in the program."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ValueKind(Enum):
 class HloValue:
     """An array that a program computes. Two values are the same only if they are one object.
 
-    A computation that is called in two places has values of its own in each. instruction: what defines it, and index
-    the position in its result; number: which argument or constant it is.
+    A computation that is called from two instructions has values of its own in each. instruction: what defines it, and
+    index the position in its result; number: which argument or constant it is.
     """
 
     kind: ValueKind

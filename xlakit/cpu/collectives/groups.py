@@ -14,7 +14,7 @@ from xlakit.ops.communication.collectives import CollectiveBroadcast
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one group, in order, and for each the place of the member that its data come from, -1 for none.
+    """Devices of one group, in order, and for each the index of the member that its data come from, -1 for none.
 
     Only operations that have each member take from one other ask for ``sources``.
     """
@@ -66,8 +66,8 @@ def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
         check_pairs(op.source_target_pairs, len(peers))
         source_of = {target: source for source, target in op.source_target_pairs}
         for ids in _connected(range(len(peers)), op.source_target_pairs):
-            places = {number: place for place, number in enumerate(ids)}
-            sources = tuple(places[source_of[i]] if i in source_of else -1 for i in ids)
+            indices = {number: index for index, number in enumerate(ids)}
+            sources = tuple(indices[source_of[i]] if i in source_of else -1 for i in ids)
             found.append(Group(tuple(peers[i] for i in ids), sources))
     return tuple(found)
 

@@ -41,12 +41,12 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
                 def number(member: Value, table: int, other: Value, piece: Value = each.index) -> Value:
                     return _integer(members, kinds[table], members.array(member, table), other * pieces + piece)
 
-                start, size, place = (number(sender, t, receiver) for t in (_STARTS, _SIZES, _TARGETS))
+                start, size, offset = (number(sender, t, receiver) for t in (_STARTS, _SIZES, _TARGETS))
                 expected = number(receiver, _RECEIVED, sender)
-                inside = _within(start, size, source.dimensions[0]) & _within(place, size, target.dimensions[0])
+                inside = _within(start, size, source.dimensions[0]) & _within(offset, size, target.dimensions[0])
                 fits = inside & size.eq(expected)
                 with fn.if_(fits):
-                    fn.copy(fn.at(result, I8, place * row), fn.at(origin, I8, start * row), size * row)
+                    fn.copy(fn.at(result, I8, offset * row), fn.at(origin, I8, start * row), size * row)
                 with fn.if_(~fits):
                     members.fail()
 

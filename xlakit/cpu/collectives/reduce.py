@@ -69,7 +69,7 @@ class Combining:
 
 
 # Where elements are, for the index in the result, from its first row on.
-Place = Callable[[Value], Value]
+Offset = Callable[[Value], Value]
 
 
 def _same(index: Value) -> Value:
@@ -81,7 +81,7 @@ class Tile:
     """Elements [begin, end) of a result, and where each member's elements lie that they are made of.
 
     operand: its number. result: the number of the result of which the first ``targets`` members get these elements, or
-    the one array that they go to. origin, target: the places in operands and results.
+    the one array that they go to. origin, target: the offsets in operands and results.
     """
 
     combining: Combining
@@ -90,8 +90,8 @@ class Tile:
     begin: Value
     end: Value
     targets: Value | int = 1
-    origin: Place = _same
-    target: Place = _same
+    origin: Offset = _same
+    target: Offset = _same
 
 
 def all_reduce(
@@ -170,8 +170,8 @@ def _blocks(
 ) -> Phase:
     """Rows of the result; those of the operand are ``count`` times as long, a part for each member."""
     rows, length = 1, 1
-    for place, size in enumerate(shape.dimensions):
-        if place < dimension:
+    for d, size in enumerate(shape.dimensions):
+        if d < dimension:
             rows *= size
         else:
             length *= size
@@ -215,10 +215,10 @@ def _in_registers(members: Members, count: int, tile: Tile) -> None:
         results = [members.array(m, tile.result) for m in range(last)]
     emitter = Emitter(fn, [])
     with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
-        place = tile.origin(loop.index)
-        total = combining.load(fn, operands[0], place)
+        offset = tile.origin(loop.index)
+        total = combining.load(fn, operands[0], offset)
         for array in operands[1:]:
-            total = combining.combined(emitter, total, combining.load(fn, array, place))
+            total = combining.combined(emitter, total, combining.load(fn, array, offset))
         for array in results:
             combining.store(fn, total, array, tile.target(loop.index))
 

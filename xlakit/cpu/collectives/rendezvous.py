@@ -55,12 +55,12 @@ class RendezvousTable:
         self._sites = Sites(code, grid.num_devices)
         self._kernels: dict[Hashable, Phase] = {}
         self._made: dict[Instruction, Rendezvous | None] = {}
-        self._places: dict[Hashable, list[Instruction]] = {}
+        self._by_site: dict[Hashable, list[Instruction]] = {}
         self.instructions: list[Instruction] = []
         for computation in module.computations:
             for instruction in computation.instructions:
                 if isinstance(instruction.op, (Collective, Permuting)):
-                    self._places.setdefault(_place(instruction), []).append(instruction)
+                    self._by_site.setdefault(_site_key(instruction), []).append(instruction)
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class RendezvousTable:
         if not isinstance(instruction.op, (Collective, Permuting)):
             return None
         if instruction not in self._made:
-            self._decide(self._places[_place(instruction)])
+            self._decide(self._by_site[_site_key(instruction)])
         return self._made[instruction]
 
     def _decide(self, alike: Sequence[Instruction]) -> None:
@@ -100,14 +100,14 @@ class RendezvousTable:
         phase = self._kernels.get(key)
         if phase is None:
             phase = self._kernels[key] = _kernel(self._code, instruction, count)
-        site = self._sites.at(_place(instruction), groups)
+        site = self._sites.at(_site_key(instruction), groups)
         identity = sizes == {1} and all(g.sources == (0,) for g in groups)
         self.instructions.append(instruction)
         may_fail = isinstance(op, RaggedAllToAll)
         return Rendezvous(phase, site, is_shared, identity and not may_fail, may_fail, len(self.instructions) - 1)
 
 
-def _place(instruction: Instruction) -> Hashable:
+def _site_key(instruction: Instruction) -> Hashable:
     """Collectives of one kind on one channel are the same collective, as in the interpreter."""
     channel = getattr(instruction.op, "channel_id", None)
     return instruction if channel is None else (instruction.opcode, channel)

@@ -1,4 +1,4 @@
-"""Sites: the places in a program where groups meet, the slots that they meet in, and the table that tells devices."""
+"""Sites: the points in a program where groups meet, the slots that they meet in, and the table that tells devices."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Sites:
         self._known: dict[Hashable, tuple[tuple[Group, ...], str]] = {}
         self.slots: list[int] = []
 
-    def at(self, place: Hashable, groups: Sequence[Group]) -> str:
-        """The name of the table of a site. Collectives of one ``place`` share one rendezvous: devices
+    def at(self, key: Hashable, groups: Sequence[Group]) -> str:
+        """The name of the table of a site. Collectives of one ``key`` share one rendezvous: devices
         that arrive at different ones of them meet.
 
         Raises DeclinedError where two of them do not have the same groups.
         """
-        found = self._known.get(place)
+        found = self._known.get(key)
         if found is None:
-            found = self._known[place] = tuple(groups), self._table(groups)
+            found = self._known[key] = tuple(groups), self._table(groups)
         elif [g.members for g in found[0]] != [g.members for g in groups]:
             raise DeclinedError("collectives on one channel have different groups")
         elif found[0] != tuple(groups):
@@ -43,10 +43,10 @@ class Sites:
         for group in groups:
             slot = self._slot(len(group.members))
             begin = self._devices * SITE.size + 8 * len(lists)
-            for place, device in enumerate(group.members):
+            for index, device in enumerate(group.members):
                 # Where the list of members is, from the device's record on.
                 own = device * SITE.size
-                records[device] = [slot, place, len(group.members), begin - own, group.sources[place]]
+                records[device] = [slot, index, len(group.members), begin - own, group.sources[index]]
             lists.extend(group.members)
         words = [word for record in records for word in record] + lists
         data = bytes((ctypes.c_int64 * len(words))(*words))

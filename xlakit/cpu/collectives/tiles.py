@@ -32,7 +32,7 @@ class Members:
         self.fn.atomic_store(self.fn.i64(1), SLOT.at(self.fn, self._slot, "faulty"), "monotonic")
 
     def source(self, member: Value | int) -> Value:
-        """The place of the member that this one gets its data from, -1 for none."""
+        """The index of the member that this one gets its data from, -1 for none."""
         return ARRIVAL.load(self.fn, arrival_at(self.fn, self._slot, member), "source")
 
 
@@ -84,8 +84,8 @@ def move_rows(
     (to, to_offset, to_stride), (origin, offset, stride) = target, source
     if tiles.bytes == to_stride == stride and isinstance(count, int):
         # Whole rows without gaps.
-        place = begin * stride
-        fn.copy(fn.at(to, I8, place + to_offset), fn.at(origin, I8, place + offset), (end - begin) * stride)
+        first_byte = begin * stride
+        fn.copy(fn.at(to, I8, first_byte + to_offset), fn.at(origin, I8, first_byte + offset), (end - begin) * stride)
         return
     with fn.loop(begin, end) as rows:
         row = rows.index

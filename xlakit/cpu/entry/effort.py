@@ -54,7 +54,7 @@ def _is_rounded_by_llvm(text: str) -> bool:
 
 
 def phases_in(steps: Sequence[Step], *, outside: bool = True) -> Iterator[Phase]:
-    """The phases of all kernels, in all places where these are called; or only those in loops."""
+    """The phases of all kernels, at all calls of these; or only those in loops."""
     for step in steps:
         if isinstance(step, KernelStep) and outside:
             yield from step.phases

@@ -83,7 +83,7 @@ class EntryWriter:
             self._write_around_blas()
 
     def _is_short(self, steps: Sequence[Step]) -> bool:
-        """Whether kernels may be inlined: there are few of them, and few lines in all places where they would be."""
+        """Whether kernels may be inlined: there are few of them, and few lines at all their calls."""
         if _count(steps) > _MOST_INLINED.value:
             return False
         inlined = [p.function for p in phases_in(steps) if self._is_small(p)]
@@ -276,7 +276,7 @@ class EntryWriter:
 
 
 def _count(steps: Sequence[Step]) -> int:
-    """How many kernels are called in how many places."""
+    """How many kernels are called at how many call sites."""
     total = 0
     for step in steps:
         if isinstance(step, WhileStep):

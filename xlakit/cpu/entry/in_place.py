@@ -32,7 +32,7 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
                 continue
             aligned.add(instruction)
             aligned.update(o for o in instruction.operands if o.shape.dimensions == dimensions)
-    # What is needed at other places needs its operands there, too.
+    # What is needed at other indices needs its operands there, too.
     misaligned: set[Instruction] = set()
     for instruction in reversed(computation.instructions):
         plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))

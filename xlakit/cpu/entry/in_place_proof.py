@@ -1,12 +1,12 @@
 """Proofs that a kernel may have a result in the memory of an operand.
 
 Where a kernel is a nest of loops, its access maps prove it: it is traced again, here without regard to how it is
-emitted, and every element of the operand that an element of the result is made of must be at the same place. All loops
-have in common that an element is stored once, after everything that the results at its index are made of has been
+emitted, and every element of the operand that an element of the result is made of must be at the same address. All
+loops have in common that an element is stored once, after everything that the results at its index are made of has been
 loaded, and that different iterations, lanes and tasks have different indices. So the element that is overwritten is one
 that nothing reads any more.
 
-What an operation other than an element-wise one reads inside of a fusion (a product, a sort) it may read at any place
+What an operation other than an element-wise one reads inside of a fusion (a product, a sort) it may read at any index
 and any time, so its operands are never shared.
 """
 
@@ -76,7 +76,7 @@ _Store = tuple[Affine, int]
 
 
 class _AccessMaps:
-    """Where a nest stores each result, and which places of which arrays that is made of."""
+    """Where a nest stores each result, and which elements of which arrays that is computed from."""
 
     def __init__(self, stores: Sequence[_Store], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
         self._stores = stores
@@ -88,11 +88,11 @@ class _AccessMaps:
 
     def refusal(self, result: int, operand: int) -> str:
         if operand in self._anywhere:
-            return "an operation in the fusion reads it at other places"
-        place, width = self._stores[result]
+            return "an operation in the fusion reads it at other indices"
+        written, width = self._stores[result]
         for other, bytes in self._read.get(operand, ()):
-            if other != place or bytes != width:
-                return f"element {other} of {bytes} bytes is read where element {place} of {width} bytes is written"
+            if other != written or bytes != width:
+                return f"element {other} of {bytes} bytes is read where element {written} of {width} bytes is written"
         return ""
 
 
@@ -147,11 +147,11 @@ def _update(root: Instruction, sources: dict[Instruction, Source], space: Space,
     tracer = Tracer(sources, space)
     index = tuple(space.axis(size).index for size in update.shape.dimensions)
     offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
-    place = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
+    offset = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
     nodes = [tracer.element(update, index)]
-    opaque = [Load(nodes[0].kind, -1, place)]
+    opaque = [Load(nodes[0].kind, -1, offset)]
     width = root.shape.element_type.byte_width
-    return _AccessMaps([(place, width)], [*nodes, *opaque], frozenset(anywhere))
+    return _AccessMaps([(offset, width)], [*nodes, *opaque], frozenset(anywhere))
 
 
 def _is_element_wise(instruction: Instruction) -> bool:

@@ -26,7 +26,7 @@ _GREAT = 2.0**60
 def asinh(x: Value) -> Value:
     """The number whose hyperbolic sine is x.
 
-    log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)), the sum kept in two floats; log(2 |x|) for great |x|; x
+    log1p(|x| + x^2 / (sqrt(x^2 + 1) + 1)), the sum in two floats; log(2 |x|) for great |x|; x
     where it is tiny, infinite or NaN. F32 goes through F64.
     """
     if x.type.element is F32:

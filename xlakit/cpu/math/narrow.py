@@ -39,7 +39,7 @@ class Minifloat:
     nan: int
     signed_nan: bool
     has_nan: bool
-    # Formats without a negative zero have their NaN in its place.
+    # Formats without a negative zero have their NaN instead.
     negative_zero: bool
 
 
@@ -118,7 +118,7 @@ def to_f32(fn: Function, primitive_type: PrimitiveType, stored: Value) -> Value:
 def _from_minifloat(form: Minifloat, bits: Value) -> Value:
     code = bits & (form.sign_bit - 1)
     sign = (bits & form.sign_bit) << (32 - form.sign_bit.bit_length())
-    # In the place of F32's fields, the number is too small by the difference of the biases, subnormal or not.
+    # In F32's fields, the number is too small by the difference of the biases, subnormal or not.
     shifted = code << (_WIDE_FRACTION - form.fraction)
     scaled = float_of(shifted) * 2.0 ** (_WIDE_BIAS - form.bias)
     result = bits_of(scaled)

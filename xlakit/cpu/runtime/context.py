@@ -23,7 +23,7 @@ class Status(IntEnum):
     """What an entry returns. A program may give other numbers from PROGRAM on a meaning of its own."""
 
     DONE = 0
-    # A Python exception is set, or a host call has kept one.
+    # A Python exception is set, or a host call has stored one.
     RAISED = 1
     # The interrupt flag has been set.
     INTERRUPTED = 2
@@ -154,6 +154,6 @@ def _emit_random_draw(module: Module) -> None:
     context, target = fn.parameters
     random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
     number = fn.atomic_update("add", _RANDOM.at(fn, random, "draws"), fn.i64(1))
-    for place, word in enumerate((_RANDOM.load(fn, random, "key"), fn.i64(0), number)):
-        fn.store(word, fn.at(target, I64, place))
+    for index, word in enumerate((_RANDOM.load(fn, random, "key"), fn.i64(0), number)):
+        fn.store(word, fn.at(target, I64, index))
     fn.ret()

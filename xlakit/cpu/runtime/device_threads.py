@@ -75,8 +75,8 @@ def _emit_run_device(module: Module) -> None:
     tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
     origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
     status = fn.call("execute_member", I64, origin, arguments, results, run)
-    place = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
-    fn.atomic_store(status, place, "seq_cst")
+    address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
+    fn.atomic_store(status, address, "seq_cst")
     # Either Python, which begins to know of the run, sees that this device has ended, or it is told.
     with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "asked"), "seq_cst").ne(0), likely=False):
         fn.call("tell_end", VOID, origin, run, device)

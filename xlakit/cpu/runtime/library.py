@@ -111,7 +111,7 @@ def runtime_text() -> str:
 
 
 def runtime_object(text: str) -> bytes:
-    """The object file of the runtime's text. It holds no addresses, so that it can be kept on disk."""
+    """The object file of the runtime's text. It holds no addresses, so that it can be cached on disk."""
     # It is written as it should run, and has no loop to vectorize: LLVM's passes would take longer than all else.
     return engine.make_object(text, level=0)
 
@@ -185,10 +185,10 @@ def _machine_code() -> bytes:
     Of the options it heeds the level of the instruction set alone: there is one runtime in a process.
     """
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
-        return _kept_or_made()
+        return _cached_or_made()
 
 
-def _kept_or_made() -> bytes:
+def _cached_or_made() -> bytes:
     variant = "" if api_symbols() is None else "python"
     key = runtime_key(variant) if cache.is_enabled() else None
     if key is None:

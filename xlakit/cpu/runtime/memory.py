@@ -1,4 +1,4 @@
-"""The allocator for arenas, scratch and results. Fresh pages cost more than most kernels: blocks are kept and reused.
+"""The allocator for arenas, scratch and results. Fresh pages cost more than most kernels: freed blocks are reused.
 
 ``xlakit_allocate(i64 bytes) -> ptr`` (null where memory is out) gives at least so many bytes, aligned to 64;
 ``xlakit_release(ptr)`` takes them back, on any thread. Sizes go by classes, four for each power of two. Released
@@ -135,11 +135,11 @@ def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
     bytes = fn.call("bytes_of", I64, size_class)
     whole = bytes + _HEADER.size
     is_huge = bytes >= _HUGE
-    place = fn.alloca(PTR)
+    result = fn.alloca(PTR)
     alignment = fn.select(is_huge, fn.i64(_HUGE), fn.i64(64))
-    status = fn.call("posix_memalign", I32, place, alignment, whole)
+    status = fn.call("posix_memalign", I32, result, alignment, whole)
     fn.return_if(status.ne(0), fn.null())
-    origin = fn.load(PTR, place)
+    origin = fn.load(PTR, result)
     if huge_pages:
         module.declare("madvise", I32, [PTR, I64, I32])
         with fn.if_(is_huge):
@@ -177,11 +177,11 @@ def _emit_evict(module: Module) -> None:
     start = (fn.i64(_CLASSES - 1), fn.null())
     with fn.while_(start, lambda iteration: too_many(iteration.carried[0])) as iteration:
         size_class, taken = iteration.carried
-        place = _list(fn, size_class)
-        block = fn.load(PTR, place)
+        head = _list(fn, size_class)
+        block = fn.load(PTR, head)
 
-        def take(block: Value = block, taken: Value = taken, place: Value = place) -> tuple[Value, Value]:
-            fn.store(_next(fn, block), place)
+        def take(block: Value = block, taken: Value = taken, list_head: Value = head) -> tuple[Value, Value]:
+            fn.store(_next(fn, block), list_head)
             _add_cached(fn, -fn.call("bytes_of", I64, size_class))
             _set_next(fn, block, taken)
             return size_class, block
@@ -209,11 +209,11 @@ def _emit_allocate_shared(module: Module) -> None:
     """``allocate_shared(i64 class) -> ptr``: a block from the lists for all, or a fresh one."""
     fn = module.function("allocate_shared", PTR, [I64], attributes=(APART,))
     (size_class,) = fn.parameters
-    mutex, place = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
+    mutex, head = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
     waiting.lock(fn, mutex)
-    block = fn.load(PTR, place)
+    block = fn.load(PTR, head)
     with fn.if_(block.ne(fn.null())):
-        fn.store(_next(fn, block), place)
+        fn.store(_next(fn, block), head)
         _add_cached(fn, -fn.call("bytes_of", I64, size_class))
     waiting.unlock(fn, mutex)
     fn.return_if(block.ne(fn.null()), block)
@@ -229,7 +229,7 @@ def _emit_release_shared(module: Module) -> None:
     block, size_class = fn.parameters
     cache = fn.address("cache")
     bytes, limit = fn.call("bytes_of", I64, size_class), _CACHE.load(fn, cache, "limit")
-    mutex, place = _CACHE.at(fn, cache, "mutex"), _list(fn, size_class)
+    mutex, head = _CACHE.at(fn, cache, "mutex"), _list(fn, size_class)
 
     def give_back() -> tuple[Value]:
         _set_next(fn, block, fn.null())
@@ -239,8 +239,8 @@ def _emit_release_shared(module: Module) -> None:
         waiting.lock(fn, mutex)
         # Room is made first, so that what was used last stays.
         taken = fn.call("evict", PTR, limit - bytes)
-        _set_next(fn, block, fn.load(PTR, place))
-        fn.store(block, place)
+        _set_next(fn, block, fn.load(PTR, head))
+        fn.store(block, head)
         _add_cached(fn, bytes)
         waiting.unlock(fn, mutex)
         return (taken,)
@@ -257,11 +257,11 @@ def _emit_allocate(module: Module) -> None:
         size_class = fn.call("class_of", I64, bytes)
         state = thread_state(fn)
         with fn.if_(size_class < SMALL_CLASSES):
-            place = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
-            block = fn.load(PTR, place)
+            head = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
+            block = fn.load(PTR, head)
             found = block.ne(fn.null())
             with fn.if_(found):
-                fn.store(_next(fn, block), place)
+                fn.store(_next(fn, block), head)
                 left = THREAD.load(fn, state, "cached") - fn.call("bytes_of", I64, size_class)
                 THREAD.store(fn, state, "cached", left)
             fn.return_if(found, block)
@@ -278,9 +278,9 @@ def _emit_release(module: Module) -> None:
         total = THREAD.load(fn, state, "cached") + fn.call("bytes_of", I64, size_class)
         stays = (size_class < SMALL_CLASSES) & (total <= _THREAD_LIMIT)
         with fn.if_(stays):
-            place = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
-            _set_next(fn, block, fn.load(PTR, place))
-            fn.store(block, place)
+            head = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
+            _set_next(fn, block, fn.load(PTR, head))
+            fn.store(block, head)
             THREAD.store(fn, state, "cached", total)
         fn.return_if(stays)
         fn.call("release_shared", VOID, block, size_class)
@@ -292,13 +292,13 @@ def _emit_thread_exit(module: Module) -> Function:
     fn = module.function("share_free", VOID, [PTR])
     (state,) = fn.parameters
     with fn.loop(0, SMALL_CLASSES) as classes:
-        place = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
-        with fn.while_((fn.load(PTR, place),), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
+        head = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
+        with fn.while_((fn.load(PTR, head),), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
             (block,) = iteration.carried
             next_block = _next(fn, block)
             fn.call("release_shared", VOID, block, classes.index)
             iteration.next(next_block)
-        fn.store(fn.null(), place)
+        fn.store(fn.null(), head)
     THREAD.store(fn, state, "cached", fn.i64(0))
     fn.ret()
 

@@ -130,8 +130,8 @@ def _emit_new_array(module: Module) -> None:
     handler = _object(fn, "handler")
     _c(fn, "Py_IncRef", handler)
     fn.store(handler, fn.at(array, I8, numpy_api.HANDLER))
-    place = fn.at(array, I8, numpy_api.FLAGS)
-    fn.store(fn.load(I32, place) | numpy_api.OWNS_DATA, place)
+    flags_address = fn.at(array, I8, numpy_api.FLAGS)
+    fn.store(fn.load(I32, flags_address) | numpy_api.OWNS_DATA, flags_address)
     fn.ret(array)
 
 
@@ -202,8 +202,8 @@ def _emit_assemble(module: Module) -> None:
     zero = fn.i64(0)
     start = (zero, zero, zero, fn.constant(I1, 0))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < length) & ~iteration.carried[3]) as iteration:
-        place, following, depth, _ = iteration.carried
-        word = fn.load(I64, fn.at(tree, I64, place))
+        position, following, depth, _ = iteration.carried
+        word = fn.load(I64, fn.at(tree, I64, position))
 
         def leaf() -> tuple[Value, Value, Value]:
             return fn.load(PTR, fn.at(objects, PTR, following)), following + 1, depth
@@ -221,7 +221,7 @@ def _emit_assemble(module: Module) -> None:
         item, following, depth = fn.if_else(word.eq(LEAF), leaf, lambda: fn.if_else(word.eq(NOTHING), nothing, several))
         failed = item.eq(fn.null())
         fn.store(item, fn.at(stack, PTR, depth))
-        iteration.next(place + 1, following, fn.select(failed, depth, depth + 1), failed)
+        iteration.next(position + 1, following, fn.select(failed, depth, depth + 1), failed)
     _, following, depth, failed = iteration.results
     with fn.if_(failed, likely=False):
         fn.call("release_objects", VOID, stack, zero, depth)

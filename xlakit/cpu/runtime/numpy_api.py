@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-# Places in a PyObject and in a PyArrayObject, in bytes.
+# Offsets in a PyObject and in a PyArrayObject, in bytes.
 TYPE: Final = 8
 DATA: Final = 16
 RANK: Final = 24
@@ -27,7 +27,7 @@ OWNS_DATA: Final = 0x4
 ALIGNED: Final = 0x100
 WRITEABLE: Final = 0x400
 
-# Places in the table of NumPy's C API, and the version of its binary interface.
+# Indices in the table of NumPy's C API, and the version of its binary interface.
 _VERSION, _ARRAY_TYPE, _NEW_FROM_DESCR, _GET_HANDLER = 0, 2, 94, 305
 _ABI = 0x02000000
 

@@ -133,37 +133,38 @@ def _emit_wake_children(module: Module) -> None:
 
 
 def _emit_spread(module: Module) -> None:
-    """``take_place(i64 job) -> i1``: note that this thread runs here; whether another one of the job does already.
+    """``claim_processor(i64 job) -> i1``: note that this thread runs here; whether another one of the job does already.
 
-    ``spread(i64 job)``: take a place, and where it is taken, move to a processor where no thread of the job runs.
+    ``spread(i64 job)``: claim a processor, and where it is claimed already, move to a processor where no thread of the
+    job runs.
     """
     # By processor, the last job that a thread did there; and where the process may run.
-    module.global_data("places", 8 * _MOST_PROCESSORS)
+    module.global_data("claims", 8 * _MOST_PROCESSORS)
     module.global_data("allowed", _MASK_BYTES)
     module.declare("sched_getcpu", I32, [])
     module.declare("sched_setaffinity", I32, [I32, I64, PTR])
-    fn = module.function("take_place", I1, [I64])
+    fn = module.function("claim_processor", I1, [I64])
     (job,) = fn.parameters
     here = fn.call("sched_getcpu", I32).cast("zext", I64)
     fn.return_if(here >= _MOST_PROCESSORS, fn.constant(I1, 0))
-    fn.ret(fn.atomic_update("xchg", fn.at(fn.address("places"), I64, here), job).eq(job))
+    fn.ret(fn.atomic_update("xchg", fn.at(fn.address("claims"), I64, here), job).eq(job))
 
     fn = module.function("spread", VOID, [I64], attributes=(APART,))
     (job,) = fn.parameters
-    fn.return_if(~fn.call("take_place", I1, job))
+    fn.return_if(~fn.call("claim_processor", I1, job))
     mask = fn.alloca(I64, _MASK_BYTES // 8)
     words = fn.i64(_MASK_BYTES // 8)
     with fn.loop(0, words) as word:
         allowed = fn.load(I64, fn.at(fn.address("allowed"), I64, word.index))
         with fn.while_((fn.i64(0), allowed), lambda iteration: iteration.carried[0] < 64) as bit:
             number, free = bit.carried
-            place = fn.at(fn.address("places"), I64, word.index * 64 + number)
-            taken = fn.atomic_load(I64, place, "monotonic").eq(job)
+            claim = fn.at(fn.address("claims"), I64, word.index * 64 + number)
+            taken = fn.atomic_load(I64, claim, "monotonic").eq(job)
             bit.next(number + 1, fn.select(taken, free & ~(fn.i64(1) << number), free))
         fn.store(bit.results[1], fn.at(mask, I64, word.index))
     # Where all are taken the mask is empty, and the system leaves things as they are.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
-    fn.call("take_place", I1, job)
+    fn.call("claim_processor", I1, job)
     fn.ret()
 
 
@@ -200,8 +201,8 @@ def _emit_work(module: Module) -> None:
     pool = fn.address("pool")
     function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
     with fn.loop(0, participants) as iteration:
-        place = number + iteration.index
-        seat = _seat(fn, fn.select(place < participants, place, place - participants))
+        position = number + iteration.index
+        seat = _seat(fn, fn.select(position < participants, position, position - participants))
         following, end = _SEAT.at(fn, seat, "next"), _SEAT.load(fn, seat, "end")
 
         def claim(following: Value = following, end: Value = end) -> Value:
@@ -338,7 +339,7 @@ def _emit_run_job(module: Module) -> None:
         _POOL.store(fn, pool, name, value)
     before = fn.atomic_update("add", pool, fn.i64(_NEXT_JOB + _OPEN))
     if _CAN_MOVE:
-        fn.call("take_place", I1, (before >> _JOB_SHIFT) + 1)
+        fn.call("claim_processor", I1, (before >> _JOB_SHIFT) + 1)
     fn.call("wake_children", VOID, zero, participants)
     fn.call("work", VOID, zero)
     fn.atomic_update("sub", pool, fn.i64(_OPEN))

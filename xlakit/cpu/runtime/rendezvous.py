@@ -51,14 +51,15 @@ PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 # arrived, claimed and completed count over all generations. count: the members. faulty: not 0 where a kernel could not
 # do with the values that it found. A ARRIVAL for each member follows.
 SLOT = Record(arrived=1, claimed=1, completed=1, count=1, faulty=1, _line=3)
-# The address of the member's table, how often it has arrived, and the place in the group that it gets its data from.
+# The address of the member's table, how often it has arrived, and the index in the group of the member that it gets its
+# data from.
 ARRIVAL = Record(table=1, times=1, source=1, _fill=1)
 # ``claimed`` in a run that has failed.
 NEVER = -1
 
-# What a device knows of its group at a collective: its slot from the start of the run, its place, how many members
-# there are, where the numbers of their devices stand (from here), and its ``source``, -1 for none.
-SITE = Record(slot=1, place=1, count=1, members=1, source=1)
+# What a device knows of its group at a collective: its slot from the start of the run, its index in the group, how many
+# members there are, where the numbers of their devices stand (from here), and its ``source``, -1 for none.
+SITE = Record(slot=1, index=1, count=1, members=1, source=1)
 
 # Host calls by number: a wait at a collective that takes long, and the end of a device that Python knows.
 WAIT = 1 << 32
@@ -81,10 +82,10 @@ def slot_bytes(count: int) -> int:
     return -(-(SLOT.size + count * ARRIVAL.size) // 64) * 64
 
 
-def arrival_at(fn: Function, slot: Value, place: Value | int) -> Value:
+def arrival_at(fn: Function, slot: Value, index: Value | int) -> Value:
     """The post of a member."""
     arrivals = fn.at(slot, I64, SLOT.size // 8)
-    return fn.at(arrivals, I64, place * (ARRIVAL.size // 8))
+    return fn.at(arrivals, I64, index * (ARRIVAL.size // 8))
 
 
 def parking_slot_at(fn: Function, run: Value, device: Value | int) -> Value:
@@ -180,7 +181,7 @@ def _emit_wake_members(module: Module) -> None:
     fn = module.function("wake_members", VOID, [PTR, PTR])
     run, site = fn.parameters
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
-    own = SITE.load(fn, site, "place")
+    own = SITE.load(fn, site, "index")
     with fn.loop(0, SITE.load(fn, site, "count")) as each:
         with fn.if_(each.index.ne(own)):
             waiting.wake(fn, parking_slot_at(fn, run, fn.load(I64, fn.at(members, I64, each.index))))
@@ -218,7 +219,7 @@ def _emit_arrive(module: Module) -> None:
     site, slot, table = fn.parameters
     # All earlier generations of this device are complete, and this one cannot be without it.
     generation = _get(fn, SLOT, slot, "completed")
-    arrival = arrival_at(fn, slot, SITE.load(fn, site, "place"))
+    arrival = arrival_at(fn, slot, SITE.load(fn, site, "index"))
     fn.store(table, ARRIVAL.at(fn, arrival, "table"))
     ARRIVAL.store(fn, arrival, "source", SITE.load(fn, site, "source"))
     fn.atomic_store(generation + 1, ARRIVAL.at(fn, arrival, "times"))

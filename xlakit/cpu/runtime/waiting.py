@@ -49,7 +49,7 @@ def make_mutex(fn: Function, mutex: Value) -> None:
 
 
 def make_parking_slot(fn: Function, parking: Value) -> None:
-    """Set up the place where one thread sleeps, whatever was there before."""
+    """Set up the parking slot of one thread, whatever was there before."""
     fn.store(fn.i64(0), PARKING_SLOT.at(fn, parking, "sleeping"))
     make_mutex(fn, PARKING_SLOT.at(fn, parking, "mutex"))
     condition = PARKING_SLOT.at(fn, parking, "condition")

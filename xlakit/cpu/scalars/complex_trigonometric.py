@@ -103,9 +103,9 @@ def _bounded(a: Complex) -> tuple[Complex, Value]:
     great = larger_part(a) > LARGE
     infinite = has_infinity(a)
     factor = where(great, 2.0**-_SHRINK, constant(x, 1.0))
-    kept = (_axis(part, infinite, part * factor) for part in a)
+    bounds = (_axis(part, infinite, part * factor) for part in a)
     lost = where(infinite, INFINITY, where(great, _SHRINK * math.log(2), constant(y, 0.0)))
-    bounded = next(kept), next(kept)
+    bounded = next(bounds), next(bounds)
     return bounded, lost
 
 

@@ -121,7 +121,7 @@ def constant(fn: Function, kind: PrimitiveType, number: Any) -> Scalar:
         return fn.constant(type, int(number))
     wide = np.float64(number)
     if np.isnan(wide) and type is F32 and kind is PrimitiveType.F32:
-        # The payload and the sign of a NaN are kept.
+        # The payload and the sign of a NaN are preserved.
         return fn.constant(integer(32), int(np.asarray(number).view(np.uint32))).bits_as(F32)
     return fn.constant(type, float(wide))
 

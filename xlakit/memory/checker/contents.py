@@ -50,13 +50,13 @@ class Contents:
         return NOTHING.union(*(held for _, _, held in self._overlapping(begin, end)))
 
     def _overlapping(self, begin: int, end: int) -> Iterator[tuple[int, int, Held]]:
-        place = bisect_left(self._begins, begin)
-        if place and self._slices[self._begins[place - 1]][0] > begin:
-            place -= 1
-        while place < len(self._begins) and self._begins[place] < end:
-            first = self._begins[place]
+        position = bisect_left(self._begins, begin)
+        if position and self._slices[self._begins[position - 1]][0] > begin:
+            position -= 1
+        while position < len(self._begins) and self._begins[position] < end:
+            first = self._begins[position]
             yield first, *self._slices[first]
-            place += 1
+            position += 1
 
     def write(self, begin: int, end: int, held: Held) -> None:
         """Put values into a slice; what it overlapped is gone."""

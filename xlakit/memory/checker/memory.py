@@ -52,7 +52,7 @@ class _Pending:
 
 
 class Lines:
-    """Gives every object outside of the arena its place on the line of all memory."""
+    """Gives every object outside of the arena its address range on the line of all memory."""
 
     def __init__(self, arena_bytes: int) -> None:
         self.arena_bytes = arena_bytes
@@ -74,7 +74,7 @@ class Lines:
 
 
 def _next(end: int) -> int:
-    """The first aligned place after ``end`` with a gap before it."""
+    """The first aligned address after ``end`` with a gap before it."""
     return (end // ALIGNMENT + 2) * ALIGNMENT
 
 

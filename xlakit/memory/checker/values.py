@@ -27,8 +27,8 @@ class Value:
 
     def __str__(self) -> str:
         name = f"%{self.instruction.name}" if self.instruction is not None else ""
-        place = "{" + ",".join(map(str, self.path)) + "}" if self.path else ""
-        return " ".join(filter(None, (self.what, name + place)))
+        index = "{" + ",".join(map(str, self.path)) + "}" if self.path else ""
+        return " ".join(filter(None, (self.what, name + index)))
 
 
 # The arrays of an HLO value: one for an array, a tuple of trees, None for a token.
@@ -71,6 +71,6 @@ class ConstantValues:
         if found is None:
             content = array.tobytes()
             value = self._by_bytes.setdefault(content, Value(len(content), None, (), "a constant"))
-            # The array is kept, so that no other one gets its id.
+            # The array is held, so that no other one gets its id.
             found = self._by_array[id(array)] = (array, value)
         return found[1]
