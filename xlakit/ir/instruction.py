@@ -156,12 +156,16 @@ class Computation:
     execution_thread: str = "main"
     # Whether an instruction in it, or in what it calls, must run even if its result is not used.
     has_side_effect: bool = field(init=False, repr=False)
+    # The instructions that call other computations.
+    callers: tuple[Instruction, ...] = field(init=False, repr=False)
     # Whether its result at an index depends only on its arguments at that index.
     is_pointwise: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         write = object.__setattr__
-        write(self, "has_side_effect", any(i.op.has_side_effect for i in self.instructions))
+        acts = any(i.op.can_have_effect and i.op.has_side_effect for i in self.instructions)
+        write(self, "has_side_effect", acts)
+        write(self, "callers", tuple([i for i in self.instructions if i.op.can_call and i.op.called_computations]))
         write(self, "is_pointwise", all(i.is_pointwise for i in self.instructions))
 
     def __copy__(self) -> Self:
@@ -414,6 +418,6 @@ def computations_callees_first(roots: Iterable[Computation]) -> list[Computation
                 continue
             state[computation] = False
             stack.append((computation, True))
-            callees = dict.fromkeys(c for i in computation.instructions for c in i.op.called_computations)
+            callees = dict.fromkeys(c for i in computation.callers for c in i.op.called_computations)
             stack.extend((c, False) for c in reversed(callees) if not state.get(c, False))
     return order

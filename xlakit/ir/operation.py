@@ -264,6 +264,10 @@ class Op:
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()
+    # Whether the class has attributes that are computations.
+    can_call: ClassVar[bool] = False
+    # Whether the class says more of effects than that there are none.
+    can_have_effect: ClassVar[bool] = False
 
     def __copy__(self) -> Self:
         return self
@@ -310,6 +314,8 @@ class Op:
     @property
     def called_computations(self) -> tuple[Computation, ...]:
         """The computations that this operation calls, in the order of HloInstructionProto."""
+        if not self.can_call:
+            return ()
         called: list[Computation] = []
         for spec in self.attributes:
             if spec.kind is Kind.COMPUTATION:
@@ -347,6 +353,8 @@ def operation(
         made.opcode, made.arity, made.pointwise = opcode, arity, pointwise
         made.documents = tuple(documents)
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore
+        made.can_call = any(spec.kind in (Kind.COMPUTATION, Kind.COMPUTATION_LIST) for spec in made.attributes)
+        made.can_have_effect = made.has_side_effect is not Op.has_side_effect
         if opcode in OPERATIONS:
             raise ShapeError(f"the operation {opcode} is declared twice", hint="give the class an opcode of its own")
         OPERATIONS[opcode] = made

@@ -135,21 +135,18 @@ def _of_computation(module: HloModule, computation: Computation) -> Iterator[Fin
 
 
 def _of_shape(module: HloModule, computation: Computation, instruction: Instruction) -> Iterator[Finding]:
-    location = module.location_of(instruction)
     operands = [o.shape for o in instruction.operands]
     try:
-        inferred = infer_shape(
-            instruction.op, operands, instruction.shape, location, instruction.name, computation.name
-        )
+        inferred = infer_shape(instruction.op, operands, instruction.shape, None, instruction.name, computation.name)
     except XlakitError as error:
-        yield Finding(error, computation, instruction)
+        yield Finding(error.at(location=module.location_of(instruction)), computation, instruction)
         return
     if not matches(instruction.shape, inferred, exact=isinstance(instruction.op, _EXACT)):
         error = ShapeError(
             f"declared as {instruction.shape.to_string(with_layout=False)}, the rule gives {inferred}",
             operation=f"{instruction.opcode} '{instruction.name}' in computation {computation.name}",
             shapes=operands,
-            location=location,
+            location=module.location_of(instruction),
             hint=f"declare {inferred}, or change operands or attributes",
         )
         yield Finding(error, computation, instruction)
@@ -161,6 +158,8 @@ def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:
     Layouts do not matter, a size that may be dynamic can be declared static with its bound or the other way round,
     and floating point types may differ in precision, unless ``exact``, as XLA lets backends keep values in another one.
     """
+    if declared is inferred:
+        return True
     if declared.is_tuple or inferred.is_tuple:
         return (
             declared.is_tuple
@@ -175,11 +174,10 @@ def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:
     )
     if not declared.is_array or not inferred.is_array:
         return declared.element_type is inferred.element_type
-    return (
-        same_type
-        and declared.rank == inferred.rank
-        and all(a == b or a < 0 or b < 0 for a, b in zip(declared.dimensions, inferred.dimensions, strict=True))
-    )
+    sizes = declared.dimensions, inferred.dimensions
+    if not same_type or len(sizes[0]) != len(sizes[1]):
+        return False
+    return sizes[0] == sizes[1] or all(a == b or a < 0 or b < 0 for a, b in zip(*sizes, strict=True))
 
 
 def _of_entry_layout(module: HloModule) -> Iterator[XlakitError]:

@@ -29,6 +29,9 @@ _Index = tuple[int, ...]
 
 def buffer_faults(program: Program) -> Iterator[Fault]:
     """Faults of instructions that take or give buffers."""
+    # Few programs have any.
+    if not any(_buffers_in(instruction.shape) for _, instruction in program.instructions()):
+        return
     for computation, instruction in program.instructions():
         shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
         if any(_buffers_in(shape) for shape in shapes):

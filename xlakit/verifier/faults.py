@@ -49,7 +49,8 @@ class Program:
     def callers(self) -> dict[Computation, list[Instruction]]:
         """The instructions that call each computation."""
         found: dict[Computation, list[Instruction]] = {}
-        for _, instruction in self.instructions():
-            for computation in dict.fromkeys(instruction.op.called_computations):
-                found.setdefault(computation, []).append(instruction)
+        for caller in self.module.computations:
+            for instruction in caller.callers:
+                for computation in dict.fromkeys(instruction.op.called_computations):
+                    found.setdefault(computation, []).append(instruction)
         return found

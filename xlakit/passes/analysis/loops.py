@@ -28,7 +28,7 @@ class LoopPass(ComputationPass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation; computations without a call left are left out."""
-        if not any(isinstance(i.op, While) for c in module.computations for i in c.instructions):
+        if not any(isinstance(i.op, While) for c in module.computations for i in c.callers):
             return module
         context.computation_names = {c.name for c in module.computations}
         changed = super().run(module, context)

@@ -37,8 +37,10 @@ class InlineCalls(ComputationPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace the calls of one computation."""
+        if not computation.callers:
+            return computation
         ordered = {p for i in computation.instructions for p in i.control_predecessors}
-        chosen = {i for i in computation.instructions if i not in ordered and _can_be_inlined(i)}
+        chosen = {i for i in computation.callers if i not in ordered and _can_be_inlined(i)}
         if not chosen:
             return computation
         body = _Body(computation, context)

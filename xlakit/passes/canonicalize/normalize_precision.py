@@ -27,7 +27,7 @@ from xlakit.ops.reduction import Map, Reduce
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import ComputationPass, PassContext, calls_computations
+from xlakit.passes.core.framework import ComputationPass, PassContext
 
 # What takes any types, and gives what its operands, its computations or its attributes say.
 _ANY_TYPES = (
@@ -88,7 +88,7 @@ class NormalizePrecision(ComputationPass):
 def _is_mixed(instruction: Instruction) -> bool:
     """Whether floats of several types are among the operands, the results and what its computations take."""
     shapes = [instruction.shape, *[o.shape for o in instruction.operands]]
-    if calls_computations(instruction.op):
+    if instruction.op.can_call:
         shapes += [p.shape for computation in instruction.op.called_computations for p in computation.parameters]
     # Nearly all operations have one type.
     return len({shape.element_type for shape in shapes}) > 1 and len(floating_types(shapes)) > 1
@@ -124,7 +124,7 @@ def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
     if isinstance(op, SelectAndScatter):
         running, element = _parameter_types(op.scatter)
         return [running, element, running]
-    if calls_computations(op):
+    if op.can_call:
         # Whatever its computation does, an argument has the type of the parameter that it is for.
         return kinds
     if isinstance(op, DynamicUpdateSlice):

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Kind, Op
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import Parameter
 
@@ -146,7 +145,7 @@ def with_changed(module: HloModule, made: Mapping[Computation, Computation]) -> 
 
 
 def _called(computations: Iterable[Computation]) -> set[Computation]:
-    return {c for computation in computations for i in computation.instructions for c in i.op.called_computations}
+    return {c for computation in computations for i in computation.callers for c in i.op.called_computations}
 
 
 def with_computations(module: HloModule, computations: Sequence[Computation]) -> HloModule:
@@ -160,11 +159,7 @@ def with_computations(module: HloModule, computations: Sequence[Computation]) ->
 
 def with_callees(computation: Computation, made: dict[Computation, Computation]) -> Computation:
     """The computation calling the changed ones; itself where it calls none of those."""
-    stale = {
-        i
-        for i in computation.instructions
-        if calls_computations(i.op) and any(made.get(c, c) is not c for c in i.op.called_computations)
-    }
+    stale = {i for i in computation.callers if any(made.get(c, c) is not c for c in i.op.called_computations)}
     if not stale:
         return computation
 
@@ -190,23 +185,11 @@ def programs(module: HloModule) -> set[Computation]:
     found = {module.entry}
     stack = [module.entry]
     while stack:
-        for instruction in stack.pop().instructions:
+        for instruction in stack.pop().callers:
             if isinstance(instruction.op, (Call, Conditional, While)):
                 fresh = [c for c in instruction.op.called_computations if c not in found]
                 found.update(fresh)
                 stack.extend(fresh)
-    return found
-
-
-_CALLS: dict[type[Op], bool] = {}
-
-
-def calls_computations(op: Op) -> bool:
-    """Whether this kind of operation can call computations."""
-    found = _CALLS.get(type(op))
-    if found is None:
-        kinds = {a.kind for a in op.attributes}
-        found = _CALLS[type(op)] = Kind.COMPUTATION in kinds or Kind.COMPUTATION_LIST in kinds
     return found
 
 

@@ -27,7 +27,7 @@ class CommonSubexpressions(ComputationPass):
         kept_apart = {
             c
             for computation in module.computations
-            for i in computation.instructions
+            for i in computation.callers
             if i.op.opcode.startswith("async-")
             for c in i.op.called_computations
         }
