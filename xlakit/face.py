@@ -38,7 +38,7 @@ from xlakit.errors import (
     VerificationError as VerificationError,
     XlakitError as XlakitError,
 )
-from xlakit.execution.custom_calls import (
+from xlakit.execution.calls.custom_calls import (
     register_c_custom_call as register_c_custom_call,
     register_custom_call as register_custom_call,
 )

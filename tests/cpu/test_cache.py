@@ -266,7 +266,7 @@ def test_what_is_no_file_is_not_read(folder, compiles, make):
 def test_a_directory_that_cannot_be_made_is_a_warning(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(cache.CacheWarning, match="nothing can be kept"):
+    with pytest.warns(cache.CacheWarning, match="nothing can be stored"):
         xla.compile(program())(np.zeros(4, np.float32))
 
 

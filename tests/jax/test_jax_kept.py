@@ -147,7 +147,7 @@ def check_what_is_not_found():
 def check_custom_calls():
     import jax
 
-    from xlakit.execution import custom_calls
+    from xlakit.execution.calls import custom_calls
 
     # Random numbers say how they are split, in a custom call.
     with empty_cache() as (_, compiled):

@@ -28,8 +28,8 @@ from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, FormatError, UnsupportedError, XlakitError, internal_errors
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
+from xlakit.execution.calls.custom_calls import c_functions_of
 from xlakit.execution.context import ExecutionContext
-from xlakit.execution.custom_calls import c_functions_of
 from xlakit.execution.device import Device
 from xlakit.execution.groups import Grid
 from xlakit.execution.program import Stopped

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from xlakit.errors import ExecutionError
-from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import Computation, HloModule
 from xlakit.ops.communication.transfer import Recv, Send

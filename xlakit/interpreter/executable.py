@@ -13,8 +13,8 @@ from xlakit.data.shape import Shape
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, DeadlockError, ResourceError, UnsupportedError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
+from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
-from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Run
 from xlakit.execution.executable import Executable
 from xlakit.execution.program import Program, Stopped

@@ -108,7 +108,7 @@ def _calls(module: HloModule) -> list[str]:
 def _are_registered(calls: Iterable[str]) -> bool:
     """Whether one of these custom calls is registered in this process."""
     # Where that module is not loaded, none is.
-    registry: Any = sys.modules.get("xlakit.execution.custom_calls")
+    registry: Any = sys.modules.get("xlakit.execution.calls.custom_calls")
     return registry is not None and any(map(registry.is_registered, calls))
 
 

@@ -28,7 +28,7 @@ _INT32_MAX = 2**31 - 1
 # of that name below, as S32.
 CHECK_SIZE, CHECK_RESHAPE, CHECK_REGROUPING = "xlakit.CheckSize", "xlakit.CheckReshape", "xlakit.CheckRegrouping"
 CHECK_GROUP = "xlakit.CheckGroup"
-# And one for an operation that it leaves to Python, see ``execution/at_sizes.py``.
+# And one for an operation that it leaves to Python, see ``execution/calls/at_sizes.py``.
 AT_SIZES = "xlakit.AtSizes"
 
 

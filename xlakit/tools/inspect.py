@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from xlakit import compile_cache as cache
 from xlakit.cpu.executable import CpuExecutable, compile_module
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.execution.custom_calls import CustomCalls
+from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.custom_call import CustomCall
 from xlakit.tools.shards import on_devices, with_partitions

@@ -21,8 +21,8 @@ from xlakit.ir.operation import TOKEN
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.core.framework import with_callees, with_computations
 from xlakit.passes.spmd import is_split, is_to_be_split, split_over
-from xlakit.passes.spmd.annotations import CONSTRAINTS, HINTS, Annotations, partitions_said
-from xlakit.passes.spmd.tilings import Split, local_sizes, parts
+from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, HINTS, Annotations, partitions_said
+from xlakit.passes.spmd.shardings.tilings import Split, local_sizes, parts
 
 # For one array: the split of each dimension, and numbers where values of different numbers are to be added.
 _Parts = tuple[tuple[Split | None, ...] | None, Split | None]

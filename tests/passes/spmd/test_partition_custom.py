@@ -6,7 +6,8 @@ from split_programs import ROWS, check, module_of
 import xlakit as xla
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
-from xlakit.passes.spmd import custom, split_over
+from xlakit.passes.spmd import split_over
+from xlakit.passes.spmd.operations import custom
 
 PART = """HloModule part
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -312,7 +312,7 @@ def test_a_call_whose_batches_differ_is_made_on_all():
 
 
 def test_a_callback_on_parts_is_made_by_each_with_what_it_has(monkeypatch):
-    from xlakit.execution import custom_calls
+    from xlakit.execution.calls import custom_calls
 
     target, calls = "xlakit_partitioned_python_callback", []
     monkeypatch.setitem(custom_calls._registered, target, None)

@@ -6,7 +6,8 @@ from split_programs import ADD, ROWS, WHOLE, X_ROWS, boundary, check, module_of,
 
 import xlakit as xla
 from xlakit.errors import ShapeError, UnsupportedError, VerificationError
-from xlakit.passes.spmd import inspection, is_to_be_split, split_over
+from xlakit.passes.spmd import is_to_be_split, split_over
+from xlakit.passes.spmd.operations import inspection
 
 X = "x = f32[8,8] parameter(0)"
 NAMED = 'mesh["a"=2,"b"=2]'

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from xlakit.jax.identity import CPU
 
-# Of these JAX has rules for processors that end in calls of LAPACK; see execution/lapack.py. What is not here ends in
+# Of these JAX has rules for processors that end in calls of LAPACK; see execution/calls/lapack.py. All others end in
 # HLO.
 _FROM_CPU: Final = (
     "eig_p",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array, Evaluation
 
 TARGET: Final = "xlakit_python_callback"
-# Each device of several calls it with its own part of the arguments; see passes/spmd/effects.py.
+# Each device of several calls it with its own part of the arguments; see passes/spmd/operations/effects.py.
 TARGET_ON_PARTS: Final = "xlakit_partitioned_python_callback"
 
 _numbers = itertools.count(1)

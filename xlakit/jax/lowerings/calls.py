@@ -9,7 +9,7 @@ from typing import Any
 @cache
 def register_calls() -> None:
     """Have them known before the first program is compiled. What they do is Python's, which takes a while to load."""
-    from xlakit.execution.custom_calls import register_custom_call
+    from xlakit.execution.calls.custom_calls import register_custom_call
     from xlakit.jax.lowerings import callbacks, sparse
 
     for target in (callbacks.TARGET, callbacks.TARGET_ON_PARTS):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xlakit.data.shape import Shape
     from xlakit.ir.attributes import Sharding
     from xlakit.ir.instruction import Instruction
-    from xlakit.passes.spmd.custom import SplitCall
+    from xlakit.passes.spmd.operations.custom import SplitCall
 
 _functions: weakref.WeakValueDictionary[bytes, Callable[[Any], None]] = weakref.WeakValueDictionary()
 
@@ -54,7 +54,7 @@ def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence
     from xlakit.formats.hlo_proto import read_module
     from xlakit.formats.hlo_proto.metadata import bytes_of
     from xlakit.jax.sources import read_program
-    from xlakit.passes.spmd.custom import SplitCall
+    from xlakit.passes.spmd.operations.custom import SplitCall
 
     client: Any = xla_client
     module: Any = sys.modules.get("jax._src.custom_partitioning")
@@ -109,8 +109,8 @@ def _from_jaxlib(sharding: Any) -> Sharding:
 
 def register_with_partitioner() -> None:
     """Have the compiler call these functions while it splits programs."""
-    from xlakit.passes.spmd.custom import register_partitioner
-    from xlakit.passes.spmd.inspection import register_inspector
+    from xlakit.passes.spmd.operations.custom import register_partitioner
+    from xlakit.passes.spmd.operations.inspection import register_inspector
 
     register_inspector(tell)
     register_partitioner("CustomSPMDPartitioning", partition)

@@ -1,6 +1,6 @@
 """Operations that no rule makes something of on padded arrays: Python does them, on the arrays that are there.
 
-They become calls of ``xlakit.AtSizes``, see ``execution/at_sizes.py``, with a computation that is the operation
+They become calls of ``xlakit.AtSizes``, see ``execution/calls/at_sizes.py``, with a computation that is the operation
 alone, on arrays of dynamic dimensions as it was before.
 """
 

@@ -5,7 +5,7 @@ dimensions. Parameters of the entry come first as they were, then their sizes, i
 with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_places`.
 
 Where sizes may turn out wrong (beyond a bound, or too few elements for a reshape) there are branches that call what
-raises then, see ``execution/size_checks.py``.
+raises then, see ``execution/calls/size_checks.py``.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import numpy as np
 from xlakit.data.literal import Literal
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import XlakitError
+from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import ExecutionContext
-from xlakit.execution.custom_calls import CustomCalls
 from xlakit.execution.device import Device, Run
 from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState

@@ -50,7 +50,7 @@ def _is_boundary(instruction: Instruction) -> bool:
     said = instruction.annotations
     if not isinstance(instruction.op, CustomCall) or (said.sharding is None and not said.frontend_attributes):
         return False
-    from xlakit.passes.spmd.manual import BOUNDARIES
+    from xlakit.passes.spmd.operations.manual import BOUNDARIES
 
     return instruction.op.custom_call_target in BOUNDARIES
 

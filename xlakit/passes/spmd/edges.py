@@ -14,9 +14,9 @@ from xlakit.ir.attributes import PaddingDimension, Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Tuple
 from xlakit.ops.movement import Pad
-from xlakit.passes.spmd.annotations import MESHES, of_leaves
-from xlakit.passes.spmd.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
-from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
+from xlakit.passes.spmd.shardings.annotations import MESHES, of_leaves
+from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, local_sizes, parts, whole
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
 from xlakit.passes.spmd.walk import Walk, is_result_sharding, local_shape
 
 

@@ -23,21 +23,21 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, Iota, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.movement import Concatenate, Pad
-from xlakit.passes.spmd.annotations import (
+from xlakit.passes.spmd.program import Frame
+from xlakit.passes.spmd.shardings.annotations import (
     BARRIER,
     CONSTRAINTS,
     GROUP,
     GROUP_NUMBER,
     HINTS,
     Annotations,
+    ends_of_calls,
     is_open,
     of_leaves,
 )
-from xlakit.passes.spmd.factors import Dims, factors_of
-from xlakit.passes.spmd.manual import ends_of_calls
-from xlakit.passes.spmd.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
-from xlakit.passes.spmd.values import leaf_shapes, placing
-from xlakit.passes.spmd.walking import Frame
+from xlakit.passes.spmd.shardings.factors import Dims, factors_of
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, divides, is_proper, refines, whole, with_split
+from xlakit.passes.spmd.shardings.values import leaf_shapes, placing
 
 # Operations, beside those on elements, whose results are split as their operands are wherever they can be.
 _KEEPING = (DataMovement, Concatenate, Pad)

@@ -8,14 +8,16 @@ from xlakit.data.shape import ProgramShape, Shape
 from xlakit.ir.attributes import AliasEntry, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd import edges, inspection
-from xlakit.passes.spmd.annotations import Annotations, as_sharding, of_leaves
-from xlakit.passes.spmd.emit import Channels
+from xlakit.passes.spmd import dispatch, edges
+from xlakit.passes.spmd.operations import inspection
+from xlakit.passes.spmd.pieces.emit import Channels
 from xlakit.passes.spmd.prepare import prepared
+from xlakit.passes.spmd.program import Program
 from xlakit.passes.spmd.propagate import propagated
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import Tiling
-from xlakit.passes.spmd.walk import Program, Walk
+from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding, of_leaves
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Tiling
+from xlakit.passes.spmd.walk import Walk
 
 
 def split(module: HloModule, partitions: int, replicas: int | None, context: PassContext) -> HloModule:
@@ -25,7 +27,8 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
     module = prepared(module, context)
     channels = Channels(_last_channel(module), module.replica_count if replicas is None else replicas, partitions)
     said = Annotations(module, partitions)
-    walk = Walk(Program(module, said, channels, context), Scope.of_all(partitions), propagated(module, said))
+    program = Program(module, said, channels, context)
+    walk = Walk(program, dispatch.split, Scope.of_all(partitions), propagated(module, said))
     entry = module.entry
     arguments = [edges.argument(walk, p) for p in entry.parameters]
     value = walk.through(entry, [v for v, _ in arguments])

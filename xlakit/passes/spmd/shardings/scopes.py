@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlakit.passes.spmd.tilings import Split, split_of
+from xlakit.passes.spmd.shardings.tilings import Split, split_of
 
 
 @dataclass(frozen=True)

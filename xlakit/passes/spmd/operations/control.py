@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.control import Conditional, While
-from xlakit.passes.spmd.pieces import smallest
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import Tiling, is_whole, whole
-from xlakit.passes.spmd.values import Value, leaves
-from xlakit.passes.spmd.walking import Walking
+from xlakit.passes.spmd.pieces.pieces import smallest
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Tiling, is_whole, whole
+from xlakit.passes.spmd.shardings.values import Value, leaves
+from xlakit.passes.spmd.walk import Walk
 
 # So often a loop's body is made again, in the tilings that it gave before.
 _MOST_TRIALS = 3
 
 
-def loop(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """A loop carries values in the tilings that its body leaves as they are, so far as such are found."""
     op, (init,) = old.op_as(While), operands
     scope = smallest(walk.scope, operands)
@@ -34,7 +34,7 @@ def loop(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
 
 
-def conditional(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def conditional(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """All members take the same branch, and all branches give results in the same tilings."""
     op, (_, *arguments) = old.op_as(Conditional), operands
     scope = smallest(walk.scope, operands)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.emit import Emitter
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import (
+from xlakit.passes.spmd.pieces.emit import Emitter
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
     is_proper,

@@ -11,9 +11,12 @@ import numpy as np
 
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import AxisRef, IotaTileAssignment, Mesh, NamedSharding, Sharding
-from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.passes.spmd.tilings import Split, Tiling, parts, split_of
-from xlakit.passes.spmd.values import leaf_shapes
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.control import Call
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import GetTupleElement
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, split_of
+from xlakit.passes.spmd.shardings.values import leaf_shapes
 
 SHARDINGS: Final = "xla.sdy.sharding"
 IN_SHARDINGS: Final = "xla.sdy.in_shardings"
@@ -21,6 +24,8 @@ OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
 MESHES: Final = "xla.sdy.meshes"
 GROUP_NUMBER: Final = "xla.sdy.sharding_group_id"
+# The custom call at which a manual computation ends.
+END_OF_MANUAL: Final = "xla.sdy.LocalToGlobalShape"
 
 # Custom calls that say how their operands are to be split.
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
@@ -263,4 +268,17 @@ def _axes(mesh: Mesh, text: str) -> list[AxisRef]:
         if name not in numbers:
             raise ShapeError(f"the mesh has no axis '{name}'", hint=f"it has {', '.join(numbers)}")
         found.append(AxisRef(numbers[name], (int(before), int(size)) if size else None))
+    return found
+
+
+def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
+    """For each call of a manual computation where that ends."""
+    found: dict[Instruction, Instruction] = {}
+    for end in computation.instructions:
+        if not isinstance(end.op, CustomCall) or end.op.custom_call_target != END_OF_MANUAL:
+            continue
+        for operand in end.operands:
+            source = operand.operands[0] if isinstance(operand.op, GetTupleElement) else operand
+            if isinstance(source.op, Call):
+                found[source] = end
     return found

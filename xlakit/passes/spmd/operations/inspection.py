@@ -10,15 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from xlakit.ir.attributes import Sharding
-from xlakit.passes.spmd.annotations import as_sharding
-from xlakit.passes.spmd.tilings import parts
-from xlakit.passes.spmd.values import Value, leaves
-from xlakit.passes.spmd.walking import Program, Walking
+from xlakit.passes.spmd.program import Program
+from xlakit.passes.spmd.shardings.annotations import as_sharding
+from xlakit.passes.spmd.shardings.tilings import parts
+from xlakit.passes.spmd.shardings.values import Value, leaves
+from xlakit.passes.spmd.walk import Walk
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import Instruction
-    from xlakit.passes.spmd.scopes import Scope
-    from xlakit.passes.spmd.tilings import Tiling
+    from xlakit.passes.spmd.shardings.scopes import Scope
+    from xlakit.passes.spmd.shardings.tilings import Tiling
 
 TARGET: Final = "InspectSharding"
 
@@ -34,7 +35,7 @@ def register_inspector(inspector: Inspector) -> None:
         _inspectors.append(inspector)
 
 
-def inspect(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def inspect(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """Note how the operand is split; it is what the call gives, too."""
     (operand,) = operands
     (piece,) = leaves(operand)

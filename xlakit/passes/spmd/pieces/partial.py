@@ -16,9 +16,9 @@ from xlakit.ops.scatter import Scatter
 from xlakit.passes.core.matching import is_zero, uniform
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.simplify.reductions import is_identity
-from xlakit.passes.spmd.emit import Emitter
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import Split
+from xlakit.passes.spmd.pieces.emit import Emitter
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split
 
 
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:

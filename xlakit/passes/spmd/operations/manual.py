@@ -13,33 +13,15 @@ from typing import Final
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
-from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ops.control import Call
-from xlakit.ops.custom_call import CustomCall
-from xlakit.ops.data import GetTupleElement
-from xlakit.passes.spmd.annotations import IN_SHARDINGS, OUT_SHARDINGS, with_axes
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
-from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
-from xlakit.passes.spmd.walking import Walking
-
-_ENDS: Final = "xla.sdy.LocalToGlobalShape"
+from xlakit.ir.instruction import Instruction
+from xlakit.passes.spmd.shardings.annotations import END_OF_MANUAL, IN_SHARDINGS, OUT_SHARDINGS, with_axes
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, rebuilt
+from xlakit.passes.spmd.walk import Walk
 
 
-def ends_of_calls(computation: Computation) -> dict[Instruction, Instruction]:
-    """For each call of a manual computation where that ends."""
-    found: dict[Instruction, Instruction] = {}
-    for end in computation.instructions:
-        if not isinstance(end.op, CustomCall) or end.op.custom_call_target != _ENDS:
-            continue
-        for operand in end.operands:
-            source = operand.operands[0] if isinstance(operand.op, GetTupleElement) else operand
-            if isinstance(source.op, Call):
-                found[source] = end
-    return found
-
-
-def scope_of(walk: Walking, boundary: Instruction) -> Scope:
+def scope_of(walk: Walk, boundary: Instruction) -> Scope:
     """The scope of the manual computation that begins or ends with an instruction."""
     said = walk.program.annotations
     found = said.manual_axes(boundary)
@@ -61,15 +43,15 @@ class _Border:
 # -- Shardy's form -----------------------------------------------------------------------------------
 
 
-def _begin(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _begin(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return _across(walk, old, operands, IN_SHARDINGS, _to_parts)
 
 
-def _end(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _end(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return _across(walk, old, operands, OUT_SHARDINGS, _from_parts)
 
 
-def _across(walk: Walking, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
+def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str, crossed: _Crossed) -> Value:
     """Each array of the operands, across the border that an instruction is."""
     given, shapes = _arrays(old, operands)
     said = walk.program.annotations
@@ -97,7 +79,7 @@ def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece],
     return given, shapes
 
 
-def _to_parts(walk: Walking, piece: Piece, shape: Shape, border: _Border) -> Piece:
+def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
     """What a team has of an array; what that is split in beyond what is done by hand, it stays split in."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
@@ -121,7 +103,7 @@ def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -
     return None if places is None else inner.agreed(tuple(outer.of_partitions(list(places))))
 
 
-def _from_parts(walk: Walking, piece: Piece, shape: Shape, border: _Border) -> Piece:
+def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
     """The array of which teams have these parts."""
     inner, outer = border.inner, walk.scope
     if not shape.is_array:
@@ -156,7 +138,7 @@ def _check(whole_shape: Shape, part: Shape, hand: Sequence[Split | None]) -> Non
 # -- the form of older programs ------------------------------------------------------------------------
 
 
-def _full_to_shard(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     sharding = old.annotations.sharding
     numbers = None if sharding is None else walk.program.annotations.manual_numbers(sharding)
     inner = walk.scope if numbers is None else walk.scope.inside(numbers)
@@ -167,7 +149,7 @@ def _full_to_shard(walk: Walking, old: Instruction, operands: tuple[Value, ...])
     return rebuilt(old.shape, iter(made))
 
 
-def _shard_to_full(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     made: list[Piece] = []
     for piece, shape in zip(*_arrays(old, operands), strict=True):
         by_hand = _by_ratio(walk, shape, piece.shape, old, whole(len(piece.tiling)))
@@ -176,7 +158,7 @@ def _shard_to_full(walk: Walking, old: Instruction, operands: tuple[Value, ...])
 
 
 def _by_ratio(
-    walk: Walking, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
+    walk: Walk, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
 ) -> tuple[Split | None, ...]:
     """The split of each dimension into as many parts as sizes say, where an instruction says which."""
     splits = walk.program.annotations.splits(said.annotations.sharding, whole_shape.rank) or tiling
@@ -187,16 +169,16 @@ def _by_ratio(
             found.append(None)
         else:
             factor = parts(split) // count
-            found.append(tuple(place // factor for place in split))
+            found.append(tuple(part // factor for part in split))
     return tuple(found)
 
 
-_Boundary = Callable[["Walking", Instruction, tuple[Value, ...]], Value]
-_Crossed = Callable[["Walking", Piece, Shape, _Border], Piece]
+_Boundary = Callable[[Walk, Instruction, tuple[Value, ...]], Value]
+_Crossed = Callable[[Walk, Piece, Shape, _Border], Piece]
 
 BOUNDARIES: Final[dict[str, _Boundary]] = {
     "SPMDFullToShardShape": _full_to_shard,
     "SPMDShardToFullShape": _shard_to_full,
     "xla.sdy.GlobalToLocalShape": _begin,
-    _ENDS: _end,
+    END_OF_MANUAL: _end,
 }

@@ -17,12 +17,12 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Reshape, Reverse, Slice
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd.emit import Channels, Emitter
-from xlakit.passes.spmd.factors import Dims, Factors, factors_of
-from xlakit.passes.spmd.partial import combining, contribution, is_plain_sum, spread, total
-from xlakit.passes.spmd.reshard import resharded
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import (
+from xlakit.passes.spmd.pieces.emit import Channels, Emitter
+from xlakit.passes.spmd.pieces.partial import combining, contribution, is_plain_sum, spread, total
+from xlakit.passes.spmd.pieces.reshard import resharded
+from xlakit.passes.spmd.shardings.factors import Dims, Factors, factors_of
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
     divides,
@@ -35,7 +35,7 @@ from xlakit.passes.spmd.tilings import (
     whole,
     with_split,
 )
-from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, whole_tilings
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, whole_tilings
 
 # So far back whole values are made again in parts; beyond that they are cut.
 _MOST_STEPS_BACK = 48

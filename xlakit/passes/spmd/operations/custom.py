@@ -18,13 +18,14 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.passes.core.framework import with_callees
-from xlakit.passes.spmd.annotations import as_sharding
-from xlakit.passes.spmd.factors import Dims, Factors
-from xlakit.passes.spmd.pieces import smallest
+from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.prepare import prepared
-from xlakit.passes.spmd.tilings import Tiling, local_sizes, whole
-from xlakit.passes.spmd.values import Piece, Value, leaf_shapes, leaves, rebuilt
-from xlakit.passes.spmd.walking import Program, Walking
+from xlakit.passes.spmd.program import Program
+from xlakit.passes.spmd.shardings.annotations import as_sharding
+from xlakit.passes.spmd.shardings.factors import Dims, Factors
+from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, whole
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, rebuilt
+from xlakit.passes.spmd.walk import Walk
 
 RULE: Final = "xla.sdy.sharding_rule"
 
@@ -56,7 +57,7 @@ def register_partitioner(target: str, partitioner: Partitioner) -> None:
     PARTITIONERS[target] = partitioner
 
 
-def partitioned(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """What the program of one partition gives for its parts of the operands."""
     scope = smallest(walk.scope, operands)
     if scope.size < scope.count:
@@ -118,7 +119,7 @@ def rule_factors(text: str, old: Instruction) -> Factors:
     return Factors(operands, results)
 
 
-def _tiling(walk: Walking, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
+def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:
     """How a sharding splits an array; parts are equal."""
     said = walk.program.annotations.splits(sharding, len(sizes)) or whole(len(sizes))
     tiling = walk.pieces.usable(said, sizes)

@@ -9,10 +9,10 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError, XlakitError
-from xlakit.execution.at_sizes import at_sizes
-from xlakit.execution.c_calls import CTarget, is_c_function
-from xlakit.execution.lapack import lapack_calls
-from xlakit.execution.size_checks import SIZE_CHECKS
+from xlakit.execution.calls.at_sizes import at_sizes
+from xlakit.execution.calls.c_calls import CTarget, is_c_function
+from xlakit.execution.calls.lapack import lapack_calls
+from xlakit.execution.calls.size_checks import SIZE_CHECKS
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value

@@ -13,16 +13,16 @@ from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceSca
 from xlakit.ops.control import Conditional
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AfterAll
-from xlakit.passes.spmd.annotations import SHARDINGS
-from xlakit.passes.spmd.emit import Emitter
-from xlakit.passes.spmd.pieces import smallest
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import local_sizes
-from xlakit.passes.spmd.values import Piece, Value, leaves, rebuilt, whole_tilings
-from xlakit.passes.spmd.walking import Walking
+from xlakit.passes.spmd.pieces.emit import Emitter
+from xlakit.passes.spmd.pieces.pieces import smallest
+from xlakit.passes.spmd.shardings.annotations import SHARDINGS
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import local_sizes
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, rebuilt, whole_tilings
+from xlakit.passes.spmd.walk import Walk
 
 
-def random(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def random(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """Each device has random numbers of its own: those of the first member are used by all."""
     scope = smallest(walk.scope, operands)
     value = walk.pieces.on_whole(old, operands, scope)
@@ -33,7 +33,7 @@ def random(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Valu
 _ON_PARTS: Final = frozenset({"xlakit_partitioned_python_callback"})
 
 
-def custom_call(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """A call with an effect, or one that is said to be on one device, is made by one member for all."""
     scope = smallest(walk.scope, operands)
     if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
@@ -60,7 +60,7 @@ def custom_call(walk: Walking, old: Instruction, operands: tuple[Value, ...]) ->
     return _of_member(walk, value, old.shape, scope, member)
 
 
-def _device(walk: Walking, old: Instruction) -> int | None:
+def _device(walk: Walk, old: Instruction) -> int | None:
     """The device that a call is said to be on."""
     sharding = old.annotations.sharding
     elements = () if sharding is None else (sharding.elements or (sharding,))
@@ -87,7 +87,7 @@ def _nothing(make: Emitter, shape: Shape) -> Instruction:
     return make.zeros(shape.element_type, shape.dimensions)
 
 
-def _of_member(walk: Walking, value: Value, shape: Shape, scope: Scope, member: int) -> Value:
+def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int) -> Value:
     """The arrays that a member has, on all members."""
     order = [member, *(m for m in range(scope.size) if m != member)]
     groups = scope.groups([order])
@@ -104,7 +104,7 @@ def _of_member(walk: Walking, value: Value, shape: Shape, scope: Scope, member: 
 # -- collectives of the program ----------------------------------------------------------------------
 
 
-def collective(walk: Walking, old: Instruction, operands: tuple[Value, ...]) -> Value:
+def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     """Teams meet; where only members at the same places of their teams meet, they do with what they have."""
     scope = smallest(walk.scope, operands)
     (first, *others) = operands
@@ -131,7 +131,7 @@ def _dimension(old: Instruction) -> int | None:
     return op.split_dimension if isinstance(op, AllToAll) else None
 
 
-def _meets_alike(walk: Walking, old: Instruction, piece: Piece, scope: Scope) -> bool:
+def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bool:
     """Whether all that meet have the same part."""
     op, count = old.op, walk.program.channels.partitions
     tables = [scope.of_partitions(list(split)) for split in piece.tiling if split is not None]

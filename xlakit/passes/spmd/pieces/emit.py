@@ -21,7 +21,7 @@ from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.core.computation_builder import ComputationBuilder, binary_computation
 from xlakit.passes.core.framework import PassContext
-from xlakit.passes.spmd.scopes import Scope
+from xlakit.passes.spmd.shardings.scopes import Scope
 
 
 @dataclass

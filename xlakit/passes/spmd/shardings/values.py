@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from xlakit.data.shape import Shape
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.passes.spmd.scopes import Scope
-from xlakit.passes.spmd.tilings import Split, Tiling, is_whole, whole
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, whole
 
 
 @dataclass(eq=False)

@@ -1,0 +1,124 @@
+"""Which function splits an operation: by its opcode, by the target of a custom call, or by its factors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from xlakit.errors import UnsupportedError
+from xlakit.ir.instruction import Instruction
+from xlakit.ops.control import Call, Fusion
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import OptimizationBarrier
+from xlakit.passes.spmd.operations import control, custom, effects, inspection, manual
+from xlakit.passes.spmd.pieces.pieces import smallest
+from xlakit.passes.spmd.shardings.annotations import CONSTRAINTS, GROUP, HINTS
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaves
+from xlakit.passes.spmd.walk import Walk
+
+_FEEDS: Final = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done"})
+_COLLECTIVES: Final = frozenset(
+    {"all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter", "collective-broadcast"}
+)
+
+# Where their dones follow, pairs.py has made one operation of the two.
+_STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"})
+
+
+def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instruction | None) -> Value:
+    """What one partition does of an instruction.
+
+    end: where a call of a manual computation ends; None for other instructions.
+    """
+    special = _SPECIAL.get(old.opcode)
+    if special is not None:
+        return special(walk, old, operands)
+    if isinstance(old.op, Call) and end is not None and not operands:
+        return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, None)
+    if isinstance(old.op, (Call, Fusion)):
+        callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
+        return walk.inside(smallest(walk.scope, operands), callee, operands, walk.inner(old, callee))
+    if isinstance(old.op, CustomCall):
+        return _custom_call(walk, old, old.op.custom_call_target, operands)
+    return walk.plain(old, operands)
+
+
+def _custom_call(walk: Walk, old: Instruction, target: str, operands: tuple[Value, ...]) -> Value:
+    if target in CONSTRAINTS:
+        return walk.constrained(old, operands)
+    if target in HINTS and len(operands) == 1:
+        return operands[0]
+    if target == inspection.TARGET and len(operands) == 1:
+        return inspection.inspect(walk, old, operands)
+    if target == GROUP:
+        # Propagation has seen it.
+        return ()
+    boundary = manual.BOUNDARIES.get(target)
+    if boundary is not None:
+        return boundary(walk, old, operands)
+    if target in custom.PARTITIONERS:
+        return custom.partitioned(walk, old, operands)
+    return effects.custom_call(walk, old, operands)
+
+
+def _barrier(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """An optimization barrier, on parts as they are."""
+    scope = smallest(walk.scope, operands)
+    tilings = [p.tiling if p.scope == scope else (None,) * len(p.tiling) for p in leaves(operands[0])]
+    given = walk.pieces.bundle(operands[0], iter(tilings), scope)
+    made = walk.pieces.make.like(old, OptimizationBarrier(), (given,), given.shape)
+    return walk.pieces.unbundle(made, old.shape, iter(tilings), scope)
+
+
+def _dependency(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """A value that waits for a token."""
+    value, token = operands
+    if not isinstance(value, Piece) or not isinstance(token, Piece):
+        return walk.pieces.on_whole(old, operands, walk.scope)
+    value = walk.pieces.summed(value)
+    made = walk.pieces.make.like(old, old.op, (value.instruction, token.instruction), value.instruction.shape)
+    return Piece(made, value.tiling, value.scope, value.shape)
+
+
+def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    """The number of the partition, which is a value of a team where that is one partition."""
+    sharding = old.annotations.sharding
+    if walk.scope.size > 1 and (sharding is None or sharding.kind != "MANUAL"):
+        raise UnsupportedError(
+            "the number of a partition in a program that is split over them",
+            hint="ask for it in a manual computation (jax.shard_map)",
+        )
+    return walk.pieces.on_whole(old, operands, walk.scope)
+
+
+def _refuse_start(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    raise UnsupportedError(
+        f"{old.opcode} whose done is not its only user, in a program that is split over devices",
+        hint="end it with one done in the same computation, or use the operation that is not asynchronous",
+    )
+
+
+def _refuse(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
+    scope = smallest(walk.scope, operands)
+    if scope.size > 1:
+        raise UnsupportedError(
+            "feeds and channels in a program that is split over devices",
+            hint="use them in a manual computation (jax.shard_map), where it is said which device does it",
+        )
+    return walk.pieces.on_whole(old, operands, scope)
+
+
+_Step = Callable[[Walk, Instruction, tuple[Value, ...]], Value]
+
+_SPECIAL: Final[dict[str, _Step]] = {
+    "add-dependency": _dependency,
+    "conditional": control.conditional,
+    "opt-barrier": _barrier,
+    "partition-id": _own_number,
+    "rng": effects.random,
+    "rng-get-and-update-state": effects.random,
+    "while": control.loop,
+    **dict.fromkeys(_COLLECTIVES, effects.collective),
+    **dict.fromkeys(_FEEDS, _refuse),
+    **dict.fromkeys(_STARTS, _refuse_start),
+}

@@ -1,0 +1,38 @@
+"""What the walks through the computations of a program share, and the hints that propagation gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlakit.ir.attributes import Sharding
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.passes.core.framework import PassContext
+from xlakit.passes.spmd.pieces.emit import Channels
+from xlakit.passes.spmd.shardings.annotations import Annotations
+from xlakit.passes.spmd.shardings.tilings import Tiling
+
+
+@dataclass
+class Program:
+    """What all walks through the computations of a module share."""
+
+    module: HloModule
+    annotations: Annotations
+    channels: Channels
+    context: PassContext
+    # How the operands of calls are split that ask for it.
+    inspected: dict[Instruction, Sharding] = field(default_factory=dict[Instruction, Sharding])
+
+
+@dataclass(eq=False)
+class Frame:
+    """The values of a computation, as one way of calls leads to it: for each instruction a node for each leaf."""
+
+    tilings: list[Tiling]
+    nodes: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
+    inner: dict[tuple[Instruction, Computation], Frame] = field(default_factory=dict)
+
+    def hints(self, instruction: Instruction) -> list[Tiling] | None:
+        """A tiling for each array and token that an instruction gives; whole where nothing is known."""
+        nodes = self.nodes.get(instruction)
+        return None if nodes is None else [self.tilings[n] for n in nodes]
