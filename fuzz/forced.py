@@ -58,6 +58,12 @@ def draw(seed: int, number: int) -> Options:
     return Options(frozenset(left_out), width, knobs=chosen, cpu=level)
 
 
+def choosing(options: Options) -> Options:
+    """The same, with all that stands under conditions computed, its conditions only choosing."""
+    knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == "guards"}
+    return replace(options, knobs={**options.knobs, **knobs})
+
+
 def _module(knob: str) -> str:
     return knob.partition(".")[0]
 
@@ -66,10 +72,15 @@ def _modules() -> set[str]:
     return {_module(name) for name in KNOBS}
 
 
+def _moves(number: int) -> bool:
+    """Whether a program is of operations that move elements."""
+    return number % 8 == 3
+
+
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
     """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
     if number % 2:
-        return generated(seed, number, wide=number % 8 != 7), _next_to_plain
+        return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _next_to_plain
     rng = random.Random(f"{seed} {number} opcode")
     # Operations on elements are many, and all have the same kernel.
     others = sorted(FAMILIES.keys() - {*UNARY, *ELEMENTARY_UNARY, *BINARY})
@@ -113,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def fault_of(number: int) -> str:
         program, judged = program_of(options.seed, number)
         drawn = draw(options.seed, number)
+        drawn = choosing(drawn) if _moves(number) else drawn
         if options.number is not None:
             print(program.text, drawn.text)
         return judge(program, judged, drawn)

@@ -389,6 +389,53 @@ def _pieces(body: Body) -> None:
     body.results.append(made)
 
 
+def _divided(body: Body) -> None:
+    """Pieces, and arrays with a margin, of what is cut out and reshaped: outside of a part divided indices are wild."""
+    parts: list[Named] = []
+    for _ in range(body.draft.integer(1, 3)):
+        value = body.pick(lambda v: v.kind != "pred" and len(v.dims) > 0 and (not parts or v.kind == parts[0].kind))
+        part = None if value is None else _cut_out(body, value)
+        if part is not None:
+            parts.append(part)
+    if not parts:
+        return
+    kind = parts[0].kind
+    margin = [body.draft.integer(1, 7), body.draft.integer(0, 5)]
+    size = sum(part.dims[0] for part in parts) + sum(margin)
+    if size > _MOST_ELEMENTS:
+        return
+    fill = body.scalar(kind, 1)
+    if len(parts) == 1 and body.draft.chance():
+        made = body.add(kind, [size], f"pad({parts[0].name}, {fill.name}), padding={margin[0]}_{margin[1]}")
+    else:
+        ends = [body.emit(f"{kind}[{n}]", f"broadcast({fill.name}), dimensions={{}}") for n in margin]
+        names = [ends[0], *(part.name for part in parts), ends[1]]
+        made = body.add(kind, [size], f"concatenate({', '.join(names)}), dimensions={{0}}")
+    body.results.append(made)
+
+
+def _cut_out(body: Body, value: Named) -> Named | None:
+    """Rows without their ends in a row: their index is a quotient and a remainder; None for what has no elements."""
+    if len(value.dims) == 1:
+        dims = (value.dims[0], body.draft.integer(2, 5))
+        value = Named(
+            body.emit(f"{value.kind}[{join(dims)}]", f"broadcast({value.name}), dimensions={{0}}"), value.kind, dims
+        )
+    ranges, dims = [], []
+    for place, extent in enumerate(value.dims):
+        # Rows are left out at the end, so that whole vectors from any place in the others lie inside.
+        rest = body.draft.integer(0, extent // 3) if place == 0 else body.draft.integer(0, 1)
+        first = body.draft.integer(0, 2) if extent > rest + 3 else 0
+        last = extent - rest if extent - rest > first else extent
+        ranges.append(f"[{first}:{last}]")
+        dims.append(last - first)
+    count = math.prod(dims)
+    if not 0 < count <= _MOST_ELEMENTS // 4:
+        return None
+    part = body.emit(f"{value.kind}[{join(dims)}]", f"slice({value.name}), slice={{{', '.join(ranges)}}}")
+    return Named(body.emit(f"{value.kind}[{count}]", f"reshape({part})"), value.kind, (count,))
+
+
 def _into(lines: list[str], stem: str) -> Callable[[str, str], str]:
     def emit(shape: str, call: str) -> str:
         name = f"{stem}{len(lines)}"
@@ -406,7 +453,12 @@ _STEPS: tuple[Callable[[Body], None], ...] = (
 
 
 # What there is in wide modules besides.
-_MORE = (_complex, _complex, _pieces, _pieces, _pieces)
+_MORE = (_complex, _complex, _pieces, _pieces, _pieces, _divided, _divided)
+# What moves elements, several of which stand in one index.
+_MOVES = (
+    _unary, _binary, _binary, _select, _broadcast, _reshape, _transpose, _slice, _pad, _concatenate, _reverse, _pieces,
+    _divided, _divided, _divided, _divided, _divided, _divided,
+)  # fmt: skip
 
 
 def _dims(draft: Draft, *, wide: bool) -> list[int]:
@@ -420,13 +472,14 @@ def _dims(draft: Draft, *, wide: bool) -> list[int]:
     return dims
 
 
-def module(seed: int, number: int, *, wide: bool = False) -> Program:
+def module(seed: int, number: int, *, wide: bool = False, moves: bool = False) -> Program:
     """Module ``number`` of a seed: its text and its arguments.
 
     wide: with rows of whole vectors, pieces and complex numbers, for what has ways of its own for large arrays.
+    moves: of what moves elements, in few steps, for indices that are divided and chosen.
     """
     draft = Draft(np.random.default_rng([seed, number]))
-    body = Body(draft, draft.emit, [], "", (*_STEPS, *_MORE) if wide else _STEPS)
+    body = Body(draft, draft.emit, [], "", _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS)
     for _ in range(draft.integer(1, 4)):
         kind = draft.pick([*_FLOATS, "s32", "u32", "s8"])
         dims = _dims(draft, wide=wide)
@@ -437,7 +490,7 @@ def module(seed: int, number: int, *, wide: bool = False) -> Program:
     body.values.append(Named(draft.parameter("s32", [size], values=indices), "s32", (size,)))
     choice = np.asarray(draft.integer(-1, 3), np.int32)
     body.values.append(Named(draft.parameter("s32", [], values=choice), "s32", ()))
-    for _ in range(draft.integer(4, 40)):
+    for _ in range(draft.integer(2, 9) if moves else draft.integer(4, 40)):
         body.step()
     picked = [body.values[-1], *(body.pick() or body.values[-1] for _ in range(3))]
     results = list(dict.fromkeys([*picked, *body.results[:3]]))

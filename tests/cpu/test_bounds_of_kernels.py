@@ -122,7 +122,7 @@ ENTRY pieces {
 
 def test_an_index_that_is_not_chosen(monkeypatch: pytest.MonkeyPatch):
     # What is read there is not used: only the check sees it.
-    monkeypatch.setattr(Emitter, "_place_within", lambda self, node, _: self.place(node.array, node.offset))
+    monkeypatch.setattr(Emitter, "_clamped_address", lambda self, node, _: self.address(node.array, node.offset))
     a, p, b = (np.arange(n, dtype=np.float32) for n in (6, 256, 5))
     assert _knobs_of_guards
     with compiling(sanitize=True, knobs={"guards.little": 0, "guards.often": 0.0}):

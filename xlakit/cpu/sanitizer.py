@@ -9,7 +9,7 @@ plans and kernels that are wrong:
 - a kernel writes outside of its results;
 - a kernel leaves elements of its result as they were, or reads them before it has written them;
 - a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, be it of an
-  element that would not have been chosen (:mod:`xlakit.cpu.llvm.bounds_checks`): it is not done, so the process survives;
+  element that would not have been chosen (:mod:`xlakit.cpu.llvm.bounds_checks`): it is not done, and the process lives;
 - after an iteration, a branch or the program, a value is not where it should be.
 
 What a step reads is known from the program alone: its steps name values, and the plan says in which slice of memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ArgumentError, FormatError, UnsupportedError
 from xlakit.ir.operation import TOKEN
+
+# Elements that are drawn at a time: NumPy draws in wider types, of which a large array would take several times more.
+_PIECE = 1 << 16
 
 
 def make_inputs(program: ProgramShape, seed: int) -> list[Any]:
@@ -34,18 +38,23 @@ def _make(shape: Shape, rng: np.random.Generator) -> Any:
     if not shape.is_array or any(size < 0 for size in shape.dimensions):
         raise UnsupportedError(f"no value can be made up for a parameter of shape {shape}", hint="give --input")
     kind, size = shape.element_type, shape.dimensions
+    values = np.empty(math.prod(size), kind.dtype)
+    for part in (values.real, values.imag) if kind.is_complex else (values,):
+        for first in range(0, part.size, _PIECE):
+            part[first : first + _PIECE] = _drawn(kind, rng, min(_PIECE, part.size - first))
+    return values.reshape(size)
+
+
+def _drawn(kind: PrimitiveType, rng: np.random.Generator, count: int) -> Array:
+    """So many elements, or real or imaginary parts, in a type that NumPy draws."""
     if kind is PrimitiveType.PRED:
-        return np.asarray(rng.integers(0, 2, size), dtype=np.bool_)
+        return rng.integers(0, 2, count).astype(np.bool_)
     if kind.is_unsigned:
-        return np.asarray(rng.integers(0, 1 << min(kind.bit_width, 63), size, dtype=np.uint64)).astype(kind.dtype)
+        return rng.integers(0, 1 << min(kind.bit_width, 63), count, dtype=np.uint64).astype(kind.dtype)
     if kind.is_signed:
-        return np.asarray(rng.integers(0, min(8, 1 << (kind.bit_width - 1)), size)).astype(kind.dtype)
-    values = np.asarray(rng.standard_normal(size))
-    if kind.is_complex:
-        values = values + 1j * rng.standard_normal(size)
-    if kind is PrimitiveType.F8E8M0FNU:
-        values = np.exp2(np.round(values))
-    return np.asarray(values).astype(kind.dtype)
+        return rng.integers(0, min(8, 1 << (kind.bit_width - 1)), count).astype(kind.dtype)
+    values = rng.standard_normal(count)
+    return np.exp2(np.round(values)) if kind is PrimitiveType.F8E8M0FNU else values
 
 
 def read_inputs(path: str, program: ProgramShape) -> list[Any]:

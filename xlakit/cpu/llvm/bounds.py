@@ -1,4 +1,4 @@
-"""What emitters and the runtime know of bounds checks; :mod:`xlakit.cpu.llvm.bounds_checks` is the pass that makes them.
+"""What emitters and the runtime know of bounds checks, which :mod:`xlakit.cpu.llvm.bounds_checks` writes.
 
 Emitters say where an array of the program, or a part of scratch, begins and ends; the pass follows all else.
 """

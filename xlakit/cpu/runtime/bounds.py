@@ -1,5 +1,6 @@
-"""The runtime of bounds checks (:mod:`xlakit.cpu.llvm.bounds_checks`): the checks, bounds of stored pointers, and faults.
+"""The runtime of bounds checks: the checks themselves, bounds of stored pointers, and faults.
 
+The code that calls it is written by :mod:`xlakit.cpu.llvm.bounds_checks`.
 It is loaded when a program that has checks is linked, and stays until the process ends.
 
 Bounds of pointers that are in memory are kept in a table of fixed size, by the address at which a pointer was stored:
