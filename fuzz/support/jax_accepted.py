@@ -47,11 +47,6 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("pjit", "*unreduced_grad*", "gradients that a loop carries as unreduced are added in each of its turns"),
     (
-        "api",
-        "JitTest::test_jit_lower_compile_with_compiler_options_invalid",
-        "options of XLA's own compiler are accepted and say nothing, so their values are not looked at",
-    ),
-    (
         "lax_control_flow",
         "LaxControlFlowTest::testScanGrad_jit_scan=False_jit_f=False_impl=unroll0",
         "a finite difference in float32 is off by chance; the derivative is as near to float64's as jaxlib's is",

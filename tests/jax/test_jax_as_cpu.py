@@ -207,6 +207,23 @@ def check_kinds_of_memory():
             np.testing.assert_array_equal(program(x), [0, 2, 4, 6])
 
 
+def check_options_of_its_compiler():
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.arange(3.0)
+    lowered = jax.jit(lambda x: x + 1).lower(x)
+    for options in ({}, {"xla_embed_ir_in_executable": True}, {"xla_dump_to": "/nowhere"}):
+        np.testing.assert_array_equal(lowered.compile(compiler_options=options)(x), [1, 2, 3])
+    for options, sentence in (
+        ({"invalid_key": "value"}, "No such compile option: 'invalid_key'"),
+        ({"xla_nothing_of_the_kind": 1}, "No such compile option"),
+        ({"xla_embed_ir_in_executable": "invalid"}, "'invalid' is not a valid bool value"),
+    ):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=sentence):
+            lowered.compile(compiler_options=options)
+
+
 def check_what_a_gradient_needs_in_host_memory():
     import jax
     import jax.numpy as jnp

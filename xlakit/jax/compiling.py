@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import options
 from xlakit.collector import collecting_less
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from xlakit.jax.devices import Devices
     from xlakit.runtime.executable import LoadedExecutable
 
+_OF_DUMPS: Final = "xla_dump_"
+_SMALLEST: Final = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+
 
 @collecting_less()
 @options.compiling()
@@ -25,7 +28,7 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     from jaxlib import xla_client
 
     wanted: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
-    _check_overrides([name for name, _ in wanted.env_option_overrides])
+    _check_overrides(list(wanted.env_option_overrides))
     build = wanted.executable_build_options
     grid = build.num_replicas, build.num_partitions
     given = build.device_assignment or wanted.device_assignment
@@ -84,13 +87,28 @@ def _client(devices: Devices) -> Any:
     return devices.client
 
 
-def _check_overrides(names: Sequence[str]) -> None:
-    """Refuse options that no compiler has. Those of XLA's own compiler say nothing to this one."""
-    for name in names:
-        if not name.startswith("xla_"):
-            raise ArgumentError(
-                f"No such compile option: '{name}'", hint="XLA's own, which begin with xla_, are ignored"
-            )
+def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
+    """Refuse options that XLA's compiler does not have, and values that its options cannot have.
+
+    They say nothing to this compiler, but a misspelled one is a mistake in either. XLA knows its options and no one
+    else, so it is asked to compile a program with them; not with those by which it would write files.
+    """
+    asked = [(name, value) for name, value in overrides if not name.startswith(_OF_DUMPS)]
+    if not asked:
+        return
+    from jaxlib import xla_client
+
+    client: Any = xla_client.make_cpu_client()
+    options: Any = xla_client.CompileOptions()
+    options.env_option_overrides = asked
+    try:
+        client.compile_and_load(_SMALLEST, client.devices()[:1], options)
+    except RuntimeError as error:
+        # What precedes the colon is the kind of error, which JAX puts there again.
+        raise ArgumentError(
+            str(error).split(": ", 1)[-1],
+            hint="options of XLA's compiler (xla_...) are checked, and otherwise ignored by this one",
+        ) from None
 
 
 def _assigned(assignment: bytes, replicas: int, partitions: int) -> list[list[int]]:
