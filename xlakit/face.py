@@ -292,6 +292,7 @@ from xlakit.runtime.client import Client as Client
 from xlakit.runtime.device import Device as Device
 from xlakit.runtime.executable import LoadedExecutable as LoadedExecutable
 from xlakit.runtime.transfer import HostBufferSemantics as HostBufferSemantics
+from xlakit.tools.elided import fill_elided as fill_elided
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

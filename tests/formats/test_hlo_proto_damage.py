@@ -58,7 +58,6 @@ DAMAGES = {
     "predecessor": (_set((2, "control_predecessor_ids"), [9]), "control_predecessor_ids: 9"),
     "computation": (_set((2, "called_computation_ids"), [9]), "called_computation_ids: 9"),
     "no padding": (_clear(2, "padding_config"), "padding_config is missing"),
-    "no literal": (_clear(1, "literal"), "literal is missing"),
     "short data": (_set((1, "literal", "f32s"), b"123"), "literal: f32s holds 3 bytes, too few"),
     "much data": (_set((1, "literal", "f32s"), b"12345678"), "literal: f32s holds 2 elements"),
     "big promise": (_set((1, "literal", "shape", "dimensions"), [2**40]), "literal: "),

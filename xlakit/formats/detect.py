@@ -18,6 +18,14 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _SPACE = r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _HLO = re.compile(_SPACE + r"(?:HloModule\b|ENTRY\b|%?[\w.-]+\s*(?:\(|\{|=))", re.DOTALL)
 _MLIR = re.compile(_SPACE + r'(?:module\b|"?builtin\.module\b|func\.func\b|#[\w.]+\s*=|![\w.]+\s*=)', re.DOTALL)
+# What XLA dumps beside a module, by how it begins.
+_BESIDE_MODULES = (
+    (re.compile(r"\s*(?:BufferAssignment:|Total bytes used:)"), "a buffer assignment"),
+    (re.compile(r"\s*HloLiveRange\b"), "a list of live ranges"),
+    (re.compile(r"\s*Memory Space:"), "a report of memory use"),
+    (re.compile(r"\s*(?:#[^\n]*\n\s*)*xla_\w+:"), "a list of options"),
+    (re.compile(r"\s*; ModuleID\b"), "code of LLVM"),
+)
 _JSON = re.compile(r'\s*\{\s*(?:"|\})')
 
 
@@ -54,10 +62,18 @@ def hlo_text_of(data: bytes, name: str = "<data>") -> str | None:
 
 
 def _is_hlo(text: str) -> bool:
+    if any(begins.match(text) for begins, _ in _BESIDE_MODULES):
+        return False
     return not _JSON.match(text) and not _MLIR.match(text) and _HLO.match(text) is not None
 
 
 def _load_text(text: str, name: str) -> HloModule:
+    for begins, what in _BESIDE_MODULES:
+        if begins.match(text):
+            raise FormatError(
+                f"this is {what} of a module, which XLA dumps beside it, and no program",
+                hint="give the module itself: ..before_optimizations.txt or ..after_optimizations.txt",
+            )
     if _JSON.match(text):
         return hlo_proto.module_from_json(text)
     if _MLIR.match(text):

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from xlakit.arguments import converting
 from xlakit.data.shape import Shape
 from xlakit.deprecation import renamed_attribute
-from xlakit.errors import ArgumentError, DeadlockError, ResourceError, UnsupportedError
+from xlakit.errors import ArgumentError, DeadlockError, LiteralError, ResourceError, UnsupportedError, XlakitError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
@@ -26,6 +26,7 @@ from xlakit.interpreter.evaluate import run
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.data import ElidedConstant, elided_error
 from xlakit.settings import memory_limit
 
 # What runs the program on one device: its arguments in, what the host gets out.
@@ -101,11 +102,13 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                     )
                 if isinstance(instruction.op, CustomCall):
                     calls.check(instruction)
-            except (ResourceError, UnsupportedError) as error:
+                if isinstance(instruction.op, ElidedConstant):
+                    raise elided_error()
+            except (LiteralError, ResourceError, UnsupportedError) as error:
                 raise _placed(error, module, instruction) from None
 
 
-def _placed(error: ResourceError | UnsupportedError, module: HloModule, instruction: Instruction) -> Exception:
+def _placed(error: XlakitError, module: HloModule, instruction: Instruction) -> Exception:
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],

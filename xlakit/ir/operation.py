@@ -344,9 +344,17 @@ _T = TypeVar("_T", bound=Op)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(attribute,))
 def operation(
-    opcode: str, *, arity: int | None = None, pointwise: bool = False, documents: Sequence[str] = ()
+    opcode: str,
+    *,
+    arity: int | None = None,
+    pointwise: bool = False,
+    documents: Sequence[str] = (),
+    variant: bool = False,
 ) -> Callable[[type[_T]], type[_T]]:
-    """Make a class an operation and enter it in OPERATIONS under its HLO opcode name."""
+    """Make a class an operation and enter it in OPERATIONS under its HLO opcode name.
+
+    variant: it is another form of an operation that is there already, which readers choose by themselves.
+    """
 
     def decorate(cls: type[_T]) -> type[_T]:
         made = _inheriting(cls) or dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
@@ -355,6 +363,8 @@ def operation(
         made.attributes = tuple(_attribute(f) for f in dataclasses.fields(made) if "xlakit" in f.metadata)  # pyright: ignore
         made.can_call = any(spec.kind in (Kind.COMPUTATION, Kind.COMPUTATION_LIST) for spec in made.attributes)
         made.can_have_effect = made.has_side_effect is not Op.has_side_effect
+        if variant:
+            return made
         if opcode in OPERATIONS:
             raise ShapeError(f"the operation {opcode} is declared twice", hint="give the class an opcode of its own")
         OPERATIONS[opcode] = made

@@ -13,7 +13,7 @@ import numpy as np
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import TOKEN_SHAPE, Shape, make_tuple_shape
-from xlakit.errors import ShapeError
+from xlakit.errors import LiteralError, ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Distinct, Elementwise, Forwarding
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
@@ -50,6 +50,33 @@ class Constant(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         return literal_value(self.literal)
+
+
+@operation("constant", arity=0, pointwise=True, variant=True)
+class ElidedConstant(Op, Distinct):
+    """A constant whose elements the text leaves out: ``constant({...})``, as XLA dumps large ones by default.
+
+    Two of them may be two values. It is read, printed, checked and rewritten like any value that is not known, and a
+    program that has one does not run until :func:`xlakit.fill_elided` has given it elements.
+    """
+
+    def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        return need_declared(declared).without_layout()
+
+    def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        raise elided_error()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ElidedConstant, ()
+
+
+def elided_error() -> LiteralError:
+    """What is wrong where the elements of an elided constant are needed."""
+    return LiteralError(
+        "the constant is elided: the program has {...} where its elements should be",
+        hint="run it with --fill-elided zeros or random (xlakit.fill_elided), or dump it again with "
+        "XLA_FLAGS=--xla_dump_large_constants or as a proto",
+    )
 
 
 def literal_value(literal: Literal) -> Value:

@@ -108,6 +108,15 @@ def _add_file(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     )
 
 
+def _add_filling(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--fill-elided",
+        choices=("zeros", "random", "error"),
+        default="error",
+        help="elements for constants that the file leaves out, constant({...}) (default: error)",
+    )
+
+
 def _add_text_options(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("how HLO text is printed")
     group.add_argument("--short", action="store_true", help="no %%, no shapes of computations, no metadata")
@@ -154,6 +163,7 @@ def _add_run(commands: _Commands) -> None:
     command.add_argument(
         "--compare-memory", type=_size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
     )
+    _add_filling(command)
     command.set_defaults(command=_run)
 
 
@@ -199,6 +209,7 @@ def _add_inspect(commands: _Commands) -> None:
         help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
         "bytes; memory and what holds it; the memory plan; what is not machine code",
     )
+    _add_filling(command)
     _add_text_options(command)
     command.set_defaults(command=_inspect)
 
@@ -266,6 +277,16 @@ def _load(path: str):  # noqa: ANN202 - the module type is imported only when a 
     return load(*_read(path))
 
 
+def _load_filled(options: argparse.Namespace):  # noqa: ANN202
+    """The module of a command that needs the elements of constants."""
+    module = _load(options.file)
+    if options.fill_elided == "error":
+        return module
+    from xlakit.tools.elided import fill_elided
+
+    return fill_elided(module, options.fill_elided)
+
+
 def _read(path: str) -> tuple[bytes, str]:
     """What a file holds, and its name in errors."""
     if path == "-":
@@ -278,7 +299,7 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.run import run
     from xlakit.tools.shards import with_partitions
 
-    module = _load(options.file)
+    module = _load_filled(options)
     module = module.replace(replica_count=options.replicas or module.replica_count)
     module = (
         with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
@@ -361,7 +382,7 @@ def _opt(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     from xlakit.tools.inspect import inspect
 
-    _open(sys.stdout, "standard output").write(inspect(_load(options.file), options.view, _text_options(options)))
+    _open(sys.stdout, "standard output").write(inspect(_load_filled(options), options.view, _text_options(options)))
     return 0
 
 

@@ -27,12 +27,13 @@ def make_inputs(program: ProgramShape, seed: int) -> list[Any]:
     unsigned integers cover their range (they are often bits or keys), PRED is a fair coin.
     """
     rng = np.random.default_rng(seed)
-    return [_make(shape, rng) for shape in program.parameters]
+    return [make_value(shape, rng) for shape in program.parameters]
 
 
-def _make(shape: Shape, rng: np.random.Generator) -> Any:
+def make_value(shape: Shape, rng: np.random.Generator) -> Any:
+    """A value of a shape, in a range that suits its type. Raises UnsupportedError where none can be made up."""
     if shape.is_tuple:
-        return tuple(_make(s, rng) for s in shape.tuple_shapes)
+        return tuple(make_value(s, rng) for s in shape.tuple_shapes)
     if shape.is_token:
         return TOKEN
     if not shape.is_array or any(size < 0 for size in shape.dimensions):

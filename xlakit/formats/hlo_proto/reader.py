@@ -19,6 +19,7 @@ from xlakit.formats.hlo_proto.shardings import read_sharding
 from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Constant, ElidedConstant
 from xlakit.ops.registry import OPERATIONS
 
 _LOCAL = (1 << 32) - 1
@@ -114,6 +115,8 @@ class _Reading:
             cls = OPERATIONS.get(proto.opcode)
             if cls is None:
                 raise FormatError(f"opcode '{proto.opcode}' is not one of HLO")
+            if cls is Constant and not proto.HasField("literal"):
+                cls = ElidedConstant
             where = "shape"
             if not proto.HasField("shape"):
                 raise FormatError("is missing")

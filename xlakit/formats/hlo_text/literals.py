@@ -35,7 +35,7 @@ _COMPLEX = re.compile(r"\(\s*([^\s,()]+(?:\([^()]*\))?)\s*,\s*([^\s,()]+(?:\([^(
 # A text of few bytes must not make a constant of very many.
 _MOST_FILLED = 1 << 30
 _ELIDED = "the constant is elided: the dump says {...} where its elements should be"
-_ELIDED_HINT = "print it with print_large_constants, dump with XLA_FLAGS=--xla_dump_large_constants, or take the proto"
+_ELIDED_HINT = "constants are elided as a whole: constant({...})"
 
 
 class _BadElementError(Exception):

@@ -30,6 +30,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
 from xlakit.ops.communication.asynchronous import AsyncStart
 from xlakit.ops.control import Conditional
+from xlakit.ops.data import ElidedConstant
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class PrintOptions:
     short: names without ``%``, computations without their shapes, no metadata. It still parses to the same program.
     metadata: where instructions come from: ``metadata``, ``origin``, and the tables of stack frames.
     layouts: the layouts of results, parameters and the entry.
-    large_constants: the elements of constants that have more than ten; otherwise ``{...}``, which does not parse.
+    large_constants: the elements of constants that have more than ten; otherwise ``{...}``, an elided one.
     """
 
     short: bool = False
@@ -55,6 +56,7 @@ class PrintOptions:
 
 _EVERYTHING = PrintOptions()
 _LARGE = 10
+_ELIDED = "{...}"
 
 
 def print_module(module: HloModule, options: PrintOptions = _EVERYTHING) -> str:
@@ -125,6 +127,8 @@ class _Printer:
         plan = _plan(type(op))
         inner = _sugared_op(instruction) if opcode.startswith("async-") else None
         inside = self._operands(instruction) if plan.inline is None else self._inline(plan.inline, op)
+        if isinstance(op, ElidedConstant):
+            inside = _ELIDED
         if inner is not None:
             opcode = inner.opcode + opcode.removeprefix("async")
         parts = [f"{self._percent}{instruction.name} = {self.shape(instruction.shape)} {opcode}({inside})"]
@@ -143,7 +147,7 @@ class _Printer:
     def _inline(self, show: Callable[[Op], str], op: Op) -> str:
         literal = getattr(op, "literal", None)
         if not self._options.large_constants and isinstance(literal, Literal) and _count(literal) > _LARGE:
-            return "{...}"
+            return _ELIDED
         return show(op)
 
     def _operands(self, instruction: Instruction) -> str:

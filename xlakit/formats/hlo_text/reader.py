@@ -7,6 +7,7 @@ what an instruction calls stays a name here, and ``linker`` looks it up.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,9 @@ from xlakit.formats.hlo_text.sharding import parse_sharding
 from xlakit.formats.hlo_text.sugar import read_sugar, unsugar
 from xlakit.ir.attributes import Annotations, OpMetadata
 from xlakit.ir.operation import OPERATIONS, Attribute, Kind, Op
+from xlakit.ops.data import Constant, ElidedConstant
+
+_ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 
 
 def unknown(word: str, known: list[str], what: str) -> tuple[str, str]:
@@ -147,7 +151,11 @@ class Reader(Bodies):
         record = Record(name, cls, start, shape)
         lexer.expect("(", f"after '{opcode}'")
         inline = table_of(cls).inline
-        if inline is not None:
+        if cls is Constant and lexer.text == "{" and lexer.peek() == "...":
+            record.cls = ElidedConstant
+            lexer.take(_ELIDED, "'{...}'")
+            lexer.expect(")", f"after the value of {opcode}")
+        elif inline is not None:
             record.values[inline.name] = self._inline_value(inline, shape, opcode, opcode_start)
             lexer.expect(")", f"after the value of {opcode}")
         else:
