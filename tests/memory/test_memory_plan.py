@@ -89,9 +89,8 @@ def test_state_that_is_updated_in_place_is_never_copied():
     assert plan.arena_bytes <= 64 * 4 + 64  # what the sort needs
 
 
-def test_an_element_that_stays_is_one_value_through_inner_loops_and_branches():
-    text = (
-        """
+# A loop in a loop: both carry an element that a conditional and the inner loop pass on as it is.
+INNER_AND_OUTER = """
 HloModule m
 inner {
   p = (s32[], f32[64], f32[64]) parameter(0)
@@ -128,6 +127,11 @@ outer {
   ROOT r = (s32[], f32[64], f32[64]) tuple(next, c, e)
 }
 """
+
+
+def test_an_element_that_stays_is_one_value_through_inner_loops_and_branches():
+    text = (
+        INNER_AND_OUTER
         + COUNT.format(state="(s32[], f32[64], f32[64])")
         + f"""
 ENTRY e {{

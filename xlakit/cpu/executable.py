@@ -14,8 +14,9 @@ from xlakit import compile_cache, options
 from xlakit.arguments import converting
 from xlakit.collector import collecting_less
 from xlakit.cpu.cache_key import compiler_has_changed, program_key
+from xlakit.cpu.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
 from xlakit.cpu.dynamic_arrays import DynamicArrays
-from xlakit.cpu.host_steps import HostRun
+from xlakit.cpu.host_steps import HostRun, register_steps
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
 from xlakit.cpu.llvm.target import processor
@@ -23,7 +24,6 @@ from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
-from xlakit.cpu.runtime.host import register_host, release_host
 from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, FormatError, UnsupportedError, XlakitError, internal_errors
@@ -39,8 +39,7 @@ from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ir.operation import TOKEN, Array, Value
-from xlakit.memory.values import ALIGNMENT
+from xlakit.ir.operation import Array, Value
 from xlakit.settings import debugged
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class CpuExecutable(Repeatable):
         self._host_key = 0
         self._running = threading.local()
         if program.host_instructions or program.collectives:
-            self._host_key = _register(self)
+            self._host_key = register_steps(self, CpuExecutable.run_host_step)
         self._result = self.module.entry.root.shape
         self._dynamic = DynamicArrays.of(self.module)
         # No part refers to the executable: its memory goes with the last reference to it, without a search for cycles.
@@ -336,7 +335,7 @@ class CpuExecutable(Repeatable):
     def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices without Python."""
         devices = self._reference.to_devices(arguments)
-        prepared = [self._prepared([leaf for value in values for leaf in _leaves(value)]) for values in devices]
+        prepared = [self._prepared([leaf for value in values for leaf in arrays_of(value)]) for values in devices]
         self._replicas.run([given for given, _ in prepared], [made for _, made in prepared])
         return [nest(self._result, self._finished(made)) for _, made in prepared]
 
@@ -385,15 +384,13 @@ class CpuExecutable(Repeatable):
         check_donated(donate, len(self.module.entry.parameters))
 
         def run(device: Device, values: Sequence[Value]) -> Any:
-            owners = [number for number, value in enumerate(values) for _ in _leaves(value)]
-            given = {leaf for leaf, owner in enumerate(owners) if owner in donate}
-            return self._run_device(device, values, [pair for pair in self._program.in_place if pair[1] in given])
+            return self._run_device(device, values, donated_pairs(self._program.in_place, values, donate))
 
         # Devices that are given one array cannot all write to it.
         return self._reference.call_with(run if self.num_devices == 1 else self._run_device, arguments)
 
-    def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[tuple[int, int]] = ()) -> Any:
-        leaves = [leaf for value in arguments for leaf in _leaves(value)]
+    def _run_device(self, device: Device, arguments: Sequence[Value], in_place: Sequence[Pair] = ()) -> Any:
+        leaves = [leaf for value in arguments for leaf in arrays_of(value)]
         return nest(self._result, self._run_in(self._context, device, leaves, in_place))
 
     def begin(
@@ -410,20 +407,17 @@ class CpuExecutable(Repeatable):
 
         donated: numbers of arrays that may be overwritten; a result may then be that very array.
         """
-        in_place = [pair for pair in self._program.in_place if pair[1] in donated]
+        in_place = pairs_among(self._program.in_place, donated)
         context = self._context_of(device) if self.num_devices == 1 else self._context
         return self._run_in(context, device, arrays, in_place)
 
     def _run_in(
-        self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[tuple[int, int]]
+        self, context: Context, device: Device, arrays: Sequence[Array], in_place: Sequence[Pair]
     ) -> list[Array]:
         """Run the program on one device; ``context`` is for programs that have one device."""
         device.run.check()
         leaves, results = self._prepared(arrays)
-        for result, argument in in_place:
-            if _can_be_written(leaves, argument):
-                # They have as many bytes; a module may pair values of other types, or of other dimensions.
-                results[result] = _memory_for(results[result], leaves[argument])
+        reuse_memory(results, leaves, in_place)
         before = getattr(self._running, "run", None)
         self._running.run = HostRun(device)
         try:
@@ -499,39 +493,3 @@ class _Conversion:
                 "this call's executable is gone", hint="keep the executable as long as its direct_call is called"
             )
         return executable.converting_call(*arguments)
-
-
-def _register(executable: CpuExecutable) -> int:
-    """Have host calls answered by an executable, as long as it lives; machine code runs only while it does."""
-    reference = weakref.ref(executable)
-
-    def answer(number: int, address: int) -> None:
-        alive = reference()
-        if alive is not None:
-            alive.run_host_step(number, address)
-
-    key = register_host(answer)
-    # Programs may still run when the process ends.
-    weakref.finalize(executable, release_host, key).atexit = False
-    return key
-
-
-def _memory_for(result: Array, memory: Array) -> Array:
-    """An array as the result is, in the memory of another one."""
-    if memory.dtype == result.dtype and memory.shape == result.shape:
-        return memory
-    return memory.reshape(-1).view(result.dtype).reshape(result.shape)
-
-
-def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
-    """Whether a program may write to one of its arguments: its memory is as it should be, and held by nothing else."""
-    array = arrays[number]
-    if not array.flags.writeable or array.ctypes.data % ALIGNMENT:
-        return False
-    return not any(np.may_share_memory(array, other) for n, other in enumerate(arrays) if n != number)
-
-
-def _leaves(value: Value) -> list[Array]:
-    if isinstance(value, tuple):
-        return [leaf for part in value for leaf in _leaves(part)]  # pyright: ignore
-    return [] if value is TOKEN else [value]

@@ -83,161 +83,194 @@ def rests(s, number, most):
     return stays
 
 
-def thread(number, devices, slots, *, most, locked=True, clears_first=True, rests_first=True, signals=True):
-    """``device_worker``: from beginning to end."""
+class Worker:
+    """``device_worker``, from beginning to end.
 
-    def born(s, _):
-        if s["made"] > number:
+    slots: the parking slot of the caller of each run. most: how many threads may wait. The changes are other orders of
+    the protocol's steps, or leave one out.
+    """
+
+    def __init__(self, number, devices, slots, *, most, locked=True, clears_first=True, rests_first=True, signals=True):
+        self.number, self.devices, self.slots, self.most = number, devices, slots, most
+        self.locked, self.clears_first, self.rests_first, self.signals = locked, clears_first, rests_first, signals
+
+    def program(self):
+        waits = [(None, self.clear), (None, self.rest)]
+        if not self.clears_first:
+            waits.reverse()
+        counts = [(None, self.lock), (None, self.count), (None, self.unlock)]
+        return [
+            (None, self.born),
+            ("life", lambda _, __: None),
+            *sleep("nap", self.number, self.is_idle),
+            (None, self.read),
+            *wakes("wake", self.devices, locked=self.locked),
+            (None, self.run),
+            *([*waits, *counts] if self.rests_first else [*counts, *waits]),
+            (None, lambda _, me: "life" if me.pop("stays") else "die"),
+            ("die", self.free),
+            (None, self.die),
+        ]
+
+    def check_own(self, s):
+        assert not s[f"freed{self.number}"], "memory is touched of a thread that has ended"
+
+    def check_run(self, s, me):
+        assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
+
+    def born(self, s, _):
+        if s["made"] > self.number:
             return None
         return END if s["over"] == s["callers"] else BLOCKED
 
-    def own(s):
-        assert not s[f"freed{number}"], "memory is touched of a thread that has ended"
+    def is_idle(self, s, _):
+        self.check_own(s)
+        return s[f"run{self.number}"] == 0
 
-    def idle(s, _):
-        own(s)
-        return s[f"run{number}"] == 0
-
-    def read(s, me):
-        own(s)
-        me["for"], me["device"] = s[f"run{number}"], s[f"device{number}"]
+    def read(self, s, me):
+        self.check_own(s)
+        me["for"], me["device"] = s[f"run{self.number}"], s[f"device{self.number}"]
         return "die" if me["for"] == END_OF_LIFE else None
 
-    def run(s, me):
-        assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
+    def run(self, s, me):
+        self.check_run(s, me)
         ran = list(s[f"ran{me['for']}"])
         ran[me["device"]] += 1
         assert ran[me["device"]] == 1, "a device runs twice"
         s[f"ran{me['for']}"] = tuple(ran)
         del me["device"]
 
-    def clear(s, _):
-        own(s)
-        s[f"run{number}"] = 0
+    def clear(self, s, _):
+        self.check_own(s)
+        s[f"run{self.number}"] = 0
 
-    def rest(s, me):
+    def rest(self, s, me):
         if s["list_locked"]:
             return BLOCKED
-        own(s)
-        me["stays"] = int(rests(s, number, most))
+        self.check_own(s)
+        me["stays"] = int(rests(s, self.number, self.most))
         return None
 
-    def lock(s, me):
-        assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        mutex = f"mutex{slots[me['for']]}"
+    def lock(self, s, me):
+        self.check_run(s, me)
+        mutex = f"mutex{self.slots[me['for']]}"
         if s[mutex]:
             return BLOCKED
         s[mutex] = 1
         return None
 
-    def count(s, me):
-        assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        place = slots[me["for"]]
+    def count(self, s, me):
+        self.check_run(s, me)
+        slot = self.slots[me["for"]]
         s[f"left{me['for']}"] -= 1
-        if s[f"left{me['for']}"] == 0 and s[f"waits{place}"] and signals:
-            s[f"waits{place}"], s[f"signal{place}"] = 0, 1
+        if s[f"left{me['for']}"] == 0 and s[f"waits{slot}"] and self.signals:
+            s[f"waits{slot}"], s[f"signal{slot}"] = 0, 1
 
-    def unlock(s, me):
-        assert not s[f"gone{me['for']}"], "memory is touched of a run that has ended"
-        s[f"mutex{slots[me.pop('for')]}"] = 0
+    def unlock(self, s, me):
+        self.check_run(s, me)
+        s[f"mutex{self.slots[me.pop('for')]}"] = 0
 
-    def stay(_, me):
-        return "life" if me.pop("stays") else "die"
+    def free(self, s, _):
+        self.check_own(s)
+        s[f"freed{self.number}"] = 1
 
-    def free(s, _):
-        own(s)
-        s[f"freed{number}"] = 1
-
-    def die(s, _):
+    def die(self, s, _):
         s["alive"] -= 1
         return END
 
-    waits = [(None, clear), (None, rest)] if clears_first else [(None, rest), (None, clear)]
-    counts = [(None, lock), (None, count), (None, unlock)]
-    return [
-        (None, born),
-        ("life", lambda _, __: None),
-        *sleep("nap", number, idle),
-        (None, read),
-        *wakes("wake", devices, locked=locked),
-        (None, run),
-        *([*waits, *counts] if rests_first else [*counts, *waits]),
-        (None, stay),
-        ("die", free),
-        (None, die),
-    ]
+
+def thread(number, devices, slots, **changes):
+    """The steps of a thread; ``changes`` are those of :class:`Worker`."""
+    return Worker(number, devices, slots, **changes).program()
 
 
-def caller(runs, devices, place, *, most, threads, lacks=False, locked=True, lets_go=True):
-    """``xlakit_run_devices`` for each of its runs; ``place`` is where it sleeps, ``threads`` how many there can be.
+class Call:
+    """``xlakit_run_devices`` for one run, whose caller sleeps in a parking slot.
 
-    lacks: whether these may be too few.
+    most: how many threads may wait. threads: how many there can be. lacks: whether these may be too few.
     """
-    program = []
-    for r in runs:
 
-        def take(s, me, r=r):
-            if s["list_locked"]:
-                return BLOCKED
-            if s["idle"]:
-                found, s["idle"] = s["idle"][-1], s["idle"][:-1]
-            elif s["made"] < threads:
-                found, s["made"], s["alive"] = s["made"], s["made"] + 1, s["alive"] + 1
-            else:
-                return f"too few{r}"
-            s[f"workers{r}"] = (*s[f"workers{r}"], found)
-            return None
+    def __init__(self, run, devices, slot, *, most, threads, lacks=False, locked=True, lets_go=True):
+        self.number, self.devices, self.slot, self.most, self.threads = run, devices, slot, most, threads
+        self.lacks, self.locked, self.lets_go = lacks, locked, lets_go
 
-        def start(s, me, r=r):
-            s[f"left{r}"] = devices - 1
-            me.update({"for": r, "device": 0})
+    def program(self):
+        r, too_few = self.number, f"too few{self.number}"
+        return [
+            *[(None, self.take)] * (self.devices - 1),
+            (None, self.start),
+            *wakes(f"wake{r}", self.devices, locked=self.locked),
+            (None, self.work),
+            (None, self.look),
+            *sleep(f"await{r}", self.slot, self.are_some_left),
+            (f"last{r}", self.last),
+            (None, self.gone),
+            (too_few, self.too_few),
+            (None, self.put_back),
+            *give(f"back{r}", self.target, lambda _, __: (END_OF_LIFE, 0), locked=self.locked),
+            (None, lambda _, __: too_few),
+            (f"end{r}", lambda _, __: None),
+        ]
 
-        def work(s, me, r=r):
-            s[f"ran{r}"] = (1, *s[f"ran{r}"][1:])
+    def take(self, s, _):
+        if s["list_locked"]:
+            return BLOCKED
+        if s["idle"]:
+            found, s["idle"] = s["idle"][-1], s["idle"][:-1]
+        elif s["made"] < self.threads:
+            found, s["made"], s["alive"] = s["made"], s["made"] + 1, s["alive"] + 1
+        else:
+            return f"too few{self.number}"
+        s[f"workers{self.number}"] = (*s[f"workers{self.number}"], found)
+        return None
+
+    def start(self, s, me):
+        s[f"left{self.number}"] = self.devices - 1
+        me.update({"for": self.number, "device": 0})
+
+    def work(self, s, me):
+        s[f"ran{self.number}"] = (1, *s[f"ran{self.number}"][1:])
+        me.clear()
+
+    def are_some_left(self, s, _):
+        return s[f"left{self.number}"] != 0
+
+    def look(self, s, me):
+        return None if self.are_some_left(s, me) else f"last{self.number}"
+
+    def last(self, s, _):
+        # The mutex is taken and given back.
+        return BLOCKED if s[f"mutex{self.slot}"] and self.lets_go else None
+
+    def gone(self, s, _):
+        assert s[f"ran{self.number}"] == (1,) * self.devices, "a device has not run"
+        s[f"gone{self.number}"] = 1
+        return f"end{self.number}"
+
+    def too_few(self, s, me):
+        assert self.lacks, "a thread that waits is not found"
+        me["back"] = me.get("back", 0) + 1
+        if me["back"] > len(s[f"workers{self.number}"]):
             me.clear()
+            return f"end{self.number}"
+        return None
 
-        def some_left(s, _, r=r):
-            return s[f"left{r}"] != 0
+    def target(self, s, me):
+        return s[f"workers{self.number}"][me["back"] - 1]
 
-        def look(s, me, r=r, some_left=some_left):
-            return None if some_left(s, me) else f"last{r}"
+    def put_back(self, s, me):
+        if s["list_locked"]:
+            return BLOCKED
+        return f"too few{self.number}" if rests(s, self.target(s, me), self.most) else None
 
-        def last(s, _):
-            # The mutex is taken and given back.
-            return BLOCKED if s[f"mutex{place}"] and lets_go else None
 
-        def gone(s, _, r=r):
-            assert s[f"ran{r}"] == (1,) * devices, "a device has not run"
-            s[f"gone{r}"] = 1
-            return f"end{r}"
-
-        def too_few(s, me, r=r):
-            assert lacks, "a thread that waits is not found"
-            me["back"] = me.get("back", 0) + 1
-            if me["back"] > len(s[f"workers{r}"]):
-                me.clear()
-                return f"end{r}"
-            return None
-
-        def put_back(s, me, r=r):
-            if s["list_locked"]:
-                return BLOCKED
-            return f"too few{r}" if rests(s, s[f"workers{r}"][me["back"] - 1], most) else None
-
-        def target(s, me, r=r):
-            return s[f"workers{r}"][me["back"] - 1]
-
-        program += [(None, take)] * (devices - 1)
-        program += [(None, start), *wakes(f"wake{r}", devices, locked=locked), (None, work), (None, look)]
-        program += [*sleep(f"await{r}", place, some_left), (f"last{r}", last), (None, gone)]
-        program += [(f"too few{r}", too_few), (None, put_back)]
-        program += give(f"back{r}", target, lambda _, __: (END_OF_LIFE, 0), locked=locked)
-        program += [(None, lambda _, __, r=r: f"too few{r}"), (f"end{r}", lambda _, __: None)]
+def caller(runs, devices, slot, **changes):
+    """A caller of runs, one after the other; ``changes`` are those of :class:`Call`."""
 
     def over(s, _):
         s["over"] += 1
 
-    return [*program, (None, over)]
+    return [*(step for run in runs for step in Call(run, devices, slot, **changes).program()), (None, over)]
 
 
 def stopper(*, locked=True, marks=True):

@@ -13,82 +13,98 @@ from interleavings import END, Fault, explore, parking_slot, sleep, wake
 NEVER = -1
 
 
-def device(own, count, generations, *, async_pairs=False, rechecks=True, tells=True, starts_tell=True, claims=True):
-    """A device that takes part in so many rendezvous."""
-    program = []
-    for generation in range(generations):
-        n = f"{generation}"
+class Generation:
+    """The steps of one device in one of its rendezvous.
 
-        def publish(s, me, generation=generation):
-            # Plain stores: no other device may read the arrival meanwhile.
-            assert not s["computing"], "an arrival changes while a device computes"
-            me["generation"] = s["completed"]
-            assert me["generation"] == generation, "a device is in another generation than it has read"
+    own, count: the number of the device, and of all. Each change omits a part of the protocol: ``rechecks`` to look
+    again before sleeping, ``tells`` to wake the others when a rendezvous is done, ``starts_tell`` to wake them when an
+    async start is the last to arrive, ``claims`` the claim by which one device alone computes.
+    """
 
-        def arrive(s, _):
-            s["arrived"] += 1
+    def __init__(
+        self, number, own, count, *, async_pairs=False, rechecks=True, tells=True, starts_tell=True, claims=True
+    ):
+        self.number, self.own, self.count = number, own, count
+        self.async_pairs, self.rechecks = async_pairs, rechecks
+        self.tells, self.starts_tell, self.claims = tells, starts_tell, claims
 
-        def full(s, _, generation=generation):
-            return s["arrived"] >= (generation + 1) * count
+    def program(self):
+        n, others = self.number, [d for d in range(self.count) if d != self.own]
+        steps = [(None, self.publish), (None, self.arrive)]
+        if self.async_pairs and self.starts_tell:
+            steps += [(None, lambda s, me: None if self.is_full(s, me) else f"look{n}")]
+            steps += [step for d in others for step in wake(f"start{n}.{d}", d)]
+        steps += [(f"look{n}", self.look), *sleep(f"linger{n}", self.own, self.is_absent, checks=self.rechecks)]
+        steps += [(f"claim{n}", self.see), (None, self.claim)]
+        steps += [(None, self.begin), (None, self.end), (None, self.complete)]
+        if self.tells:
+            steps += [step for d in others for step in wake(f"tell{n}.{d}", d)]
+        steps += [(None, lambda _, __: f"met{n}"), (f"wait{n}", self.never), (None, self.unfinished)]
+        return [*steps, *sleep(f"rest{n}", self.own, self.is_incomplete, checks=self.rechecks), (f"met{n}", self.met)]
 
-        def absent(s, me, full=full):
-            return not full(s, me) and not s["stop"]
+    # -- conditions ------------------------------------------------------------------------------
 
-        def look(s, me, absent=absent, n=n):
-            return None if absent(s, me) else f"claim{n}"
+    def is_full(self, s, _):
+        return s["arrived"] >= (self.number + 1) * self.count
 
-        def here(s, me, full=full):
-            me["here"] = full(s, me)
+    def is_absent(self, s, me):
+        return not self.is_full(s, me) and not s["stop"]
 
-        def claim(s, me, generation=generation, n=n):
-            free = s["claimed"] == generation or not claims
-            if not free:
-                return f"wait{n}"
-            s["claimed"] = generation + 1 if me["here"] else NEVER
-            return None if me["here"] else "abandon"
+    def is_incomplete(self, s, _):
+        return s["completed"] <= self.number
 
-        def begin(s, _, generation=generation):
-            assert not any(s["left"]), "memory is read of a device that has gone"
-            assert not s["closed"], "memory is read after the run was closed"
-            assert not s["computing"], "two devices compute"
-            assert s["computed"] == generation, "a rendezvous is held twice"
-            s["computing"] = 1
+    # -- steps -----------------------------------------------------------------------------------
 
-        def end(s, _, generation=generation):
-            assert not any(s["left"]), "a device has gone while its memory was read"
-            assert not s["closed"], "the run was closed while its memory was read"
-            s["computing"], s["computed"] = 0, generation + 1
+    def publish(self, s, me):
+        # Plain stores: no other device may read the arrival meanwhile.
+        assert not s["computing"], "an arrival changes while a device computes"
+        me["generation"] = s["completed"]
+        assert me["generation"] == self.number, "a device is in another generation than it has read"
 
-        def complete(s, _, generation=generation):
-            s["completed"] = generation + 1
+    def arrive(self, s, _):
+        s["arrived"] += 1
 
-        def told(_, __, n=n):
-            return f"met{n}"
+    def look(self, s, me):
+        return None if self.is_absent(s, me) else f"claim{self.number}"
 
-        def never(s, _):
-            return "abandon" if s["claimed"] == NEVER else None
+    def see(self, s, me):
+        me["here"] = self.is_full(s, me)
 
-        def unfinished(s, _, generation=generation, n=n):
-            return None if s["completed"] <= generation else f"met{n}"
+    def claim(self, s, me):
+        free = s["claimed"] == self.number or not self.claims
+        if not free:
+            return f"wait{self.number}"
+        s["claimed"] = self.number + 1 if me["here"] else NEVER
+        return None if me["here"] else "abandon"
 
-        def incomplete(s, _, generation=generation):
-            return s["completed"] <= generation
+    def begin(self, s, _):
+        assert not any(s["left"]), "memory is read of a device that has gone"
+        assert not s["closed"], "memory is read after the run was closed"
+        assert not s["computing"], "two devices compute"
+        assert s["computed"] == self.number, "a rendezvous is held twice"
+        s["computing"] = 1
 
-        def met(s, me, generation=generation):
-            assert s["computed"] > generation, "a device goes on before the rendezvous was held"
-            me.clear()
+    def end(self, s, _):
+        assert not any(s["left"]), "a device has gone while its memory was read"
+        assert not s["closed"], "the run was closed while its memory was read"
+        s["computing"], s["computed"] = 0, self.number + 1
 
-        others = [d for d in range(count) if d != own]
-        program += [(None, publish), (None, arrive)]
-        if async_pairs and starts_tell:
-            program += [(None, lambda s, me, full=full, n=n: None if full(s, me) else f"look{n}")]
-            program += [step for d in others for step in wake(f"start{n}.{d}", d)]
-        program += [(f"look{n}", look), *sleep(f"linger{n}", own, absent, checks=rechecks)]
-        program += [(f"claim{n}", here), (None, claim), (None, begin), (None, end), (None, complete)]
-        if tells:
-            program += [step for d in others for step in wake(f"tell{n}.{d}", d)]
-        program += [(None, told), (f"wait{n}", never), (None, unfinished)]
-        program += [*sleep(f"rest{n}", own, incomplete, checks=rechecks), (f"met{n}", met)]
+    def complete(self, s, _):
+        s["completed"] = self.number + 1
+
+    def never(self, s, _):
+        return "abandon" if s["claimed"] == NEVER else None
+
+    def unfinished(self, s, _):
+        return None if s["completed"] <= self.number else f"met{self.number}"
+
+    def met(self, s, me):
+        assert s["computed"] > self.number, "a device goes on before the rendezvous was held"
+        me.clear()
+
+
+def device(own, count, generations, **changes):
+    """A device that takes part in so many rendezvous; ``changes`` are those of :class:`Generation`."""
 
     def abandon(s, _):
         s["left"] = tuple(1 if d == own else gone for d, gone in enumerate(s["left"]))
@@ -98,7 +114,8 @@ def device(own, count, generations, *, async_pairs=False, rechecks=True, tells=T
         s["finished"] += 1
         return END
 
-    return [*program, (None, finish), ("abandon", abandon)]
+    steps = [step for number in range(generations) for step in Generation(number, own, count, **changes).program()]
+    return [*steps, (None, finish), ("abandon", abandon)]
 
 
 def stopper(count, *, waits=True, wakes=True):

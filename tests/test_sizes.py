@@ -1,0 +1,42 @@
+"""Files, functions and folders of the package stay short enough to be read at once."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import xlakit
+
+PACKAGE = Path(xlakit.__file__).parent
+# About 500 lines; a few more, so that a small change needs no new file.
+LINES_OF_A_FILE = 510
+LINES_OF_A_FUNCTION = 60
+FILES_OF_A_FOLDER = 21
+
+
+def functions_of(text):
+    """Name and number of lines of each function, decorators apart."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def test_files_and_functions_are_short():
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text, name = path.read_text(), path.relative_to(PACKAGE)
+        if text.count("\n") > LINES_OF_A_FILE:
+            found.append(f"{name} has {text.count(chr(10))} lines")
+        found += [f"{name}: {f} has {n} lines" for f, n in functions_of(text) if n > LINES_OF_A_FUNCTION]
+    assert not found
+
+
+def test_folders_are_small():
+    files = Counter(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    assert not {str(folder): count for folder, count in files.items() if count > FILES_OF_A_FOLDER}
+
+
+@pytest.mark.parametrize(("body", "lines"), [("    pass", 2), ("    x = 1\n\n    return x", 4)])
+def test_lines_of_a_function_are_counted(body, lines):
+    assert list(functions_of(f"@decorated\ndef f():\n{body}\n")) == [("f", lines)]

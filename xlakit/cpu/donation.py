@@ -1,0 +1,56 @@
+"""Donated arguments: which results may be written into their memory, and which may in this very call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import numpy as np
+
+from xlakit.ir.operation import TOKEN, Array, Value
+from xlakit.memory.values import ALIGNMENT
+
+# The numbers of a result's array and of the argument's array whose memory it may have.
+Pair = tuple[int, int]
+
+
+def arrays_of(value: Value) -> list[Array]:
+    """The arrays in a value, in order; tokens have none."""
+    if isinstance(value, tuple):
+        return [array for part in value for array in arrays_of(part)]  # pyright: ignore
+    return [] if value is TOKEN else [value]
+
+
+def donated_pairs(pairs: Sequence[Pair], arguments: Sequence[Value], donate: Sequence[int]) -> list[Pair]:
+    """The pairs whose arrays belong to donated arguments; ``donate`` has the numbers of these."""
+    owners = [number for number, value in enumerate(arguments) for _ in arrays_of(value)]
+    return pairs_among(pairs, {array for array, owner in enumerate(owners) if owner in donate})
+
+
+def pairs_among(pairs: Sequence[Pair], donated: Set[int]) -> list[Pair]:
+    """The pairs whose argument is one of these arrays."""
+    return [pair for pair in pairs if pair[1] in donated]
+
+
+def reuse_memory(results: list[Array], arguments: Sequence[Array], pairs: Sequence[Pair]) -> None:
+    """Replace results by arrays in the memory of their donated arguments, where a program may write to that."""
+    for result, argument in pairs:
+        if _can_be_written(arguments, argument):
+            results[result] = _memory_for(results[result], arguments[argument])
+
+
+def _can_be_written(arrays: Sequence[Array], number: int) -> bool:
+    """Whether an argument is writable and aligned, and shares its memory with no other argument."""
+    array = arrays[number]
+    if not array.flags.writeable or array.ctypes.data % ALIGNMENT:
+        return False
+    return not any(np.may_share_memory(array, other) for n, other in enumerate(arrays) if n != number)
+
+
+def _memory_for(result: Array, memory: Array) -> Array:
+    """An array of a result's type and shape, in the memory of an argument.
+
+    They have as many bytes; a module may pair values of other types, or of other dimensions.
+    """
+    if memory.dtype == result.dtype and memory.shape == result.shape:
+        return memory
+    return memory.reshape(-1).view(result.dtype).reshape(result.shape)
