@@ -4,6 +4,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.errors import XlakitError
+from xlakit.verifier import findings
 
 
 def module(body: str, header: str = "HloModule m") -> xla.HloModule:
@@ -328,3 +329,26 @@ def test_rules_of_buffers(body, message):
 def test_the_entry_takes_no_buffers():
     with pytest.raises(xla.VerificationError, match="neither take nor give"):
         module("ROOT x = b(f32[4]) parameter(0)").verify()
+
+
+def test_operations_that_were_checked_once_hide_no_fault_of_others():
+    """The same operation on the same shapes is checked once for each shape that is declared; faults are all told."""
+    written = xla.HloModule.from_text("""HloModule m
+
+ENTRY main {
+  x = f32[2] parameter(0)
+  a = f32[2] add(x, x)
+  b = f32[2] add(a, x)
+  c = f32[3] add(b, x)
+  d = f32[3] add(a, x)
+  g = pred[2] compare(a, b), direction=EQ
+  h = f32[2] compare(a, b), direction=LT
+  ROOT r = (f32[2], f32[3], f32[3], pred[2], f32[2]) tuple(b, c, d, g, h)
+}""")
+    shapes: dict[xla.Shape, xla.Shape] = {}
+
+    def shared(instruction, operands):
+        return instruction.replace(operands=operands, shape=shapes.setdefault(instruction.shape, instruction.shape))
+
+    found = findings(written.replace(entry=written.entry.rebuild(shared)))
+    assert [finding.instruction.name for finding in found] == ["c", "d", "h"]

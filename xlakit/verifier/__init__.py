@@ -11,6 +11,7 @@ from typing import NamedTuple
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ShapeError, VerificationError, XlakitError
 from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.traits import Elementwise
 from xlakit.ops.communication.asynchronous import CopyDone, CopyStart
 from xlakit.ops.communication.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from xlakit.ops.control import Call, Conditional, While
@@ -49,6 +50,7 @@ def verify(module: HloModule) -> None:
 def findings(module: HloModule) -> Iterator[Finding]:
     """Every fault of a module; rules beyond one instruction are for modules whose instructions have none."""
     names: set[str] = set()
+    sound: set[object] = set()
     is_sound = True
     for computation in module.computations:
         if computation.name in names:
@@ -59,7 +61,7 @@ def findings(module: HloModule) -> Iterator[Finding]:
             )
             yield Finding(error, computation)
         names.add(computation.name)
-        for finding in _of_computation(module, computation):
+        for finding in _of_computation(module, computation, sound):
             is_sound = False
             yield finding
     if module.replica_count < 1 or module.num_partitions < 1:
@@ -84,12 +86,13 @@ def findings(module: HloModule) -> Iterator[Finding]:
 
 def shape_findings(module: HloModule) -> Iterator[Finding]:
     """The faults of single instructions: operands and attributes that do not fit, results declared otherwise."""
+    sound: set[object] = set()
     for computation in module.computations:
         for instruction in computation.instructions:
-            yield from _of_shape(module, computation, instruction)
+            yield from _of_shape(module, computation, instruction, sound)
 
 
-def _of_computation(module: HloModule, computation: Computation) -> Iterator[Finding]:
+def _of_computation(module: HloModule, computation: Computation, sound: set[object]) -> Iterator[Finding]:
     def found(instruction: Instruction, rule: str, hint: str) -> Finding:
         return Finding(_broken(module, computation, instruction, rule, hint), computation, instruction)
 
@@ -118,7 +121,7 @@ def _of_computation(module: HloModule, computation: Computation) -> Iterator[Fin
                     "list operands before their users, as Computation.from_root does",
                 )
         seen.add(instruction)
-        yield from _of_shape(module, computation, instruction)
+        yield from _of_shape(module, computation, instruction, sound)
     if computation.root not in seen:
         error = VerificationError(
             f"the root of computation {computation.name} is not one of its instructions",
@@ -134,10 +137,21 @@ def _of_computation(module: HloModule, computation: Computation) -> Iterator[Fin
         yield Finding(error, computation)
 
 
-def _of_shape(module: HloModule, computation: Computation, instruction: Instruction) -> Iterator[Finding]:
+def _of_shape(
+    module: HloModule, computation: Computation, instruction: Instruction, sound: set[object]
+) -> Iterator[Finding]:
+    """The faults of one instruction.
+
+    sound: element-wise operations on shapes, by the identity of these, that are known to give what is declared.
+    Programs that come from protos have one object for all equal shapes, and most of their operations many times.
+    """
+    op = instruction.op
     operands = [o.shape for o in instruction.operands]
+    known = (op, id(instruction.shape), *map(id, operands)) if isinstance(op, Elementwise) else None
+    if known is not None and known in sound:
+        return
     try:
-        inferred = infer_shape(instruction.op, operands, instruction.shape, None, instruction.name, computation.name)
+        inferred = infer_shape(op, operands, instruction.shape, None, instruction.name, computation.name)
     except XlakitError as error:
         yield Finding(error.at(location=module.location_of(instruction)), computation, instruction)
         return
@@ -150,6 +164,8 @@ def _of_shape(module: HloModule, computation: Computation, instruction: Instruct
             hint=f"declare {inferred}, or change operands or attributes",
         )
         yield Finding(error, computation, instruction)
+    elif known is not None:
+        sound.add(known)
 
 
 def matches(declared: Shape, inferred: Shape, *, exact: bool = False) -> bool:

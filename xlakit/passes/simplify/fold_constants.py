@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from xlakit.data.literal import Literal
@@ -97,9 +99,15 @@ def _elements(shape: Shape) -> int:
     return shape.num_elements if shape.is_array else sum(_elements(s) for s in shape.tuple_shapes)
 
 
+@cache
+def _nothing_to_wait_for() -> ExecutionContext:
+    """What devices share while they run; what is folded here asks nothing of it, so one serves all."""
+    return ExecutionContext()
+
+
 def _evaluate(x: Instruction) -> Value:
     program = Program(_NO_MODULE, 1, 1, CustomCalls(None))
-    device = Device(Run(program, ExecutionContext(), shares_context=False), 0, _NO_RANDOM)
+    device = Device(Run(program, _nothing_to_wait_for(), shares_context=False), 0, _NO_RANDOM)
     context = Context(device, x)
 
     def value_of(known: Instruction) -> Value:
