@@ -68,6 +68,7 @@ NETS: tuple[Net, ...] = (
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
     _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
+    _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
     _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
     _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
     _net("compile-time", "fuzz.compile_time --quick", 2, "compiling takes time in proportion to a program's length"),

@@ -7,9 +7,7 @@ copies of a part must be the same to the bit.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,10 +16,17 @@ from fuzz.modules import difference, epsilons
 from fuzz.programs.draft import Program
 from fuzz.programs.modules import module
 from fuzz.programs.shardings import annotated, cut, join
+from fuzz.programs.split_steps import STEPS, register_calls
+from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.spmd import split_over
 from xlakit.tools.inputs import flatten
+
+
+def sharded_module(seed: int, number: int) -> Program:
+    """A module to be split; half of them have groups that are sharded alike, and calls on each element of a batch."""
+    return module(seed, number, more=STEPS if number % 2 else ())
 
 
 def split(program: Program, number: int) -> HloModule:
@@ -64,26 +69,18 @@ def judge(program: Program, number: int, backend: str = "interpreter") -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m fuzz.sharded", description=(__doc__ or "").split("\n\n", 1)[0]
-    )
-    parser.add_argument("--count", type=int, default=2000, help="how many modules (2000)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are made from (0)")
-    parser.add_argument("--number", type=int, help="one module, by its number, with its text")
+    parser = numbered.parser("fuzz.sharded", __doc__ or "", 2000)
     parser.add_argument("--backend", default="interpreter", help="what runs the split module (interpreter)")
     options = parser.parse_args(arguments)
-    numbers = range(options.count) if options.number is None else [options.number]
-    failures, start = 0, time.monotonic()
-    for number in numbers:
-        program = module(options.seed, number)
+    register_calls()
+
+    def fault_of(number: int) -> str:
+        program = sharded_module(options.seed, number)
         if options.number is not None:
             print(program.text, split(program, number).to_text(), sep="\n")
-        fault = judge(program, number, options.backend)
-        if fault:
-            failures += 1
-            print(f"{number}: {fault}", flush=True)
-    print(f"{len(numbers)} modules, {failures} wrong, {time.monotonic() - start:.0f} s")
-    return 1 if failures else 0
+        return judge(program, number, options.backend)
+
+    return numbered.run("fuzz.sharded", numbered.entries(options, fault_of), options.seconds)
 
 
 if __name__ == "__main__":

@@ -211,8 +211,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/canonicalize/normalize_precision.py",
-                "    if calls_computations(op):\n        # Whatever its computation does",
-                "    if calls_computations(op) and not op.is_pointwise:\n        # Whatever its computation does",
+                "    if op.can_call:\n        # Whatever its computation does",
+                "    if op.can_call and not op.is_pointwise:\n        # Whatever its computation does",
             ),
         ),
     ),

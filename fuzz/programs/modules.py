@@ -472,14 +472,23 @@ def _dims(draft: Draft, *, wide: bool) -> list[int]:
     return dims
 
 
-def module(seed: int, number: int, *, wide: bool = False, moves: bool = False) -> Program:
+def module(
+    seed: int,
+    number: int,
+    *,
+    wide: bool = False,
+    moves: bool = False,
+    more: Sequence[Callable[[Body], None]] = (),
+) -> Program:
     """Module ``number`` of a seed: its text and its arguments.
 
     wide: with rows of whole vectors, pieces and complex numbers, for what has ways of its own for large arrays.
     moves: of what moves elements, in few steps, for indices that are divided and chosen.
+    more: further steps.
     """
     draft = Draft(np.random.default_rng([seed, number]))
-    body = Body(draft, draft.emit, [], "", _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS)
+    steps = _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS
+    body = Body(draft, draft.emit, [], "", (*steps, *more))
     for _ in range(draft.integer(1, 4)):
         kind = draft.pick([*_FLOATS, "s32", "u32", "s8"])
         dims = _dims(draft, wide=wide)

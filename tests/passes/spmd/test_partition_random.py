@@ -3,7 +3,8 @@
 import pytest
 
 from fuzz.programs.modules import module
-from fuzz.sharded import judge
+from fuzz.programs.split_steps import register_calls
+from fuzz.sharded import judge, sharded_module
 
 
 @pytest.mark.parametrize("number", range(24))
@@ -14,3 +15,9 @@ def test_a_generated_module_gives_what_it_gives_whole(number):
 @pytest.mark.parametrize("number", range(2))
 def test_a_generated_module_is_split_for_machine_code(number):
     assert judge(module(31, number), number, backend="cpu") == ""
+
+
+@pytest.mark.parametrize("number", range(1, 24, 2))
+def test_groups_that_are_sharded_alike_and_calls_on_each_of_a_batch(number):
+    register_calls()
+    assert judge(sharded_module(37, number), number) == ""

@@ -1,0 +1,66 @@
+"""Steps of modules that are to be split: groups that are sharded alike, and custom calls on each of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import xlakit as xla
+from fuzz.programs.draft import join
+from fuzz.programs.modules import Body
+
+Array = np.ndarray[Any, Any]
+_MOST_DIMS = 3
+
+
+def group(body: Body) -> None:
+    """Values of the same dimensions that are to be split alike."""
+    value = body.pick(lambda v: len(v.dims) > 0)
+    if value is None:
+        return
+    number = body.draft.integer(0, 1 << 20)
+    others = [body.pick(lambda v: v.dims == value.dims) or value for _ in range(body.draft.integer(1, 2))]
+    for member in dict.fromkeys([value, *others]):
+        body.emit(
+            "()",
+            f'custom-call({member.name}), custom_call_target="xla.sdy.ShardingGroup", '
+            f'custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.sharding_group_id="{number}"}}',
+        )
+    # A member that is made after the group is one of the values that later steps take.
+    body.add(value.kind, value.dims, f"copy({value.name})")
+
+
+def batched_call(body: Body) -> None:
+    """A custom call on each element of a batch, of up to three dimensions; it mixes the elements behind these."""
+    value = body.pick(lambda v: len(v.dims) > 0 and 0 not in v.dims)
+    if value is None:
+        return
+    other = body.pick(lambda v: v.dims == value.dims) or value
+    count = body.draft.integer(0, min(_MOST_DIMS, len(value.dims)))
+    shapes = ", ".join(f"{v.kind}[{join(v.dims)}]" for v in (value, other))
+    made = body.emit(
+        f"({shapes})",
+        f'custom-call({value.name}, {other.name}), custom_call_target="fuzz.turn_{count}", '
+        f'frontend_attributes={{num_batch_dims="{count}"}}',
+    )
+    for number, of in enumerate((value, other)):
+        body.results.append(body.add(of.kind, of.dims, f"get-tuple-element({made}), index={number}"))
+
+
+def _turn(count: int) -> Callable[[Array, Array], tuple[Array, Array]]:
+    def turn(x: Array, y: Array) -> tuple[Array, Array]:
+        axes = tuple(range(count, x.ndim))
+        return np.flip(x, axes), np.roll(y, 1, axes) if axes else y
+
+    return turn
+
+
+def register_calls() -> None:
+    """Register the functions that batched calls name."""
+    for count in range(_MOST_DIMS + 1):
+        xla.register_custom_call(f"fuzz.turn_{count}", _turn(count))
+
+
+STEPS: tuple[Callable[[Body], None], ...] = (group, group, batched_call, batched_call)
