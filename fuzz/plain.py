@@ -37,11 +37,12 @@ from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
 from xlakit.cpu.verified import difference
+from xlakit.execution.inputs import make_inputs
 from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule
 from xlakit.options import DEFAULT, PLAIN, compiling, current
 from xlakit.passes.analysis.roundings import inexact_results, largest_epsilon
-from xlakit.tools.inputs import flatten, make_inputs
+from xlakit.tools.inputs import flatten
 
 # Sums round many times where each instruction is nudged once.
 _SPREADS = 32.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import xlakit as xla
-from xlakit.tools.inputs import make_inputs
+from xlakit.execution.inputs import make_inputs
 from xlakit.tools.jaxlib_backend import JaxlibBackend
 from xlakit.tools.run import format_time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +12,7 @@ from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
 from xlakit.execution.executable import Executable
 from xlakit.ir.instruction import HloModule
+from xlakit.options import compiling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +60,7 @@ def compile(
     custom_calls: Mapping[str, object] | None = None,
     execution_context: ExecutionContext | None = None,
     cache: bool = True,
+    tune: bool = False,
     world: ExecutionContext | None = None,
 ) -> Executable:
     """An executable of a module or an XlaComputation.
@@ -73,10 +76,14 @@ def compile(
     custom_calls: functions for custom calls, by name: Python's, or C's (ctypes functions, addresses, PyCapsules).
     execution_context: the feeds and channels that several executables share; by default each has its own.
     cache: whether machine code is taken from the compile cache on disk, and kept there; see ``xlakit cache --help``.
+    tune: whether alternatives for each kernel are timed on this machine, where that has not been done for the program
+        yet, and the best are kept in the compile cache; takes up to half a minute. The executable's ``tuning_report``
+        says what was gained. See docs/tuning.md.
     world: the old name of execution_context.
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
-    Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks.
+    Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks, and
+    ArgumentError for what contradicts itself.
     """
     if world is not None:
         warn_renamed("the parameter 'world' of compile", "'execution_context'")
@@ -92,13 +99,16 @@ def compile(
         "custom_calls": custom_calls,
         "execution_context": execution_context,
     }
+    if tune and chosen != "cpu":
+        raise ArgumentError(f"the backend '{chosen}' cannot be tuned", hint="tune=True is for machine code")
     if chosen in _REGISTERED:
         return _call_registered(_REGISTERED[chosen], module, options)
     if chosen == "cpu":
         from xlakit.cpu.executable import compile_module
 
         try:
-            return compile_module(module, cache=cache, **options)
+            with compiling(tune=True) if tune else nullcontext():
+                return compile_module(module, cache=cache, **options)
         except UnsupportedError as error:
             if backend is not None or not _has_dynamic_dimensions(module):
                 raise

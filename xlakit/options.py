@@ -17,6 +17,8 @@ compare.
                                                         (:mod:`xlakit.cpu.sanitizer`)
     XLAKIT_CHECK_MEMORY=1                               the memory plan of each program that is compiled is proved
                                                         (:mod:`xlakit.memory.checker`)
+    XLAKIT_TUNE=1                                       alternatives for each kernel are timed when a program is first
+                                                        compiled, and the best are kept (:mod:`xlakit.cpu.tuning`)
 
 The environment is read when a program is compiled. One process compiles both ways with :func:`compiling`::
 
@@ -30,7 +32,7 @@ The options in force are those of the thread's context: threads that help to com
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -50,7 +52,7 @@ PLAIN = {
 _WIDTHS = (16, 32, 64)
 # In tags: code that checks the bounds of what it accesses.
 CHECKED = "B"
-_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU", "FLUSH_SUBNORMALS")
+_VARIABLES = ("PLAIN", "VECTOR_BYTES", "VERIFY", "SANITIZE", "CHECK_MEMORY", "CPU", "FLUSH_SUBNORMALS", "TUNE")
 
 
 _Number = TypeVar("_Number", int, float)
@@ -61,15 +63,29 @@ class Knob(Generic[_Number]):
 
     Small arrays take the way of large ones where a proof sets knobs to ``others``: with every one of them, and in any
     combination, results stay what they are. A default that depends on the machine is a function, which reads
-    :func:`xlakit.machine.current`: that is part of all keys.
+    :func:`xlakit.machine.current`: that is part of all keys. tries: the numbers that tuning compares with the default
+    (:mod:`xlakit.cpu.tuning`); functions among them are given it.
     """
 
-    __slots__ = ("_default", "name", "others")
+    __slots__ = ("_default", "_tries", "name", "others")
 
-    def __init__(self, name: str, default: _Number | Callable[[], _Number], others: tuple[_Number, ...]) -> None:
+    def __init__(
+        self,
+        name: str,
+        default: _Number | Callable[[], _Number],
+        others: tuple[_Number, ...],
+        tries: Sequence[_Number | Callable[[_Number], _Number]] = (),
+    ) -> None:
         self.name = name
         self._default: _Number | Callable[[], _Number] = default
+        self._tries = tuple(tries)
         self.others = others
+
+    @property
+    def tries(self) -> tuple[_Number, ...]:
+        """The numbers that tuning compares with the default."""
+        numbers = (chosen(self.default) if callable(chosen) else chosen for chosen in self._tries)
+        return tuple(n for n in dict.fromkeys(numbers) if n != self.default)
 
     @property
     def default(self) -> _Number:
@@ -84,6 +100,9 @@ class Knob(Generic[_Number]):
     @property
     def value(self) -> _Number:
         """What it is set to where code is made now."""
+        reader = _reader.get()
+        if reader is not None:
+            reader.add(self.name)
         chosen = _chosen.get()
         found = None if chosen is None else chosen.knobs.get(self.name)
         return self.default if found is None else found  # pyright: ignore
@@ -98,10 +117,49 @@ class Knob(Generic[_Number]):
 KNOBS: dict[str, Knob[Any]] = {}
 
 
-def knob(name: str, default: _Number | Callable[[], _Number], *others: _Number) -> Knob[_Number]:
+def knob(
+    name: str,
+    default: _Number | Callable[[], _Number],
+    *others: _Number,
+    tries: Sequence[_Number | Callable[[_Number], _Number]] = (),
+) -> Knob[_Number]:
     """A new knob; the name is that of its module and its own."""
-    made = KNOBS[name] = Knob(name, default, others)
+    made = KNOBS[name] = Knob(name, default, others, tries)
     return made
+
+
+def times(factor: float) -> Callable[[_Number], _Number]:
+    """A number that tuning tries: the default, so many times."""
+
+    def scaled(default: _Number) -> _Number:
+        return type(default)(default * factor)
+
+    return scaled
+
+
+# Where knobs that are read are noted.
+_reader: ContextVar[set[str] | None] = ContextVar("xlakit_knobs_read", default=None)
+
+
+@contextmanager
+def noting_knobs() -> Generator[set[str]]:
+    """The names of the knobs that are read inside of the block, on this thread."""
+    names: set[str] = set()
+    token = _reader.set(names)
+    try:
+        yield names
+    finally:
+        _reader.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Tune:
+    """That programs are tuned when they are compiled: for about how many seconds each, and whether also those for which
+    something was chosen before.
+    """
+
+    seconds: float = 30.0
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +170,9 @@ class Options:
     leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
     sanitize: whether programs are run step by step, under a watch over their memory. check_memory: whether memory plans
     are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
-    of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero.
+    of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero. tune: whether
+    and how long alternatives are timed for programs for which nothing was chosen yet. kernels: knobs of single kernels,
+    by their digests, as tuning chose them. These two are part of no key: what was chosen is kept under the program's.
     """
 
     plain: frozenset[str] = frozenset()
@@ -123,6 +183,8 @@ class Options:
     check_memory: bool = False
     cpu: str = ""
     flush_subnormals: bool = False
+    tune: Tune | None = None
+    kernels: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
     @property
     def text(self) -> str:
@@ -169,6 +231,7 @@ def compiling(
     check_memory: bool | None = None,
     cpu: str | None = None,
     flush_subnormals: bool | None = None,
+    tune: Tune | bool | None = None,
 ) -> Generator[Options]:
     """Compile with these options what is compiled inside of the block; by default with those in force.
 
@@ -199,6 +262,8 @@ def compiling(
         made = replace(made, cpu=_level(cpu))
     if flush_subnormals is not None:
         made = replace(made, flush_subnormals=flush_subnormals)
+    if tune is not None:
+        made = replace(made, tune=Tune() if tune is True else tune or None)
     token = _chosen.set(made)
     try:
         yield made
@@ -208,7 +273,7 @@ def compiling(
 
 @lru_cache(maxsize=64)
 def _of_environment(
-    plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str, flush: str
+    plain: str, width: str, verify: str, sanitize: str, check_memory: str, cpu: str, flush: str, tune: str
 ) -> Options:
     verified = _names("all" if verify == "plain" else verify, "XLAKIT_VERIFY")
     names, bytes = _names(plain, "XLAKIT_PLAIN"), _width(width, "XLAKIT_VECTOR_BYTES")
@@ -222,6 +287,7 @@ def _of_environment(
         check_memory=checked,
         cpu=_level(cpu),
         flush_subnormals=flushes,
+        tune=Tune() if _switch(tune, "XLAKIT_TUNE") else None,
     )
 
 

@@ -13,8 +13,8 @@ from xlakit.cpu.entry import emit
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.errors import InternalError
+from xlakit.execution.inputs import make_inputs
 from xlakit.options import compiling
-from xlakit.tools.inputs import make_inputs
 
 LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }\n"
 ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }\n"

@@ -7,7 +7,7 @@ from evaluating import same
 import xlakit as xla
 from xlakit.cpu.entry.lowering import Lowering
 from xlakit.errors import InternalError
-from xlakit.tools.inputs import make_inputs
+from xlakit.execution.inputs import make_inputs
 
 ADD = """add {
   x = f32[] parameter(0)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import xlakit as xla
+from xlakit.execution.inputs import make_inputs
 from xlakit.tools.compare import compare, format_table
-from xlakit.tools.inputs import make_inputs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.hlo"))

@@ -13,12 +13,13 @@ from fuzz.programs.modules import module as module_of
 from fuzz.programs.plan import plan
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.data.literal import Literal
+from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import Computation
 from xlakit.ops.data import Constant
 from xlakit.passes import PassContext
 from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.compare import compare, format_table
-from xlakit.tools.inputs import flatten, make_inputs
+from xlakit.tools.inputs import flatten
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.hlo"))
 SINGLE = plan(500, seed=11)

@@ -8,6 +8,7 @@ from evaluating import f32, same
 
 import xlakit as xla
 from xlakit.errors import InternalError
+from xlakit.execution.inputs import make_inputs
 from xlakit.ir.attributes import Annotations, OpMetadata, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Parameter
@@ -18,7 +19,6 @@ from xlakit.passes.canonicalize import inline_calls
 from xlakit.passes.pipeline import PASSES, PIPELINE, TABLES, run_pipeline
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.logic import LOGIC
-from xlakit.tools.inputs import make_inputs
 
 
 def parse(body, *, before=""):

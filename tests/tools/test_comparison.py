@@ -5,8 +5,9 @@ import pytest
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.data.shape import OPAQUE_SHAPE, ProgramShape, make_shape, make_tuple_shape
 from xlakit.errors import UnsupportedError
+from xlakit.execution.inputs import make_inputs
 from xlakit.tools.compare import compare, format_table
-from xlakit.tools.inputs import flatten, make_inputs
+from xlakit.tools.inputs import flatten
 
 
 def test_nan_and_infinities_must_be_the_same():

@@ -9,7 +9,7 @@ import pytest
 
 from xlakit import PrimitiveType, make_shape
 from xlakit.data.shape import ProgramShape
-from xlakit.tools.inputs import make_inputs
+from xlakit.execution.inputs import make_inputs
 
 
 def made(kind: PrimitiveType, *dims: int, seed: int = 7) -> np.ndarray:

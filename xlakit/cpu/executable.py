@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,12 @@ from xlakit.interpreter.executable import InterpreterExecutable, check_donated
 from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Value
+from xlakit.options import is_plain
 from xlakit.settings import debugged
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
+    from xlakit.cpu.tuning.record import Tuning, TuningReport
     from xlakit.memory.plan import MemoryPlan
 
 
@@ -104,7 +107,9 @@ def _executable(
     is_one_process = execution_context is None or not execution_context.spans_processes
     target = Target(grid, c_functions, native_collectives=is_one_process)
     key = _key(module, target) if cache else None
-    program = None if key is None else _load(key, module)
+    asked = options.current().tune
+    loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
+    program, is_tuned = loaded or (None, False)
     reference = interpret(
         module,
         num_replicas=num_replicas,
@@ -116,10 +121,71 @@ def _executable(
         verified=program is not None,
     )
     if program is not None:
-        return CpuExecutable(reference, program, target, key=key)
-    code, program = _compiled(module, target)
-    is_saved = key is not None and not compiler_has_changed() and _save(key, program, module)
-    return CpuExecutable(reference, program, target, code, key=key if is_saved else None)
+        with _as_tuned(_tuning_of(key) if is_tuned else None) as tuning:
+            return CpuExecutable(reference, program, target, key=key, tuning=tuning)
+    with _as_tuned(_chosen(module, target, key)) as tuning:
+        code, program = _compiled(module, target)
+        is_saved = key is not None and not compiler_has_changed() and _save(key, program, module, tuning)
+        return CpuExecutable(reference, program, target, code, key=key if is_saved else None, tuning=tuning)
+
+
+def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None:
+    """What tuning has chosen for a program, or chooses now, where the options ask for that."""
+    asked = options.current().tune
+    found = None if asked and asked.again else _tuning_of(key)
+    if found is not None or asked is None or is_plain("llvm"):
+        return found
+    from xlakit.cpu.tuning.progress import progress_bar
+    from xlakit.cpu.tuning.tune import tune
+
+    # Rates are measured before anything is compared, and with the usual options.
+    _measure_for(module)
+    with progress_bar(module.name) as progress:
+        made = tune(
+            module, _Compiler(target), runs_alone=target.grid.num_devices == 1, seconds=asked.seconds, progress=progress
+        )
+    if key is not None and not compiler_has_changed():
+        from xlakit.cpu.tuning import record
+
+        record.save(key, made)
+    return made
+
+
+def _tuning_of(key: str | None) -> Tuning | None:
+    from xlakit.cpu.tuning import record
+
+    return None if key is None else record.load(key)
+
+
+@contextmanager
+def _as_tuned(tuning: Tuning | None) -> Generator[Tuning | None]:
+    """Compile as it was chosen."""
+    if tuning is None:
+        yield None
+    else:
+        with options.compiling(tuning.options(options.current())):
+            yield tuning
+
+
+class _Compiler:
+    """How tuning compiles the alternatives of a program."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._alone = Target(Grid(1, 1), target.c_functions)
+
+    def generate(self, module: HloModule, *, optimize: bool) -> Code:
+        """The code of a module; of an optimized one without passes."""
+        from xlakit.cpu.compile import generate
+
+        return _generated(module, self._target) if optimize else generate(module, self._alone)
+
+    def finish(self, module: HloModule, code: Code) -> CpuExecutable:
+        """An executable of the code of a module."""
+        from xlakit.cpu.compile import make_objects
+
+        make_objects(code)
+        return CpuExecutable(interpret(module, verified=True), code.program(), self._alone, code)
 
 
 def _key(module: HloModule, target: Target) -> str | None:
@@ -130,20 +196,23 @@ def _key(module: HloModule, target: Target) -> str | None:
     return program_key(module, replicas, partitions, target.c_functions, native_collectives=target.native_collectives)
 
 
-def _load(key: str, module: HloModule) -> Program | None:
+def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] | None:
+    """The program that is kept, and whether tuning has chosen it; with ``tuned`` only if it has."""
     entry = compile_cache.load(key)
-    if entry is None:
+    if entry is None or (tuned and not entry.fields.get("tuned")):
         return None
     try:
-        return Program.from_entry(entry, lambda: module)
+        return Program.from_entry(entry, lambda: module), bool(entry.fields.get("tuned"))
     except FormatError as error:
         compile_cache.discard(key, error.rule)
         return None
 
 
-def _save(key: str, program: Program, module: HloModule) -> bool:
+def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) -> bool:
     try:
         entry = program.to_entry(module)
+        if tuning is not None:
+            entry = compile_cache.Entry({**entry.fields, "tuned": True}, entry.sections)
     except (FormatError, UnsupportedError):
         return False  # No proto can hold the host calls of this program, so it is compiled each time.
     compile_cache.save(key, entry)
@@ -162,8 +231,6 @@ def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
 def _generated(module: HloModule, target: Target) -> Code:
     # Most of the compiler is not needed for a program that is cached.
     from xlakit.cpu.compile import generate
-    from xlakit.cpu.kernels.gemm.blas_choice import large_products
-    from xlakit.cpu.measuring import measure_products
     from xlakit.passes.pipeline import run_pipeline
 
     if target.c_functions:
@@ -171,11 +238,26 @@ def _generated(module: HloModule, target: Target) -> Code:
         from xlakit.passes.core.framework import PassContext
 
         module = PlainCalls(target.c_functions).run(module, PassContext())
-    kinds = large_products(module)
-    if kinds:
-        measure_products(kinds, lambda text: compile_module(HloModule.from_text(text), cache=False))
+    _measure_for(module)
     with internal_errors(f"compiling {module.name}", verified=True):
         return generate(run_pipeline(module), target)
+
+
+def _measure_for(module: HloModule) -> None:
+    """Have the rates of large products measured, if a program has any."""
+    from xlakit.cpu.kernels.gemm.blas_choice import large_products
+
+    kinds = large_products(module)
+    if kinds:
+        from xlakit.cpu.measuring import measure_products
+
+        measure_products(kinds, _compile_text)
+
+
+def _compile_text(text: str) -> CpuExecutable:
+    # What is measured is the usual code.
+    with options.compiling(tune=False):
+        return compile_module(HloModule.from_text(text), cache=False)
 
 
 class CpuExecutable(Repeatable):
@@ -189,8 +271,10 @@ class CpuExecutable(Repeatable):
         code: Code | None = None,
         *,
         key: str | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         self._reference = reference
+        self._tuning = tuning
         self._program = program
         self._target = target
         self._code = code
@@ -261,6 +345,11 @@ class CpuExecutable(Repeatable):
     def fallbacks(self) -> tuple[Fallback, ...]:
         """What of the program is not machine code, and why."""
         return tuple(fallback_of(i, self._program.host_module) for i in self.host_instructions)
+
+    @property
+    def tuning_report(self) -> TuningReport | None:
+        """What tuning has gained for the program; None where nothing was tuned."""
+        return None if self._tuning is None else self._tuning.report
 
     @property
     def cache_key(self) -> str | None:

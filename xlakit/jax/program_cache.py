@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlakit import compile_cache as cache
-from xlakit import options
+from xlakit import options as _options
 from xlakit.cpu.cache_key import compiler_has_changed, source_key
 from xlakit.cpu.linked import Linked
 from xlakit.cpu.program import Program as MachineCode
@@ -42,7 +42,7 @@ def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
     import jaxlib.version
 
     # Debug output is written by passes that run; and what is to be compared is compiled twice.
-    is_watched = options.current().verify or options.current().sanitize
+    is_watched = _options.current().verify or _options.current().sanitize
     if not cache.is_enabled() or debugged() or is_watched:
         return None
     return source_key(format, [jaxlib.version.__version__], [code, assignment])
@@ -68,6 +68,9 @@ def load(
         cache.discard(key, f"it tells of no program: {error}")
         return None
     machine = cache.load(machine_key)
+    if machine is not None and _options.current().tune and not machine.fields.get("tuned"):
+        # It is compiled again, and tuned.
+        return None
     if machine is None or max(metadata.devices) >= len(devices.places) or _are_registered(calls):
         return None
 

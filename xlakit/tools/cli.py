@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_cache(commands)
     _add_machine(commands)
+    _add_tune(commands)
     _add_ops(commands)
     return parser
 
@@ -231,6 +232,17 @@ def _add_machine(commands: _Commands) -> None:
     command.add_argument("--measure", action="store_true", help="measure it now, again where it was measured before")
     command.add_argument("--describe", metavar="FILE", help="write it to a file, for XLAKIT_MACHINE=FILE")
     command.set_defaults(command=_machine)
+
+
+def _add_tune(commands: _Commands) -> None:
+    command = _common(commands, "tune", "time alternatives for each kernel of a program, and keep the best")
+    _add_file(command)
+    command.add_argument(
+        "--seconds", type=_seconds, default=30.0, help="about how long it may take (default 30)", metavar="SECONDS"
+    )
+    command.add_argument("--again", action="store_true", help="also where the program was tuned before")
+    command.add_argument("--json", action="store_true", help="print the report as JSON; times are in nanoseconds")
+    command.set_defaults(command=_tune)
 
 
 def _add_ops(commands: _Commands) -> None:
@@ -404,6 +416,14 @@ def _machine(options: argparse.Namespace) -> int:
         Path(options.describe).write_text(text + "\n")
     else:
         print(text)
+    return 0
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from xlakit.tools.tune import tuned
+
+    report = tuned(_load(options.file), seconds=options.seconds, again=options.again)
+    print(report.as_json() if options.json else report)
     return 0
 
 

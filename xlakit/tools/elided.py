@@ -10,11 +10,11 @@ from xlakit.arguments import converting
 from xlakit.data.literal import Literal as Value
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError
+from xlakit.execution.inputs import make_value
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Constant, ElidedConstant
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
-from xlakit.tools.inputs import make_value
 
 FILLINGS = ("zeros", "random")
 

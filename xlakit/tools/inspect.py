@@ -19,9 +19,14 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
     module = on_devices(with_partitions(module)).module
-    executable = compile_module(module, custom_calls={name: _stand_in(name) for name in unknown_calls(module)})
+    executable = compile_module(module, custom_calls=stand_ins(module))
     shown = VIEWS[view](executable, **(text if view == "hlo" else {}))
     return shown.rstrip("\n") + "\n"
+
+
+def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
+    """Functions for the custom calls of which nothing is known, so that a program can be compiled."""
+    return {name: _stand_in(name) for name in unknown_calls(module)}
 
 
 def unknown_calls(module: HloModule) -> list[str]:

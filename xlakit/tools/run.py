@@ -14,9 +14,10 @@ import numpy as np
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
 from xlakit.execution.executable import Executable
+from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import compare, format_table
-from xlakit.tools.inputs import flatten, make_inputs, read_inputs
+from xlakit.tools.inputs import flatten, read_inputs
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices

@@ -8,6 +8,7 @@ from evaluating import build, shape_of
 
 import xlakit as xla
 from xlakit.cpu.kernels.scan.prefix_sum import plan_prefix_sum
+from xlakit.options import compiling
 
 
 def cumulative(combine, start, axis, *, reverse=False):
@@ -92,3 +93,17 @@ def test_signs_of_zeros_and_nans_in_registers():
     x[600] = np.nan
     agree(function, x)
     agree(cumulative(xla.max, -np.inf, 0), x)
+
+
+def test_short_sequences_side_by_side_have_no_empty_segments():
+    text = """HloModule sums
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT s = f32[] add(x, y) }
+ENTRY e {
+  a = f32[6,3000] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[6,3000] reduce-window(a, zero), window={size=6x1 pad=5_0x0_0}, to_apply=add
+}"""
+    given = np.arange(18000, dtype=np.float32).reshape(6, 3000)
+    with compiling(knobs={"prefix_sum.segment_elements": 4}):
+        program = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    np.testing.assert_array_equal(program(given), np.cumsum(given, 0))

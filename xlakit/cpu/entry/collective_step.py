@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlakit.cpu.entry.parallel import grain_of, is_parallel
+from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I64, PTR, Function, Value
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.rendezvous import SITE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xlakit.cpu.entry.collective_step import emit_collective
 from xlakit.cpu.entry.effort import lessen_efforts, phases_in
-from xlakit.cpu.entry.parallel import grain_of, is_parallel
 from xlakit.cpu.kernels.shared import blas
+from xlakit.cpu.kernels.shared.parallel import grain_of, is_parallel
 from xlakit.cpu.llvm import I8, I32, I64, PTR, VOID, Effort, Module, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.promises import APART, INLINED

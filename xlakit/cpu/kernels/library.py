@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.c_call import emit_c_call, lies_major_to_minor
 from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
-from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
+from xlakit.cpu.kernels.shared.parallel import as_chosen
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.loops.ir.tracer import is_traced
@@ -22,6 +23,7 @@ from xlakit.ops.data import Parameter
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
+from xlakit.options import compiling, current
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,23 @@ class KernelLibrary:
         if key not in self._made:
             before = len(self.module.functions)
             try:
-                self._made[key] = self._make(instruction)
+                self._made[key] = self._make_as_chosen(instruction)
             except (DeclinedError, UnsupportedError):
                 # What was begun before it was clear that it would not do.
                 for name in list(self.module.functions)[before:]:
                     del self.module.functions[name]
                 self._made[key] = None
         return self._made[key]
+
+    def _make_as_chosen(self, instruction: Instruction) -> Kernel | None:
+        """The kernel with the knobs that tuning has chosen for it."""
+        given = current()
+        chosen = given.kernels.get(kernel_digest(instruction)) if given.kernels else None
+        if not chosen:
+            return self._make(instruction)
+        with compiling(replace(given, knobs={**given.knobs, **chosen})):
+            made = self._make(instruction)
+            return None if made is None else replace(made, phases=tuple(map(as_chosen, made.phases)))
 
     def _make(self, instruction: Instruction) -> Kernel | None:
         acts = instruction.op.has_side_effect or isinstance(instruction.op, CustomCall)

@@ -28,9 +28,9 @@ from xlakit.ops.convolution import Convolution
 from xlakit.options import knob
 
 _INPUT, _KERNEL, _RESULT, _SCRATCH = range(4)
-_LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000)
+_LINE_BYTES = knob("convolution.line_bytes", 64, 0, 1000, tries=(0, 1000))
 # Storing a result whose columns do not lie side by side takes as long as so many steps of a sum.
-_TURNING = knob("convolution.turning", 16, 0, 1000)
+_TURNING = knob("convolution.turning", 16, 0, 1000, tries=(0, 1000))
 
 
 @dataclass(frozen=True, slots=True)

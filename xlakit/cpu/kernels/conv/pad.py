@@ -13,10 +13,12 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 # What a task writes stays in half of the second cache.
-_TASK_BYTES = knob("convolution_pad.task_bytes", lambda: machine.current().l2 // 2, 64, 500)
+_TASK_BYTES = knob(
+    "convolution_pad.task_bytes", lambda: machine.current().l2 // 2, 64, 500, tries=(times(0.5), times(2))
+)
 # Bytes of a line from which on what is round the copying of lines takes no time that counts.
 _LONG_LINE = knob("convolution_pad.long_line", 2048, 4)
 

@@ -20,11 +20,11 @@ from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import CONTRACTS
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.errors import InternalError
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Rows of fewer points are not worth sharing between tasks.
-_SHARED = knob("fft_rows.shared", 1 << 14, 8, 64)
+_SHARED = knob("fft_rows.shared", 1 << 14, 8, 64, tries=(times(0.25), times(4)))
 _FEW_ROWS = knob("fft_rows.few_rows", 4, 0, 1000)
 
 # Where a step reads and writes: the row itself, its result, one of three memories, or what all rows share.

@@ -19,11 +19,11 @@ from xlakit.options import knob
 
 # Multiplications of a product for which the choice of the kernel may matter.
 _LARGE: Final = 1 << 25
+UNBOUNDED: Final = 1 << 62
 # For more products than this BLAS is called where it is faster on this machine: its blocks are made for the largest
 # caches. For fewer where the layout of the left operand suits it better.
-OWN_PRODUCTS = knob("machine.own_products", 1 << 29, 0)
-OWN_TURNED_PRODUCTS = knob("machine.own_turned_products", 1 << 28, 0)
-_UNBOUNDED: Final = 1 << 62
+OWN_PRODUCTS = knob("machine.own_products", 1 << 29, 0, tries=(0, UNBOUNDED))
+OWN_TURNED_PRODUCTS = knob("machine.own_turned_products", 1 << 28, 0, tries=(0, UNBOUNDED))
 KINDS: Final = {PrimitiveType.F32: "f32", PrimitiveType.F64: "f64"}
 
 
@@ -52,4 +52,4 @@ def most_own_products(kind: PrimitiveType, *, turned: bool) -> int:
     operand's rows do not lie side by side.
     """
     limit = OWN_TURNED_PRODUCTS if turned else OWN_PRODUCTS
-    return limit.value if limit.is_set or has_faster_blas(kind) else _UNBOUNDED
+    return limit.value if limit.is_set or has_faster_blas(kind) else UNBOUNDED

@@ -22,16 +22,16 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ops.dot import Contraction
 from xlakit.ops.shared.contraction import free_dimensions
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 # Of complex numbers, more products than this are left to BLAS where it can do them, if a task has at least so many.
 _OWN_COMPLEX_PRODUCTS = knob("dot.own_complex_products", 1 << 14, 0, 1 << 29)
-_BLAS_TASK = knob("dot.blas_task", 1 << 23, 100)
+_BLAS_TASK = knob("dot.blas_task", 1 << 23, 100, tries=(times(0.25), times(4)))
 # Rectangles are packed apart, so that there should not be more than processors.
 # A matrix of at least so many elements is read in streams by a few rows.
 _STREAMED = knob("dot.streamed", 1 << 16, 1)
 # Elements of the matrix in one task of a product with a vector.
-_VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64)
+_VECTOR_TASK = knob("dot.vector_task", 1 << 17, 8, 64, tries=(times(0.25), times(4)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 
-MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9)
+MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
 # Sums stay in the first cache, beside the matrix that passes by.
 _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2, 512)
 

@@ -25,17 +25,19 @@ from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 # A sliver of the right operand stays in the first cache beside the rows that pass by, a block of the left one in the
 # second beside the slivers that do, the slivers of a task in the third beside what other threads have there; where they
 # are too many for half of it, they are packed again for each block of rows, which is larger then.
-_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1 // 2, 1 << 10)
-_BLOCK_BYTES = knob("gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10)
-_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12)
+_SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1 // 2, 1 << 10, tries=(times(0.5), times(2)))
+_BLOCK_BYTES = knob(
+    "gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10, tries=(times(0.5), times(2), times(4))
+)
+_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
-_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128)
+_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
 # What batches that share lines of the cache read before the next rows stays in the second cache.
 _LINE_BYTES = 128
 _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 << 10)
@@ -43,15 +45,18 @@ _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 <
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
 # Fewer products than this are not worth a task of their own, and more tasks than this are of no use.
-_TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000)
+_TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
 # A task has at least so many tiles down, and slivers across, where there are so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
 # Packing an element takes as long as so many products, and reading it again without.
-_PACKING = knob("gemm.packing", 30, 0, 1000)
+_PACKING = knob("gemm.packing", 30, 0, 1000, tries=(8, 100))
 _READING = knob("gemm.reading", 8, 0, 1000)
 # From so many products on, what goes round the tiles takes no time that counts.
 _LARGE = knob("gemm.large", 1 << 18, 0)
+# Rows and vectors of a tile of real numbers, where registers hold others than the engine's; 0 for those.
+_TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
+_TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
 
 
@@ -59,7 +64,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     """How a product is cut, from its sizes, types and strides. ``wide``: tasks shall have long rows."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
-    engine = _fitted(choose_engine(product.lhs.kind, product.rhs.kind, product.result), rows, columns)
+    engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
     if engine.rows > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
         engine = replace(engine, rows=_WAYS)
     if engine.group == 2 and along.size != along.run and along.run % 2:
@@ -137,6 +142,13 @@ def _share_lines(product: Product) -> bool:
         and 0 < batches.stride * kind.byte_width < _LINE_BYTES
         for batches, rows, kind in ((of_lhs, lhs.across, lhs.kind), (of_result, product.rows, product.result))
     )
+
+
+def _tiled(engine: Engine) -> Engine:
+    """The engine with the tile that the knobs say."""
+    if engine.group > 1 or engine.parts > 1:
+        return engine
+    return replace(engine, rows=_TILE_ROWS.value or engine.rows, vectors=_TILE_VECTORS.value or engine.vectors)
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:

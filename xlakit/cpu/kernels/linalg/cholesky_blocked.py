@@ -16,7 +16,7 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
-_BLOCK = knob("cholesky_blocked.block", 192, 8, 16)
+_BLOCK = knob("cholesky_blocked.block", 192, 8, 16, tries=(96, 256))
 _TILE = knob("cholesky_blocked.tile", 256, 8, 24)
 # Matrices of fewer rows have too little to share.
 LEAST_BLOCKED = knob("cholesky_blocked.least_blocked", 768, 24)

@@ -18,7 +18,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.linear_algebra import TriangularSolve
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
@@ -27,7 +27,7 @@ NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Up to this size of the triangle calling BLAS costs more than it brings.
 SMALL = knob("triangular_solve.small", 16, 0, 4)
 # A task should have so many multiplications, and so many right-hand sides at least: BLAS packs the triangle for each.
-_TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10)
+_TASK_PRODUCTS = knob("triangular_solve.task_products", 1 << 18, 10, tries=(times(0.25), times(4)))
 _LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
 
 

@@ -21,21 +21,21 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Contraction
 from xlakit.ops.movement import Transpose
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.fusion.product_chain import Chain, Link
 
 # A rectangle of whole rows goes through the second cache, and one of an own product's results stays in it.
-_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * machine.current().l2, 256)
+_ROWS_BYTES = knob("product_cut.rows_bytes", lambda: 2 * machine.current().l2, 256, tries=(times(0.5), times(2)))
 _LARGEST_BLOCK = knob("product_cut.largest_block", lambda: machine.current().l2, 1 << 12)
 # Fewer rows than this take longer to multiply, as the other operand is packed for each block.
 _LEAST_ROWS = knob("product_cut.least_rows", 64, 1, 4)
 _MANY_ROWS = knob("product_cut.many_rows", 256, 4)
 _MANY_STREAMS = 2
 # Fewer multiplications than this are not worth a task of their own.
-_TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100)
+_TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100, tries=(times(0.25), times(4)))
 # From so many multiplications in a block of whole rows on, BLAS is called where it can be and is faster.
-_BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000)
+_BLAS_BLOCK = knob("product_cut.blas_block", 1 << 25, 0, 1000, tries=(0, 1 << 62))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import RandomAlgorithm
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import RngBitGenerator
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # How many counters a task takes.
-_TASK = knob("random_bits.task", 8192, 64)
+_TASK = knob("random_bits.task", 8192, 64, tries=(times(0.25), times(4)))
 # From so many neighbors on a row is worth a loop of its own; shorter ones go through a block of so many counters.
 _LONG_ROW = knob("random_bits.long_row", 64, 1, 1000)
 _BLOCK = knob("random_bits.block", 512, 64)

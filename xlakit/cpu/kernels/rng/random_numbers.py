@@ -23,11 +23,11 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import RandomDistribution
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.random import Rng
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # How many blocks of words a task takes.
-_TASK = knob("random_numbers.task", 512, 64)
+_TASK = knob("random_numbers.task", 512, 64, tries=(times(0.25), times(4)))
 _NO_UNROLL = ('"llvm.loop.unroll.disable"',)
 # Nanoseconds for an element, beside its words.
 _UNIFORM_CYCLES, _NORMAL_CYCLES = 2.8, 10.0

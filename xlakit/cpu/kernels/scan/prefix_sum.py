@@ -25,7 +25,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.windows import ReduceWindow
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Cycles for an element of a result.
@@ -34,13 +34,13 @@ _CYCLES = 2.0
 _DEPTH = 128
 _LANES = 16
 # Sequences side by side where they are so in memory.
-_STRIP = knob("prefix_sum.strip", 512, 16, 64)
+_STRIP = knob("prefix_sum.strip", 512, 16, 64, tries=(256, 1024))
 _AT_ONCE = 4
 _FEW_TASKS = knob("prefix_sum.few_tasks", 8, 0, 1000)
 _MOST_SEGMENTS = knob("prefix_sum.most_segments", 32, 3)
 # Sequences of so many blocks of registers are done one by one.
 _LONG = knob("prefix_sum.long", 4, 1)
-_SEGMENT_ELEMENTS = knob("prefix_sum.segment_elements", 1 << 15, 4, 50)
+_SEGMENT_ELEMENTS = knob("prefix_sum.segment_elements", 1 << 15, 4, 50, tries=(times(0.25), times(4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,9 @@ class ScanPlan:
         if self.groups >= _FEW_TASKS.value or (self.inner == 1 and not self.is_single):
             return 1
         lanes = self.strip if self.inner > 1 else 1
-        return max(1, min(_MOST_SEGMENTS.value, self.length * lanes // _SEGMENT_ELEMENTS.value))
+        segments = min(_MOST_SEGMENTS.value, self.length * lanes // _SEGMENT_ELEMENTS.value)
+        # Each of them has elements, however wide the strips are.
+        return max(1, min(segments, self.length))
 
     @property
     def cost(self) -> float:

@@ -26,9 +26,9 @@ _WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
 _TARGET_ELEMENTS = knob("scatter_plan.target_elements", 48, 1)
 _TARGET_TASKS = knob("scatter_plan.target_tasks", 4, 2)
 # Fewer updates than this are applied by one task.
-_FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0)
+_FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0, tries=(0, 1 << 30))
 # Private results are worth it where each gets so many updates for each of its elements.
-_UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1)
+_UPDATES_PER_ELEMENT = knob("scatter_plan.updates_per_element", 4, 1, tries=(1, 16))
 _MOST_PARTS = knob("scatter_plan.most_parts", 8, 2)
 
 

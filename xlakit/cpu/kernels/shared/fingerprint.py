@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from xlakit.ir.instruction import Computation, Instruction
@@ -16,6 +17,11 @@ def fingerprint(instruction: Instruction) -> Any:
     """
     operands = tuple(_of_op(o.op) if is_constant_scalar(o) else _shape(o) for o in instruction.operands)
     return (_of_op(instruction.op), operands, _shape(instruction))
+
+
+def kernel_digest(instruction: Instruction) -> str:
+    """A name for the code of an instruction, the same in all processes."""
+    return hashlib.sha256(repr(fingerprint(instruction)).encode()).hexdigest()[:24]
 
 
 def is_constant_scalar(instruction: Instruction) -> bool:

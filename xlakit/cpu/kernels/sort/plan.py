@@ -14,16 +14,16 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError
 from xlakit.ops.sort import Sort
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize_order
 
 # Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
-RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16)
+RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16, tries=(16, 512))
 # From so many elements on a few long rows are cut up between tasks, into chunks that are long against the tables of
 # counts that each of them has for each digit.
-LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300)
-CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100)
+LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300, tries=(times(0.25), times(4)))
+CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100, tries=(times(0.25), times(4)))
 # Into how many tasks the work is cut at most. Fixed, so that results and buffers do not depend on the machine.
 MOST_TASKS = knob("sort_plan.most_tasks", 32, 8)
 CACHE_LINE = 64

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Iterations of a strip: what they ask for stays in the first cache until it is read.
 _ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
 # Of smaller arrays most is in the second cache, or soon will be.
-_FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0)
+_FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0, tries=(0, 1 << 62))
 # Indices are computed twice, which must cost little against the wait for memory.
 _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 

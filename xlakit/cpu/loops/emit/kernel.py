@@ -23,24 +23,30 @@ from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
-from xlakit.options import knob
+from xlakit.options import knob, times
 
 # Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.
-_LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0)
+_LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0, tries=(0.0, 100.0))
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
 # A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
-TASK_NANOSECONDS = knob("kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9)
+TASK_NANOSECONDS = knob(
+    "kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9, tries=(times(0.25), times(4))
+)
 # Next to a phase that takes longer, a call costs nothing.
 _CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One parallel step of a kernel: its function, how many tasks it has, what they all cost in nanoseconds."""
+    """One parallel step of a kernel: its function, how many tasks it has, what they all cost in nanoseconds.
+
+    grain: how many tasks a thread takes at a time, where tuning has chosen that; 0 where one thread takes all.
+    """
 
     function: str
     tasks: int
     cost: float
+    grain: int | None = None
 
 
 # The phases, the results that are an operand changed in place, and the bytes of scratch.

@@ -24,13 +24,13 @@ from xlakit.cpu.loops.nests.reduced import Reduced, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.ir.instruction import Instruction
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Cycles in which a sum is read and written again.
 _KEPT_CYCLES = 0.4
 # The accumulators of a strip stay in the first cache, beside the rows that pass by.
-_STRIP_BYTES = knob("columns.strip_bytes", lambda: machine.current().l1 // 4, 1, 1024)
+_STRIP_BYTES = knob("columns.strip_bytes", lambda: machine.current().l1 // 4, 1, 1024, tries=(times(0.5), times(2)))
 # So many iterations of the reduced dimension for each visit of an accumulator.
 _AT_ONCE = 4
 

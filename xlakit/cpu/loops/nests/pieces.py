@@ -9,12 +9,12 @@ from xlakit.cpu.llvm import I8, I64, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, task_function
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.movement import Concatenate, Reshape
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # Runs of fewer bytes are left to a loop that can write several at once.
 _SHORT_ROW = knob("pieces.short_row", 32, 1, 1000)
-_TASK_BYTES = knob("pieces.task_bytes", 1 << 16, 64, 192)
+_TASK_BYTES = knob("pieces.task_bytes", 1 << 16, 64, 192, tries=(times(0.25), times(4)))
 # Cycles in which a piece is begun, and a byte of it copied.
 _PIECE_CYCLES = 8.0
 _BYTE_CYCLES = 0.5

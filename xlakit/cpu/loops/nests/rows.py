@@ -46,7 +46,7 @@ from xlakit.options import knob
 # A scratch row of at most so many bytes is on the stack.
 _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are cut across.
-_FEW_ROWS = knob("rows.few_rows", 8, 0, 1000)
+_FEW_ROWS = knob("rows.few_rows", 8, 0, 1000, tries=(0, 1000))
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
 # An iteration that costs more nanoseconds than this has enough to do for a processor.
 _LONG_ITERATION = 0.6

@@ -23,11 +23,11 @@ from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.loops.ir.walking import unconditional, walk
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import load as load_element
-from xlakit.options import knob
+from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
 # The buffers of all tiles together stay in the first cache, beside the lines that are read and written.
-_BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: machine.current().l1 // 2, 1024)
+_BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: machine.current().l1 // 2, 1024, tries=(times(0.5), times(2)))
 _RUN_BYTES = knob("tiling.run_bytes", 256, 64)
 _MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.

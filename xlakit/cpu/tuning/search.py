@@ -1,0 +1,135 @@
+"""The search: one knob after the other is set to each of its other numbers, and what is clearly faster stays.
+
+An alternative counts only if its code is other code, if it gives the same results (to the rounding of sums), and if it
+is faster beyond doubt (:mod:`xlakit.cpu.tuning.timing`). What was found in the end is compared with the default once
+more: of many alternatives that are no faster, some will look so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from xlakit.cpu.tuning.record import Choice
+from xlakit.cpu.tuning.timing import CLOCK, Clock, Comparison, compare
+from xlakit.errors import UnsupportedError, XlakitError
+from xlakit.options import KNOBS
+
+# How far results may be apart where sums are added in another order, by the bytes of an element; of the largest one.
+_TOLERANCE: Mapping[int, float] = {1: 0.3, 2: 3e-2, 4: 1e-4, 8: 1e-9, 16: 1e-9}
+
+
+class Built(Protocol):
+    """What is timed."""
+
+    @property
+    def code(self) -> str:
+        """What tells whether it differs from another: the code before LLVM's passes."""
+        ...
+
+    def run(self) -> Any:
+        """Run it once; gives its result."""
+        ...
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found.
+
+    choice: the knobs that are to be set. comparison: of that with the default; None where there was nothing to compare.
+    same_bits: whether the results had the same bits. compared: how many alternatives were timed. failed: why some could
+    not be.
+    """
+
+    choice: Choice = field(default_factory=dict[str, float])
+    comparison: Comparison | None = None
+    same_bits: bool = True
+    compared: int = 0
+    failed: list[str] = field(default_factory=list[str])
+
+
+def search(
+    build: Callable[[Choice], Built],
+    base: Built,
+    alternatives: Sequence[tuple[str, Sequence[float]]],
+    *,
+    clock: Clock = CLOCK,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Found:
+    """Find the fastest setting of some knobs.
+
+    build: makes what is timed with knobs set. base: what that gives with none. alternatives: names of knobs, and the
+    numbers to be tried. is_over: asked before each alternative whether there is no time left.
+    """
+    found = Found()
+    seen = {base.code}
+    expected = base.run()
+    fastest, same = base, True
+    for name, numbers in alternatives:
+        chosen: dict[str, float] = dict(found.choice)
+        for number in numbers:
+            if is_over():
+                break
+            tried = {**chosen, name: number}
+            other = _built(build, tried, found)
+            if other is None or other.code in seen:
+                continue
+            seen.add(other.code)
+            agreement = _agreement(expected, other.run())
+            if agreement is None:
+                found.failed.append(f"{_named(tried)}: the results differ")
+                continue
+            found.compared += 1
+            if compare(fastest.run, other.run, clock).is_clear:
+                found.choice, fastest, same = tried, other, agreement
+    if fastest is not base:
+        found.comparison = compare(base.run, fastest.run, clock)
+        if not found.comparison.is_clear:
+            found.choice, found.comparison, same = {}, None, True
+    found.same_bits = same
+    return found
+
+
+def knobs_to_try(names: set[str]) -> list[tuple[str, Sequence[float]]]:
+    """The alternatives of the knobs that some code depends on."""
+    return [(name, KNOBS[name].tries) for name in sorted(names) if KNOBS[name].tries]
+
+
+def _built(build: Callable[[Choice], Built], tried: Choice, found: Found) -> Built | None:
+    try:
+        return build(tried)
+    except UnsupportedError:
+        # The alternative does not apply here.
+        return None
+    except XlakitError as error:
+        found.failed.append(f"{_named(tried)}: {error.rule}")
+        return None
+
+
+def _named(choice: Choice) -> str:
+    return ", ".join(f"{name}={number:g}" for name, number in choice.items())
+
+
+def _agreement(expected: Any, actual: Any) -> bool | None:
+    """Whether results have the same bits; None where they differ by more than another order of sums explains."""
+    if isinstance(expected, tuple):
+        parts = [_agreement(e, a) for e, a in zip(expected, actual, strict=True)]
+        return None if None in parts else all(parts)
+    if not isinstance(expected, np.ndarray | np.generic):
+        return True
+    ours, other = np.asarray(expected), np.asarray(actual)
+    if ours.tobytes() == other.tobytes():
+        return True
+    if ours.dtype.kind in "biu":
+        return None
+    wide = np.complex128 if ours.dtype.kind == "c" else np.float64
+    a, b = ours.astype(wide), other.astype(wide)
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return None
+    largest = float(np.max(np.abs(a), initial=0.0, where=finite))
+    apart = float(np.max(np.abs(a - b), initial=0.0, where=finite))
+    return False if apart <= _TOLERANCE[ours.dtype.itemsize] * largest else None

@@ -1,0 +1,266 @@
+"""Tuning a program: first what concerns all of it, then its kernels, each by itself on its own shapes.
+
+A kernel is taken out of the optimized program and compiled alone, once with the default and once with each number that
+the knobs which its code depends on have to offer (``tries`` of :class:`xlakit.options.Knob`). Its arguments are made
+up. Kernels that cost most are first; those that cost little are left alone. The whole program is timed only if it can
+be run by itself: if it has no side effects, and its loops end whatever the arguments are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from xlakit.cpu.kernels.library import alone
+from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
+from xlakit.cpu.llvm import target
+from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
+from xlakit.cpu.tuning.search import Found, knobs_to_try, search
+from xlakit.cpu.tuning.timing import CLOCK, Clock, compare
+from xlakit.execution.inputs import make_inputs
+from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.memory.steps import ConditionalStep, KernelStep, Step, WhileStep
+from xlakit.ops.control import While
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.random import Rng
+from xlakit.options import compiling, current, noting_knobs
+from xlakit.passes.analysis.loops import Loop, trip_count
+
+# Kernels that cost less than this, by their estimates, are not timed; one in a loop runs so many times, as far as is
+# known.
+_LEAST_NANOSECONDS: Final = 5_000.0
+_ITERATIONS: Final = 100
+# A program that takes less time is not compiled in other ways as a whole.
+_LEAST_PROGRAM: Final = 50_000.0
+# What concerns fusions and layouts: it is decided before there are kernels.
+_PROGRAM_KNOBS: Final[Sequence[tuple[str, Sequence[float]]]] = (
+    ("epilogues.most_members", (1,)),
+    ("fusion_cost.kernel", (0.0, 2000.0)),
+    ("fusion.most_copies", (0,)),
+    ("pack_invariants.fewest_elements", (1, 1 << 60)),
+)
+_WIDTHS: Final = (32, 16)
+
+# Told how many of how many parts are done, and the name of the next one.
+Progress = Callable[[int, int, str], None]
+
+
+class Generated(Protocol):
+    """A program before it is machine code."""
+
+    @property
+    def text(self) -> str:
+        """Its LLVM IR."""
+        ...
+
+    @property
+    def module(self) -> HloModule:
+        """Its optimized HLO."""
+        ...
+
+    @property
+    def plan(self) -> Any:
+        """Its memory plan."""
+        ...
+
+
+class Compiler(Protocol):
+    """How programs are compiled, with the options in force."""
+
+    def generate(self, module: HloModule, *, optimize: bool) -> Generated:
+        """The code of a module; of an optimized one without passes."""
+        ...
+
+    def finish(self, module: HloModule, code: Any) -> Callable[..., Any]:
+        """A function that runs the code of a module."""
+        ...
+
+
+class _Program:
+    """Something compiled with some knobs, and arguments to run it on."""
+
+    def __init__(
+        self, compiler: Compiler, module: HloModule, knobs: Choice, arguments: Sequence[Any], *, optimize: bool
+    ) -> None:
+        self._compiler = compiler
+        self._module = module
+        self.arguments = arguments
+        self._options = with_knobs(replace(current(), tune=None), knobs)
+        with compiling(self._options):
+            self.generated = compiler.generate(module, optimize=optimize)
+
+    @property
+    def code(self) -> str:
+        """Its LLVM IR."""
+        return self.generated.text
+
+    @cached_property
+    def _run(self) -> Callable[..., Any]:
+        with compiling(self._options):
+            return self._compiler.finish(self._module, self.generated)
+
+    def run(self) -> Any:
+        """Run it once."""
+        return self._run(*self.arguments)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The time that there is."""
+
+    clock: Clock
+    end: float
+
+    def is_over(self) -> bool:
+        """Whether it is spent."""
+        return self.clock() >= self.end
+
+
+def tune(
+    module: HloModule,
+    compiler: Compiler,
+    *,
+    runs_alone: bool = True,
+    seconds: float,
+    clock: Clock = CLOCK,
+    progress: Progress = lambda done, total, name: None,
+) -> Tuning:
+    """Choose how a program is compiled on this machine, in about so many seconds.
+
+    runs_alone: whether one device runs it.
+    """
+    runnable = runs_alone and _is_runnable(module)
+    budget = _Budget(clock, clock() + seconds * 1e9)
+    base = _Program(compiler, module, {}, _arguments(module) if runnable else (), optimize=True)
+    whole = _tuned_program(module, compiler, base, budget, progress) if runnable else None
+    knobs: Choice = whole.choice if whole is not None else {}
+    chosen_options = with_knobs(current(), knobs)
+    compared, failed, left = (0, [], 0) if whole is None else (whole.compared, whole.failed, 0)
+    kernels: dict[str, Choice] = {}
+    gains: list[Gain] = []
+    with compiling(chosen_options):
+        optimized = base.generated if not knobs else _Program(compiler, module, {}, (), optimize=True).generated
+        wanted = list(_kernels(optimized.plan.program.steps))
+        for number, instruction in enumerate(wanted):
+            progress(number + 1, len(wanted) + 1, instruction.name)
+            if budget.is_over():
+                left = len(wanted) - number
+                break
+            found, before = _tuned_kernel(instruction, compiler, budget)
+            if found.choice:
+                kernels[kernel_digest(instruction)] = found.choice
+            compared += found.compared
+            failed += [f"{instruction.name}: {why}" for why in found.failed]
+            gains.append(_gain(instruction, optimized.module, found, before))
+    tuning = Tuning(knobs, kernels, TuningReport(None, tuple(gains), compared, tuple(failed), left))
+    progress(len(wanted) + 1, len(wanted) + 1, "")
+    return _confirmed(module, compiler, tuning, base, clock) if runnable else tuning
+
+
+def _confirmed(module: HloModule, compiler: Compiler, tuning: Tuning, base: _Program, clock: Clock) -> Tuning:
+    """What was chosen, if it does not make the whole program slower; else nothing."""
+    if not tuning.knobs and not tuning.kernels:
+        return tuning
+    with compiling(tuning.options(current())):
+        other = _Program(compiler, module, {}, base.arguments, optimize=True)
+    found = compare(base.run, other.run, clock)
+    if found.ratio > 1:
+        report = replace(tuning.report, failed=(*tuning.report.failed, "all of it: the whole program became slower"))
+        return Tuning(report=replace(report, kernels=tuple(replace(k, choice={}) for k in report.kernels)))
+    gain = Gain(module.name, "module", "", found.base, found.other, tuning.knobs)
+    return replace(tuning, report=replace(tuning.report, program=gain))
+
+
+# -- the whole program -----------------------------------------------------------------------------
+
+
+def _tuned_program(
+    module: HloModule, compiler: Compiler, base: _Program, budget: _Budget, progress: Progress
+) -> Found | None:
+    progress(0, 1, module.name)
+    base.run()
+    start = budget.clock()
+    base.run()
+    if budget.clock() - start < _LEAST_PROGRAM:
+        return None
+    widths = [width for width in _WIDTHS if width < target.vector_bytes()]
+    alternatives = [(VECTOR_BYTES, widths), *_PROGRAM_KNOBS]
+    arguments = base.arguments
+
+    def build(choice: Choice) -> _Program:
+        return _Program(compiler, module, choice, arguments, optimize=True)
+
+    return search(build, base, alternatives, clock=budget.clock, is_over=budget.is_over)
+
+
+def _is_runnable(module: HloModule) -> bool:
+    """Whether running a program has no effect but its results, and ends."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            op = instruction.op
+            if op.has_side_effect or isinstance(op, (CustomCall, Rng)):
+                return False
+            if isinstance(op, While) and not (instruction.shape.is_tuple and trip_count(Loop(instruction)) is not None):
+                return False
+    return all(s.is_array for p in module.entry.parameters for _, s in p.shape.leaves())
+
+
+def _arguments(module: HloModule) -> list[Any]:
+    return make_inputs(module.entry.program_shape, 0)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def _kernels(steps: Sequence[Step]) -> Iterator[Instruction]:
+    """The instructions whose kernels are worth the time, the one that costs most first; each kernel once."""
+    costs: dict[str, float] = {}
+    instructions: dict[str, Instruction] = {}
+    for step, times in _steps(steps, 1):
+        instruction = step.instruction
+        if instruction.op.has_side_effect or isinstance(instruction.op, (CustomCall, Rng)):
+            continue
+        once = sum(phase.cost for phase in step.phases)
+        if once * times >= _LEAST_NANOSECONDS:
+            digest = kernel_digest(instruction)
+            costs[digest] = costs.get(digest, 0.0) + once * times
+            instructions[digest] = instruction
+    for digest in sorted(costs, key=costs.__getitem__, reverse=True):
+        yield instructions[digest]
+
+
+def _steps(steps: Sequence[Step], times: int) -> Iterator[tuple[KernelStep, int]]:
+    """The kernels, and how often each runs, about."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            yield step, times
+        elif isinstance(step, WhileStep):
+            yield from _steps(step.condition, times * _ITERATIONS)
+            yield from _steps(step.body, times * _ITERATIONS)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from _steps(branch, times)
+
+
+def _tuned_kernel(instruction: Instruction, compiler: Compiler, budget: _Budget) -> tuple[Found, float]:
+    """What was found for a kernel, and how long it takes with the default."""
+    module = HloModule(instruction.name or instruction.opcode, alone(instruction))
+    arguments = _arguments(module)
+
+    def build(choice: Choice) -> _Program:
+        return _Program(compiler, module, choice, arguments, optimize=False)
+
+    with noting_knobs() as names:
+        base = build({})
+    found = search(build, base, knobs_to_try(names), clock=budget.clock, is_over=budget.is_over)
+    comparison = found.comparison or compare(base.run, base.run, budget.clock)
+    return found, comparison.base
+
+
+def _gain(instruction: Instruction, module: HloModule, found: Found, before: float) -> Gain:
+    location = module.location_of(instruction)
+    after = before if found.comparison is None else found.comparison.other
+    where = "" if location is None else str(location)
+    return Gain(instruction.name, instruction.opcode, where, before, after, found.choice, found.same_bits)

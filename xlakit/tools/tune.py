@@ -1,0 +1,26 @@
+"""``xlakit tune``: alternatives for the kernels of a program are timed, and the best are kept."""
+
+from __future__ import annotations
+
+from xlakit import compile_cache
+from xlakit.cpu.executable import compile_module
+from xlakit.cpu.tuning.record import TuningReport
+from xlakit.errors import ArgumentError
+from xlakit.ir.instruction import HloModule
+from xlakit.options import Tune, compiling
+from xlakit.tools.inspect import stand_ins
+from xlakit.tools.shards import on_devices, with_partitions
+
+
+def tuned(module: HloModule, *, seconds: float, again: bool) -> TuningReport:
+    """Tune a program, and have what was chosen used whenever it is compiled; gives what was gained.
+
+    A program that was tuned before gives the report of that time, unless ``again``. Raises ArgumentError where the
+    compile cache is off.
+    """
+    if not compile_cache.is_enabled():
+        raise ArgumentError("the compile cache is off: nothing that is chosen can be kept", hint="unset XLAKIT_CACHE")
+    module = on_devices(with_partitions(module)).module
+    with compiling(tune=Tune(seconds, again)):
+        report = compile_module(module, custom_calls=stand_ins(module)).tuning_report
+    return TuningReport() if report is None else report
