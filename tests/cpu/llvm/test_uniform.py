@@ -1,5 +1,8 @@
 """Loops with long chains of values that do not change in them: they compile, and vectors stay where they pay."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -64,3 +67,40 @@ def test_chains_of_scalars_in_loops_compile(name):
     arguments = np.uint32(3), np.arange(6, dtype=np.uint32), np.uint32(5)
     found, expected = (xla.compile(module, backend=backend)(*arguments) for backend in ("cpu", "interpreter"))
     np.testing.assert_array_equal(found, expected)
+
+
+# The reduction of a row is the same for all columns. It is written out in the loop over these, which LLVM is left with
+# since it divides; each step uses the sum before it four times.
+FOLDED = """
+HloModule folded
+mix {
+  a = u32[] parameter(0)
+  b = u32[] parameter(1)
+  k = u32[] constant(3)
+  s = u32[] shift-left(a, k)
+  x = u32[] xor(a, s)
+  t = u32[] shift-right-logical(x, k)
+  y = u32[] xor(x, t)
+  ROOT r = u32[] add(y, b)
+}
+add { a = u32[] parameter(0)  b = u32[] parameter(1)  ROOT r = u32[] add(a, b) }
+ENTRY folded {
+  p = u32[3,12] parameter(0)
+  z = u32[] constant(0)
+  q = u32[3] reduce(p, z), dimensions={1}, to_apply=mix
+  b = u32[3,12] broadcast(q), dimensions={0}
+  s = u32[3,12] divide(p, b)
+  ROOT r = u32[12] reduce(s, z), dimensions={0}, to_apply=add
+}
+"""
+# What it gives hangs on the order in which a row is combined, which is not said for such a reducer.
+COMPILE = """
+import sys, numpy as np, xlakit
+program = xlakit.compile(xlakit.HloModule.from_text(sys.stdin.read()), cache=False)
+assert program(np.ones((3, 12), np.uint32)).shape == (12,)
+"""
+
+
+def test_reductions_that_do_not_change_in_a_loop_do_not_keep_llvm_busy():
+    # A second; LLVM's vectorizer would go through the chain for longer than anyone waits.
+    subprocess.run([sys.executable, "-c", COMPILE], input=FOLDED, text=True, check=True, timeout=120)
