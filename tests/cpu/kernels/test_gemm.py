@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from product_running import close, run
 
+import xlakit as xla
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up, transposed
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError
+from xlakit.options import compiling
 
 
 def product(rows, columns, depth, **changes):
@@ -103,3 +105,21 @@ def test_squares_are_turned():
     out = np.zeros_like(a)
     run(module, [(fn, 1)], [a, out])
     np.testing.assert_array_equal(out, a.T)
+
+
+@pytest.mark.parametrize("tile", [{"gemm.tile_vectors": 3}, {"gemm.tile_rows": 5}, {"gemm.tile_rows": 14}])
+def test_wide_products_with_tiles_of_any_shape(tile):
+    text = """HloModule product
+ENTRY e {
+  a = f32[256,512] parameter(0)
+  b = f32[512,1024] parameter(1)
+  d = f32[256,1024] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[256,1024] tanh(d)
+}"""
+    a, b = np.random.default_rng(3).integers(-4, 5, (2, 512, 1024)).astype(np.float32)
+    a = a[:256, :512].copy()
+    bare = text.replace("  ROOT r = f32[256,1024] tanh(d)\n", "").replace("  d =", "  ROOT d =")
+    for program, expected in ((text, np.tanh(a @ b)), (bare, a @ b)):
+        with compiling(knobs=tile):
+            compiled = xla.compile(xla.HloModule.from_text(program), backend="cpu")
+        np.testing.assert_allclose(compiled(a, b), expected, rtol=1e-6)

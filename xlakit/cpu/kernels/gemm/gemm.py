@@ -76,7 +76,9 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     if rows <= engine.rows and not packs[1]:
         # Nothing is read twice.
         runs, steps, k_blocks = along.outer.size, along.run, 1
-    task_columns = min(rounded_up(max(columns, 1), engine.columns), _MOST_COLUMNS.value)
+    # Tasks have whole slivers, whatever the width of a tile is.
+    most = max(1, _MOST_COLUMNS.value // engine.columns) * engine.columns
+    task_columns = min(rounded_up(max(columns, 1), engine.columns), most)
     if packs[1]:
         room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * steps * engine.packed_bytes)
         task_columns = min(task_columns, max(room // engine.columns, 4) * engine.columns)
