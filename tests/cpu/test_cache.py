@@ -215,6 +215,33 @@ def test_an_entry_that_does_not_fit_the_program_is_damaged(folder):
         xla.compile(module)
 
 
+def test_what_a_proto_cannot_hold_is_not_kept_and_not_called_damaged(folder, compiles, monkeypatch):
+    # The call that Python answers fails as the program runs, and its module as it is read back.
+    def fails(_):
+        raise ValueError("no")
+
+    def refuse(_):
+        raise xla.ShapeError("a slice has another size")
+
+    module = xla.HloModule.from_text(
+        'HloModule m\nENTRY e { p = f32[4] parameter(0)  ROOT r = f32[4] custom-call(p), custom_call_target="fails" }'
+    )
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        patched.setattr("xlakit.cpu.program._module_of", refuse)
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(xla.ExecutionError, match="no"):
+                xla.compile(module, custom_calls={"fails": fails})(np.zeros(4, np.float32))
+    assert len(compiles) == 2
+    assert entries(folder) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(xla.ExecutionError, match="no"):
+                xla.compile(module, custom_calls={"fails": fails})(np.zeros(4, np.float32))
+    assert len(compiles) == 3
+
+
 def test_only_the_user_can_read_and_write(folder):
     os.umask(before := os.umask(0))
     previous = os.umask(0)

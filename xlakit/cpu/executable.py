@@ -211,6 +211,9 @@ def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] |
 def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) -> bool:
     try:
         entry = program.to_entry(module)
+        if program.host_module is not None:
+            # What cannot be read back would be taken for damage by the next process.
+            Program.from_entry(entry, lambda: module)
         if tuning is not None:
             entry = compile_cache.Entry({**entry.fields, "tuned": True}, entry.sections)
     except (FormatError, UnsupportedError):
