@@ -53,7 +53,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(unknown)}")
     stale = 0
     for name in names:
-        path = Path(__file__).with_name(f"{name}.hlo")
+        path = Path(__file__).parent / "hlo" / f"{name}.hlo"
         text = hlo_text(name, PROGRAMS[name])
         if not arguments.check:
             path.write_text(text, encoding="utf-8")

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.modules import difference
-from fuzz.programs.attributes import Trial, trial
+from fuzz.programs.operations.attributes import Trial, trial
 from fuzz.programs.values import EDGES, SMALL, Array, make_values
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError

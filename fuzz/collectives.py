@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.programs.collective_bodies import spread_module
-from fuzz.programs.rendezvous import Spread
+from fuzz.programs.composed.collective_bodies import spread_module
+from fuzz.programs.composed.rendezvous import Spread
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 

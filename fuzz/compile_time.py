@@ -1,6 +1,6 @@
 """``python -m fuzz.compile_time``: compiling a program takes time in proportion to its length.
 
-Chains and trees of each family of operations (:mod:`fuzz.programs.long`), and of families mixed at random, are
+Chains and trees of each family of operations (:mod:`fuzz.programs.composed.long`), and of families mixed at random, are
 compiled at several lengths. What is measured grows like a power of the length; the exponent is 1 where the compiler is
 linear. Three things are: how many calls the passes and the code generator make, how many lines of LLVM IR they write,
 both of which are the same each time, and the processor's time, which is what matters, but is only looked at beyond a
@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fuzz.modules import judge
+from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
+from fuzz.programs.composed.steps import FAMILIES
 from fuzz.programs.draft import Program
-from fuzz.programs.long import MIXED, PATTERNS, long_module
-from fuzz.programs.steps import FAMILIES
 from fuzz.support.tolerances import EXACT
 from xlakit.cpu.compile import generate, make_objects
 from xlakit.cpu.program import Target

@@ -22,9 +22,9 @@ from dataclasses import replace
 
 import xlakit.cpu.compile  # every knob is in a module that this one loads
 from fuzz import compiled, plain
+from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import FAMILIES, Program
-from fuzz.programs.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
-from fuzz.programs.modules import module as generated
+from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
 from fuzz.programs.plan import Entry
 from fuzz.support import numbered
 from xlakit.cpu.llvm import target

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from fuzz.modules import difference, epsilons
-from fuzz.programs.carried import carried_program
-from fuzz.programs.known import known_program
-from fuzz.programs.sketch import Sketched
+from fuzz.programs.composed.carried import carried_program
+from fuzz.programs.composed.known import known_program
+from fuzz.programs.composed.sketch import Sketched
 from fuzz.support.children import Child
 from fuzz.support.sensitivity import spread
 from fuzz.support.shrink import shrink

@@ -19,8 +19,8 @@ from types import FrameType
 
 import numpy as np
 
+from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import Program
-from fuzz.programs.modules import module as generated
 from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.cpu.verified import difference

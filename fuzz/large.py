@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from fuzz.jaxlib import fault_of, flat
-from fuzz.programs import large_algebra, large_folds, large_indexing, large_moves, large_orders
 from fuzz.programs.draft import Program
-from fuzz.programs.large import EQUAL, KINDS, large_program
+from fuzz.programs.large import algebra, indexing, moves, orders, reductions
+from fuzz.programs.large.drafts import EQUAL, KINDS, large_program
 from fuzz.programs.values import Array
 from fuzz.support.numbered import Entry, parser, run
 from fuzz.support.tolerances import EXACT
@@ -29,7 +29,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import HloModule
 
 # The pages enter their kinds when they are loaded.
-PAGES = (large_moves, large_indexing, large_folds, large_orders, large_algebra)
+PAGES = (moves, indexing, reductions, orders, algebra)
 _THREADS = (1, 2, 3)
 
 

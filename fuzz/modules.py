@@ -23,9 +23,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fuzz.programs.composed.fused import fused
+from fuzz.programs.composed.modules import module
 from fuzz.programs.draft import Program
-from fuzz.programs.fused import fused
-from fuzz.programs.modules import module
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule, Instruction

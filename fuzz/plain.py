@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 
 from fuzz.large import plan as large_plan
+from fuzz.programs.composed.modules import module as small_program
 from fuzz.programs.draft import Program
-from fuzz.programs.large import large_program
-from fuzz.programs.modules import module as small_program
+from fuzz.programs.large.drafts import large_program
 from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program

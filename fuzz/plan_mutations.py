@@ -19,7 +19,7 @@ from dataclasses import replace
 from unittest import mock
 
 from fuzz.idioms import FAMILIES, results_of, same
-from fuzz.programs.sketch import Sketched
+from fuzz.programs.composed.sketch import Sketched
 from fuzz.support import numbered
 from xlakit.cpu import compile as compiler
 from xlakit.ir.instruction import HloModule

@@ -2,7 +2,7 @@
 
 The same programs are compiled by the package of a commit and by that of the working tree, and compared stage by stage:
 HLO after passes, memory, LLVM IR before LLVM's passes, assembly. What only moves code changes nothing here. The
-corpus is the benchmark's rows at their small sizes, the programs of ``examples/``, generated modules, and loops and
+corpus is the benchmark's rows at their small sizes, the programs of ``examples/hlo/``, generated modules, and loops and
 branches as people write them::
 
     python -m fuzz.replay                            the working tree against the last commit
@@ -28,8 +28,8 @@ from pathlib import Path
 
 from benchmarks.peers import export
 from benchmarks.workloads import WORKLOADS
-from fuzz.programs.carried import carried_program
-from fuzz.programs.modules import module as generated
+from fuzz.programs.composed.carried import carried_program
+from fuzz.programs.composed.modules import module as generated
 from xlakit.ir.instruction import HloModule
 
 _ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ class Difference:
 
 def corpus(seed: int, count: int) -> Iterator[tuple[str, str]]:
     """The programs: a name that a file can have, and HLO text; ``count`` of those that are generated."""
-    for path in sorted((_ROOT / "examples").glob("*.hlo")):
+    for path in sorted((_ROOT / "examples" / "hlo").glob("*.hlo")):
         yield path.stem, path.read_text()
     for workload in WORKLOADS:
         proto = export(workload, workload.program(quick=True))

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 from fuzz.forced import choosing, draw
 from fuzz.plain import sums_apart
+from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import Program
-from fuzz.programs.modules import module as generated
 from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fuzz.modules import difference, epsilons
+from fuzz.programs.composed.modules import module
 from fuzz.programs.draft import Program
-from fuzz.programs.modules import module
 from fuzz.programs.shardings import annotated, cut, join
 from fuzz.programs.split_steps import STEPS, register_calls
 from fuzz.support import numbered

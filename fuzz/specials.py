@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from fuzz.programs.draft import join
-from fuzz.programs.elementwise import BINARY, ELEMENTARY_UNARY, UNARY, part_of, tolerance
+from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY, part_of, tolerance
 from fuzz.programs.values import (
     ALL_TYPES,
     COMPLEX,

@@ -22,7 +22,7 @@ from xlakit.execution.inputs import make_inputs
 from xlakit.tools.jaxlib_backend import JaxlibBackend
 from xlakit.tools.run import format_time
 
-DEFAULT = Path(__file__).parents[1] / "examples" / "transformer_grad_4_layers.hlo"
+DEFAULT = Path(__file__).parents[1] / "examples" / "hlo" / "transformer_grad_4_layers.hlo"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,8 +4,8 @@ import pytest
 
 from fuzz import compile_time
 from fuzz.compile_time import Case, Finding, examine, exponents, measured, wrong_numbers
-from fuzz.programs.long import MIXED, PATTERNS, long_module
-from fuzz.programs.steps import FAMILIES
+from fuzz.programs.composed.long import MIXED, PATTERNS, long_module
+from fuzz.programs.composed.steps import FAMILIES
 
 
 def rows(cost):

@@ -8,7 +8,7 @@ import pytest
 
 import xlakit as xla
 from fuzz.idioms import FAMILIES, REFERENCES, judge, request, same
-from fuzz.programs.known import ALGORITHMS
+from fuzz.programs.composed.known import ALGORITHMS
 from fuzz.support.children import Child
 from fuzz.support.shrink import shrink
 

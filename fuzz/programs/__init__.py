@@ -1,5 +1,6 @@
-"""Programs of one operation each, made up from a seed: HLO text, arguments, and how exact the result must be.
+"""Programs made from a seed: HLO text, arguments, and how exact the result must be.
 
-Each page makes the programs of a few operations. A page knows HLO text only, and nothing of xlakit's own builder,
+``operations`` has programs of one operation each, a file for each family; ``large`` those on large arrays; ``composed``
+modules of many operations. The files know HLO text only, and nothing of xlakit's own builder,
 parser or printer, since those are what is tested.
 """

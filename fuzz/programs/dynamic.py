@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.chain import LARGEST, Chain, is_number, kind_of
+from fuzz.programs.composed.chain import LARGEST, Chain, is_number, kind_of
 
 _KINDS = (xla.F32, xla.F32, xla.S32, xla.BF16, xla.F64, xla.S64, xla.U8)
 _OF_TWO: tuple[Callable[..., xla.XlaOp], ...] = (xla.add, xla.sub, xla.mul, xla.max, xla.min)

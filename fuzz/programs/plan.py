@@ -8,8 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fuzz.programs import algebra, collectives, contraction, control, elementwise, indexing, movement, reductions
 from fuzz.programs.draft import FAMILIES, Draft, Family, Program
+from fuzz.programs.operations import (
+    algebra,
+    collectives,
+    contraction,
+    control,
+    elementwise,
+    indexing,
+    movement,
+    reductions,
+)
 
 # The pages enter their families when they are loaded.
 PAGES = (elementwise, movement, contraction, reductions, indexing, algebra, control, collectives)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuzz.programs.plan import plan
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "hlo"
 _LONGEST_EXAMPLE = 12_000
 
 _OWN = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fuzz.modules import difference, epsilons, judge
-from fuzz.programs.modules import module
+from fuzz.programs.composed.modules import module
 from xlakit.ir.instruction import HloModule
 
 # Those that once showed a fault: buffers that two results shared, a branch that wrote into what its caller still

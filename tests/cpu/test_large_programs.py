@@ -7,7 +7,7 @@ import pytest
 
 from fuzz import large
 from fuzz.programs.draft import Program
-from fuzz.programs.large import KINDS, LargeDraft, large_program
+from fuzz.programs.large.drafts import KINDS, LargeDraft, large_program
 from fuzz.support.tolerances import EXACT
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import xlakit
 from fuzz.plain import fault_of, judge
-from fuzz.programs.modules import module as generated
+from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.executable import CpuExecutable
 from xlakit.cpu.llvm import target

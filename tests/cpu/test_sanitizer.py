@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xlakit
-from fuzz.programs.modules import module as generated
+from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.entry import lowering, plan_proof
 from xlakit.cpu.kernels.library import Kernel, KernelLibrary
 from xlakit.cpu.sanitizer import SanitizedExecutable

@@ -12,11 +12,12 @@ from xlakit.execution.inputs import make_inputs
 from xlakit.tools.compare import compare, format_table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.hlo"))
+HLO = EXAMPLES / "hlo"
+PROGRAMS = sorted(path.stem for path in HLO.glob("*.hlo"))
 
 
 def read(name):
-    return xla.HloModule.from_text((EXAMPLES / f"{name}.hlo").read_text(encoding="utf-8"), name=f"{name}.hlo")
+    return xla.HloModule.from_text((HLO / f"{name}.hlo").read_text(encoding="utf-8"), name=f"{name}.hlo")
 
 
 def agree(actual, expected):
@@ -83,6 +84,6 @@ def test_every_program_is_exported_and_described():
 
 def test_no_program_names_a_folder_of_a_machine():
     for name in PROGRAMS:
-        text = (EXAMPLES / f"{name}.hlo").read_text(encoding="utf-8")
+        text = (HLO / f"{name}.hlo").read_text(encoding="utf-8")
         assert '"/' not in text
         assert ":\\" not in text

@@ -8,7 +8,7 @@ import pytest
 import xlakit as xla
 from xlakit.tools.cli import main
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.hlo"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "hlo").glob("*.hlo"))
 
 
 def program():

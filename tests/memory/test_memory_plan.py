@@ -229,7 +229,7 @@ def test_values_that_live_together_never_share():
 
 
 def generated_plan(number: int) -> MemoryPlan:
-    from fuzz.programs.modules import module
+    from fuzz.programs.composed.modules import module
 
     return compiled(module(5, number).text).memory_plan()
 

@@ -9,7 +9,7 @@ from evaluating import same
 import xlakit as xla
 from fuzz.jaxlib import fault_of, flat
 from fuzz.modules import difference
-from fuzz.programs.modules import module as module_of
+from fuzz.programs.composed.modules import module as module_of
 from fuzz.programs.plan import plan
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.data.literal import Literal
@@ -21,7 +21,7 @@ from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.hlo"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "hlo").glob("*.hlo"))
 SINGLE = plan(500, seed=11)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import xlakit as xla
 from fuzz.collectives import judge
-from fuzz.programs.collective_bodies import spread_module
-from fuzz.programs.rendezvous import Spread
+from fuzz.programs.composed.collective_bodies import spread_module
+from fuzz.programs.composed.rendezvous import Spread
 
 ADD = """
 add {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import xlakit as xla
-from fuzz.programs.sketch import Frame, Op, is_number, is_real, kind_of
+from fuzz.programs.composed.sketch import Frame, Op, is_number, is_real, kind_of
 from xlakit.errors import ShapeError, UnsupportedError
 
 Step = Callable[[Frame], None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fuzz.programs.draft import Program, join
-from fuzz.programs.large import LargeDraft, kind
+from fuzz.programs.large.drafts import LargeDraft, kind
 from fuzz.programs.values import ALL_TYPES, COMPLEX, EDGES, FINITE, SMALL, SPECIAL, Array, is_float, make_values
 from fuzz.support.tolerances import EXACT
 

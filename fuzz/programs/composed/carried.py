@@ -1,14 +1,15 @@
 """Programs about what loops and branches carry: tuples permuted, repeated, selected crosswise, swapped and shifted.
 
-Why the modules of :mod:`fuzz.programs.modules` never showed that kernels loaded pointers by loads that were promised
-to be invariant, from a table that the entry writes anew in each iteration: the fault needs two selects between the
-same two elements of a loop's state, as the loop was given them, the one crosswise to the other, both in one kernel and
-of few elements (``select(p, a, b), select(p, b, a)``). Then LLVM turns a select of loaded values into a load through a
-selected address; the table is indexed by a variable, so it stays in memory instead of becoming registers; and only
-then is there a load left whose promise is used to move it out of the loop, above the stores. One select, or selects of
-what was computed first, make a table of registers, for which the promise means nothing. A module there draws the
-operands of a select among all values, most of them just computed, by kinds (eleven) and dimensions that seldom agree,
-and a result of a loop among all values of its type: both selects as results are drawn about once in a million modules.
+Why the modules of :mod:`fuzz.programs.composed.modules` never showed that kernels loaded pointers by loads that were
+promised to be invariant, from a table that the entry writes anew in each iteration: the fault needs two selects between
+the same two elements of a loop's state, as the loop was given them, the one crosswise to the other, both in one kernel
+and of few elements (``select(p, a, b), select(p, b, a)``). Then LLVM turns a select of loaded values into a load
+through a selected address; the table is indexed by a variable, so it stays in memory instead of becoming registers; and
+only then is there a load left whose promise is used to move it out of the loop, above the stores. One select, or
+selects of what was computed first, make a table of registers, for which the promise means nothing. A module there draws
+the operands of a select among all values, most of them just computed, by kinds (eleven) and dimensions that seldom
+agree, and a result of a loop among all values of its type: both selects as results are drawn about once in a million
+modules.
 
 So here values are of few shapes, all may stand for each other, and what a loop does to its state as a whole is a choice
 of its own (:data:`MOVES`): with the fault put back, about one program in twenty shows it, the first within seconds.
@@ -22,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.sketch import (
+from fuzz.programs.composed.sketch import (
     LARGEST,
     Chance,
     Frame,
@@ -34,7 +35,7 @@ from fuzz.programs.sketch import (
     same_shape,
     values_of,
 )
-from fuzz.programs.sketch_steps import STEPS, Step, take
+from fuzz.programs.composed.sketch_steps import STEPS, Step, take
 from xlakit.errors import ShapeError
 
 State = list[Op]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fuzz.programs.draft import Draft, Program, family, join
-from fuzz.programs.movement import index_values
+from fuzz.programs.operations.movement import index_values
 from fuzz.programs.values import ALL_TYPES, COMPLEX, EDGES, FINITE, SMALL, Array, is_complex, is_float
 from fuzz.support.tolerances import EXACT, SUMS
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from fuzz.programs.draft import Draft, Program, family, join
+from fuzz.programs.operations.window import draw_dimension, window_text
 from fuzz.programs.values import EDGES, FINITE, SMALL, Array, dtype_of, is_complex, is_float
-from fuzz.programs.window import draw_dimension, window_text
 from fuzz.support.tolerances import EXACT, SUMS, Measure, Tolerance
 
 _TYPES = ("f32", "f64", "bf16", "f16", "s32", "s8", "u8", "u32", "s64", "pred", "c64", "c128", "s4", "f8e4m3fn", "u16")

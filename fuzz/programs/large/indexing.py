@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from fuzz.programs.draft import Program, join
-from fuzz.programs.indexing import Indexing, scatter_computation
-from fuzz.programs.large import EQUAL, LargeDraft, kind
-from fuzz.programs.movement import kind_dtype
+from fuzz.programs.large.drafts import EQUAL, LargeDraft, kind
+from fuzz.programs.operations.indexing import Indexing, scatter_computation
+from fuzz.programs.operations.movement import kind_dtype
 from fuzz.programs.values import EDGES, Array, bits_of, is_complex, is_float
 from fuzz.support.tolerances import EXACT
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fuzz.programs.draft import Program, join
-from fuzz.programs.large import LargeDraft, kind
+from fuzz.programs.large.drafts import LargeDraft, kind
 from fuzz.programs.values import EDGES, is_complex
 
 _TYPES = ("f32", "bf16", "s8", "f64", "s32", "pred", "u16", "c64", "c128", "s4", "f16", "u64", "f8e5m2")

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from fuzz.programs.draft import Draft, Program, join
-from fuzz.programs.movement import literal
+from fuzz.programs.operations.movement import literal
 from fuzz.programs.values import FINITE, Array, dtype_of, is_complex, is_float, make_values
 from fuzz.support.tolerances import EXACT, Measure, Tolerance
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from fuzz.programs.algebra import solve
 from fuzz.programs.draft import Program, join
-from fuzz.programs.large import LargeDraft, kind
-from fuzz.programs.large_folds import reduce, reductions
-from fuzz.programs.large_indexing import gather, scatter
-from fuzz.programs.large_moves import pieces, transpose
+from fuzz.programs.large.drafts import LargeDraft, kind
+from fuzz.programs.large.indexing import gather, scatter
+from fuzz.programs.large.moves import pieces, transpose
+from fuzz.programs.large.reductions import reduce, reductions
+from fuzz.programs.operations.algebra import solve
 from fuzz.programs.values import SMALL, Array, bits_of, dtype_of, is_complex
 from fuzz.support.tolerances import EXACT, MATRIX
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fuzz.programs.composed.rendezvous import Author, Scope, Spread, values_for
 from fuzz.programs.draft import Named, join
-from fuzz.programs.rendezvous import Author, Scope, Spread, values_for
 
 
 def all_reduce(author: Author, scope: Scope) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.sketch import Chance, Op, Sketched, elements
+from fuzz.programs.composed.sketch import Chance, Op, Sketched, elements
 
 # An algorithm: gets the chance, the kind of numbers and the parameters' own maker, and gives results.
 Maker = Callable[["Notes"], Sequence[Op]]

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from fuzz.programs.draft import Program, join
-from fuzz.programs.large import EQUAL, LargeDraft, kind
-from fuzz.programs.large_moves import moved
-from fuzz.programs.reductions import argmax_computation, identity
+from fuzz.programs.large.drafts import EQUAL, LargeDraft, kind
+from fuzz.programs.large.moves import moved
+from fuzz.programs.operations.reductions import argmax_computation, identity
+from fuzz.programs.operations.window import WindowDimension, window_text
 from fuzz.programs.values import EDGES, FINITE, SPECIAL, is_complex, is_float
-from fuzz.programs.window import WindowDimension, window_text
 from fuzz.support.tolerances import EXACT
 
 _TYPES = ("f32", "bf16", "s8", "f64", "s32", "pred", "u16", "c64", "s4", "f16", "u64", "c128", "f32", "f8e5m2")

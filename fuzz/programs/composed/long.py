@@ -1,4 +1,4 @@
-"""Long programs of steps (:mod:`fuzz.programs.steps`): in a row, in trees, side by side, inside of loops."""
+"""Long programs of steps (:mod:`fuzz.programs.composed.steps`): in a row, in trees, side by side, inside of loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.steps import FAMILIES, Family, Steps
+from fuzz.programs.composed.steps import FAMILIES, Family, Steps
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.handle import XlaOp
 

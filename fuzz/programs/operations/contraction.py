@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fuzz.programs.draft import Draft, Program, family, join
+from fuzz.programs.operations.window import draw_dimension, window_text
 from fuzz.programs.values import EDGES, SMALL, is_complex, is_float
-from fuzz.programs.window import draw_dimension, window_text
 from fuzz.support.tolerances import EXACT, SUMS, Tolerance
 
 _TYPES = ("f32", "f64", "bf16", "f16", "s32", "s64", "u8", "s8", "c64", "c128", "f8e4m3fn", "f8e5m2", "s4", "u32")

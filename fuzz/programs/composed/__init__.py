@@ -1,0 +1,1 @@
+"""Programs of many operations: generated modules, loops and branches, well-known algorithms, several collectives."""

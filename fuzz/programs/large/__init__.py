@@ -1,0 +1,1 @@
+"""Programs on large arrays: kernels have several tasks, blocks and rests there."""

@@ -1,0 +1,1 @@
+"""Programs of one operation each, a file for each family of operations."""
