@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     limit_threads(options.threads)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if "jax" in options.peers:
-        # JAX takes the first for what nobody puts elsewhere.
+        # JAX takes the first for what is put on no device.
         os.environ["JAX_PLATFORMS"] = "cpu,xlakit"
     from benchmarks.workloads import GROUPS, WORKLOADS
 

@@ -51,7 +51,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Row:
-    """One workload's line of the table. traffic: bytes; flops: 0 where nobody asks."""
+    """One workload's line of the table. traffic: bytes; flops: 0 if not asked for."""
 
     name: str
     group: str

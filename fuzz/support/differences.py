@@ -309,7 +309,7 @@ DIFFERENCES: dict[str, Difference] = {
     ),
     "unstable": Difference(
         "jaxlib gave another result when it ran the same program again, and that one agrees (seen in convolutions of "
-        "f16 with groups, of which one element was memory that nobody had written)",
+        "f16 with groups, of which one element was memory that was not written)",
         _unstable,
     ),
 }

@@ -97,7 +97,7 @@ def interrupted_soon(run: Callable[[], object]) -> Callable[[], object]:
         timer = threading.Timer(_SIGNAL_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         try:
-            # Nobody is stuck while somebody may come.
+            # It is no deadlock while another thread may still come.
             with somebody_idle():
                 return run()
         finally:

@@ -240,13 +240,15 @@ def _fed(executable: Any, value: int) -> bool:
     return int(executable()) == value
 
 
-@_case("an infeed that nobody can bring", xla.DeadlockError, r"waits in infeed 'infeed.1' .* for an infeed of s32\[\]")
+@_case(
+    "an infeed that no thread can bring", xla.DeadlockError, r"waits in infeed 'infeed.1' .* for an infeed of s32\[\]"
+)
 def _no_infeed(bench: Bench) -> Injection:
     executable = bench.compile(lambda b: xla.infeed(b, S32))
     return executable, lambda: _fed(executable, 4)
 
 
-@_case("an infeed that somebody could bring", xla.DeadlockError, "for an infeed", "XLAKIT_TIMEOUT", waits=True)
+@_case("an infeed that another thread could bring", xla.DeadlockError, "for an infeed", "XLAKIT_TIMEOUT", waits=True)
 def _late_infeed(bench: Bench) -> Injection:
     executable = bench.compile(lambda b: xla.infeed(b, S32))
     return with_somebody_idle(executable), lambda: _fed(executable, 4)
@@ -300,14 +302,16 @@ def _outfeeds_again(executable: Any) -> Callable[[], bool]:
 
 
 @_case(
-    "a full outfeed that nobody can empty", xla.DeadlockError, "waits in outfeed .* for room in its outfeed, .* 2 val"
+    "a full outfeed that no thread can empty",
+    xla.DeadlockError,
+    "waits in outfeed .* for room in its outfeed, .* 2 val",
 )
 def _full_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(bench)
     return lambda: executable(5), _outfeeds_again(executable)
 
 
-@_case("a full outfeed that somebody could empty", xla.DeadlockError, "for room in its outfeed", waits=True)
+@_case("a full outfeed that another thread could empty", xla.DeadlockError, "for room in its outfeed", waits=True)
 def _late_outfeed(bench: Bench) -> Injection:
     executable = _outfeeding(bench)
     return with_somebody_idle(lambda: executable(5)), _outfeeds_again(executable)

@@ -83,7 +83,7 @@ def main(fault: str, backend: str, timeout: float, go: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     call({"skips": skipped, "raises": through_host, "computes": through_host}.get(fault, total))
     if fault == "is stopped":
-        # Nobody wakes the other one up; the launcher ends it.
+        # The other one is not woken up; the launcher ends it.
         os._exit(4)
     call(total)
 

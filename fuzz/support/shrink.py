@@ -74,7 +74,7 @@ def _rooted(entry: Computation, results: list[Instruction]) -> Computation:
 
 
 def _replacements(instruction: Instruction) -> Iterator[Instruction | list[Instruction]]:
-    """What might stand in the place of an instruction: operands of its shape, and constants."""
+    """What might stand instead of an instruction: operands of its shape, and constants."""
     if instruction.opcode in ("parameter", "constant"):
         return
     for operand in instruction.operands:

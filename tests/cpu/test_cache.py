@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(path))
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.setattr(cache, "_SAVES_PER_EVICTION", 1)
-    # Somebody may be at work on the compiler while its tests run.
+    # The compiler's sources may be edited while its tests run.
     for module in (executable, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     cache_key._of_compiler.cache_clear()

@@ -333,7 +333,7 @@ def test_layouts_and_donation(layout):
 def test_a_kept_program_has_the_same_boundary(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE", "on")
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path / "cache"))
-    # Somebody may be at work on the compiler while its tests run.
+    # The compiler's sources may be edited while its tests run.
     for module in (executable, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     cache_key._of_compiler.cache_clear()

@@ -101,7 +101,7 @@ if fault in ("killed", "exits", "leaves", "dies", "absent"):
     call(simple)
     sys.exit(0)
 if fault == "hangs":
-    # Somebody who does not answer either: nothing of it runs any more.
+    # A process that does not answer either: nothing of it runs any more.
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     call(simple)

@@ -379,7 +379,7 @@ def test_sub_byte_elements_are_read_with_any_upper_bits():
 def test_numbers_in_unusual_encodings_are_read():
     proto = message(constant_module(np.array([1.0, 2.0], np.float32)))
     literal = proto.computations[0].instructions[0].literal
-    # Two unpacked floats of field 8: legal, though nobody has written them so for years.
+    # Two unpacked floats of field 8: legal, though no writer has produced them for years.
     unpacked = b"".join(b"\x45" + np.float32(v).tobytes() for v in (1.0, 2.0))
     literal.f32s = b""
     literal.MergeFromString(unpacked)

@@ -1,4 +1,4 @@
-"""Programs are values: whoever wants another makes one."""
+"""Programs are values: a change makes another one."""
 
 import numpy as np
 

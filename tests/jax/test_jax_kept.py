@@ -26,7 +26,7 @@ def empty_cache():
 
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, XLAKIT_CACHE_DIR=folder):
         with mock.patch.object(compiling, "_compiled", compile_now):
-            # Somebody may be at work on the compiler while its tests run.
+            # The compiler's sources may be edited while its tests run.
             with mock.patch.multiple(cache_key, compiler_has_changed=lambda: False):
                 for module in (executable, kept):
                     module.compiler_has_changed = cache_key.compiler_has_changed

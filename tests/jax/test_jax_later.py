@@ -33,7 +33,7 @@ def check_checks():
 
     error, _ = jax.jit(checkify.checkify(log))(-1.0)
     assert "-1.0 has no logarithm" in error.get()
-    # Checks for debugging say nothing where nobody asks.
+    # Checks for debugging say nothing unless asked.
     both(lambda x: (checkify.debug_check(x > 0, "no"), x + 1)[1], np.float32(-1))
     with pytest.raises(ValueError, match="not functionalized"):
         jax.jit(log)(1.0)

@@ -60,7 +60,7 @@ def same_results(before, after, program):
 
 
 def with_constants(module, arguments):
-    """The module with arguments put in the places of its parameters, and with parameters that nobody uses."""
+    """The module with arguments put in the places of its parameters, and with unused parameters."""
 
     def change(instruction, operands):
         if instruction.opcode != "parameter":

@@ -49,7 +49,7 @@ def floats(*values):
 
 
 class Held:
-    """A program that gives what it is given, after it has begun and somebody has let it go."""
+    """A program that gives what it is given, after it has begun and a caller has released it."""
 
     def __init__(self, client, device=0, error=None):
         self.has_begun = threading.Event()

@@ -1,4 +1,4 @@
-"""Donated buffers: their memory is used again, and nobody else can use them."""
+"""Donated buffers: their memory is used again, and they can be used no more."""
 
 import numpy as np
 import pytest

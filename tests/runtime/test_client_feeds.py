@@ -101,7 +101,7 @@ def test_a_feed_that_cannot_come_or_does_not_fit_is_an_error_of_the_result(clien
 def test_closing_stops_who_waits_for_a_feed(backend):
     client = xla.Client(timeout=30)
     over = threading.Event()
-    # Somebody who could feed it.
+    # A thread that could feed it.
     threading.Thread(target=over.wait).start()
     try:
         result = client.compile(FED, backend=backend).execute([])
@@ -132,7 +132,7 @@ def test_programs_on_two_devices_talk_in_the_order_of_their_calls(client, backen
 def test_two_pairs_on_one_channel_are_an_error(client, backend):
     (sends, first), (_, second) = pair(client, backend, 0, 1), pair(client, backend, 2, 3)
     results = [first.execute([]), second.execute([])]
-    # Whoever comes second is refused, and the other one goes on.
+    # The second caller is refused, and the other one goes on.
     while not any(result.is_ready() for result in results):
         time.sleep(0.001)
     (refused,) = (result for result in results if result.is_ready())

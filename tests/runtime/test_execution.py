@@ -78,7 +78,7 @@ def test_an_error_comes_out_where_a_result_is_used(client, x):
         elsewhere.block_until_ready,
         lambda: np.from_dlpack(failed),
         failed.unsafe_buffer_pointer,
-        # The same again, for whoever asks once more.
+        # The same again, for a second caller.
         failed.block_until_ready,
         client.compile(add()).execute([failed, x]).block_until_ready,
     ):

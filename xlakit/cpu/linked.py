@@ -25,7 +25,7 @@ _BOUNDS = "xlakit_bounds_"
 
 
 class Linked:
-    """The machine code of a program, linked with what it imports. It must stay as long as anybody may call it."""
+    """The machine code of a program, linked with what it imports. It must stay as long as it may be called."""
 
     def __init__(
         self, program: Program, c_functions: Mapping[str, int] | None = None, functions: Sequence[str] = ()

@@ -124,7 +124,7 @@ class ExecutionContext:
     def infeed(self, device: int, value: object, *, timeout: float | None = None) -> None:
         """Append a value to the infeed of a device: an array, a number, a Literal, a tuple of those.
 
-        Bytes in place of an array are its memory in the layout of the infeed's shape. Where the queue is full this
+        Bytes instead of an array are its memory in the layout of the infeed's shape. Where the queue is full this
         waits while a program runs that may take from it, ``timeout`` seconds at most; raises DeadlockError.
         """
         queue = self._queues.infeed[_checked(device)]
@@ -134,7 +134,7 @@ class ExecutionContext:
     def outfeed(self, device: int = 0, *, timeout: float | None = None, raw: bool = False) -> Any:
         """The next value of a device's outfeed: an array, or a tuple of arrays.
 
-        raw: give bytes in place of arrays, their memory in the layout of the outfeed's shape.
+        raw: give bytes instead of arrays, their memory in the layout of the outfeed's shape.
         Waits for it while something runs that may bring it, ``timeout`` seconds at most; raises DeadlockError when
         nothing does.
         """

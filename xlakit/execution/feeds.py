@@ -1,7 +1,7 @@
 """Feeds: bounded queues between the host and devices, and the values that travel in them.
 
 A value is logical: what the host gives and gets are arrays, whatever the layout of the feed's shape. Where the host
-gives bytes in place of an array they are the array's memory in the layout of the infeed's shape, and it may ask for an
+gives bytes instead of an array they are the array's memory in the layout of the infeed's shape, and it may ask for an
 outfeed's memory likewise.
 """
 

@@ -118,7 +118,7 @@ def _as_declared(value: Value, shape: Shape) -> Value:
 def _common_part(operands: Sequence[Array], marks: Sequence[Sequence[bool]]) -> Sequence[Array]:
     """The part that is there in all operands; a current size of 1 stretches, as in NumPy."""
     rank = max(map(len, marks))
-    # Scalars, and whole arrays in place of scalars, broadcast as they are.
+    # Scalars, and whole arrays instead of scalars, broadcast as they are.
     alike = {*map(len, marks), *(a.ndim for a in operands)} == {rank}
     if not alike or len({a.shape for a in operands}) == 1:
         return operands

@@ -17,7 +17,7 @@ program.py     a loaded program
 partitions.py  programs for several devices
 lowerings/     what JAX makes of some operations
 serialized.py  programs as bytes, for files
-replaced.py    what stands in the place of some of JAX's own Python
+replaced.py    what replaces some of JAX's own Python
 plugin.py      the table, and its registration
 """
 

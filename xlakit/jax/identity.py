@@ -1,4 +1,4 @@
-"""Which of JAX's platforms xlakit is: ``xlakit``, one beside JAX's own, or ``cpu``, in the place of jaxlib's.
+"""Which of JAX's platforms xlakit is: ``xlakit``, one beside JAX's own, or ``cpu``, instead of jaxlib's.
 
 It is chosen once in each process, when the platform is registered; all other modules ask here.
 """

@@ -48,7 +48,7 @@ def refuse(platform: str, error: Exception) -> None:
 
 
 def take_over(platform: str) -> None:
-    """Register the platform in the place of JAX's own of that name; see :func:`xlakit.jax.take_over`."""
+    """Register the platform; it replaces JAX's own of that name; see :func:`xlakit.jax.take_over`."""
     from jax._src import xla_bridge
 
     if platform in _registered:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one device reads: arrays, and buffers in place of those to come; the numbers of donated ones; tokens."""
+    """What one device reads: arrays, and buffers instead of those to come; the numbers of donated ones; tokens."""
 
     arrays: list[Array | Buffer]
     donated: frozenset[int]

@@ -39,7 +39,7 @@ class Result(Protocol):
         ...
 
     def redeem(self) -> Array | None:
-        """The array, in place of the buffer among arguments."""
+        """The array, which replaces the buffer among arguments."""
         ...
 
     def resolve(self) -> None:
@@ -61,7 +61,7 @@ class Queue:
 class Part:
     """What one device does of an execution.
 
-    arguments: arrays, and buffers in place of those that are still to come; ``missing`` of them are.
+    arguments: arrays, and buffers instead of those that are still to come; ``missing`` of them are.
     participant: its entry in the execution context while it runs: the program's device, where it runs a program.
     """
 

@@ -41,7 +41,7 @@ class Schedule:
         # Held while queues and executions change. Where the execution context's lock is taken too, this one is first.
         self._lock = threading.Lock()
         self._open: set[Execution] = set()
-        # Failed, and without a result from which anybody could learn it.
+        # Failed, and without a result that could report it.
         self._unseen: list[Execution] = []
 
     # -- asking ----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def stop_workers(queues: Sequence[Queue], *, join: bool = False) -> None:
 
 
 def _await_arguments(part: Part) -> None:
-    """Put arrays in place of the buffers that have come meanwhile, and wait for the others."""
+    """Put arrays instead of the buffers that have come meanwhile, and wait for the others."""
     for number, argument in enumerate(part.arguments):
         if isinstance(argument, Buffer):
             _await(part, number, argument)

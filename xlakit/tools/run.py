@@ -75,7 +75,7 @@ def run(
 
 
 def _check_writable(path: Path) -> None:
-    """Raise OSError where results cannot be saved, before anybody waits for them."""
+    """Raise OSError where results cannot be saved, before the program runs."""
     existed = path.exists() or path.is_symlink()
     if path.exists() and not path.is_file() and not path.is_dir():
         return  # opening a pipe would be heard at its other end

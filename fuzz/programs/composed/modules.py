@@ -290,7 +290,7 @@ def _while(body: Body) -> None:
     if body.prefix.count("w") > 1:
         return
     carried = [v for v in (body.pick(lambda v: v.kind != "pred") for _ in range(draft.integer(1, 3))) if v]
-    # Some begin with what nobody else reads; and one value may begin several elements.
+    # Some begin with what has no other reader; and one value may begin several elements.
     carried = [_only_for_it(body, v) if draft.chance() else v for v in carried]
     carried += [draft.pick(carried) for _ in range(draft.integer(0, 2)) if carried]
     shapes = ["s32[]", *(f"{v.kind}[{join(v.dims)}]" for v in carried)]

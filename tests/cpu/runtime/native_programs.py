@@ -66,7 +66,7 @@ def _add_entry(module: Module) -> None:
 
 
 def _spin_entry(module: Module) -> None:
-    """Loop until somebody says to stop."""
+    """Loop until told to stop."""
     fn = module.function("spin", I64, [PTR, PTR, PTR], external=True)
     context = fn.parameters[2]
     zero = fn.i64(0)

@@ -1,4 +1,4 @@
-"""The thread pool: every task runs once, whoever calls and however many threads there are."""
+"""The thread pool: every task runs once, from any caller and on any number of threads."""
 
 import os
 import subprocess

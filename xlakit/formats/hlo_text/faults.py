@@ -1,6 +1,6 @@
 """All faults of HLO text at once: what cannot be read is passed over, and what can is verified.
 
-In the place of an instruction that cannot be read stands a custom call of the shape that is written for it, so that
+An instruction that cannot be read is replaced by a custom call of the shape that is written for it, so that
 what uses it can be looked at; of what has no shape that can be read nothing is said, nor of what uses that.
 """
 
@@ -164,7 +164,7 @@ class _Reader(Reader):
         self.lexer.move_to(offset)
 
     def _put_unread(self, body: Body, start: int) -> None:
-        """What stands in the place of an instruction, with its name and its shape as far as these can be read."""
+        """What replaces an instruction, with its name and its shape as far as these can be read."""
         head = _HEAD.match(self.lexer.source, start)
         if head is None:
             return
@@ -186,14 +186,14 @@ class _Reader(Reader):
 
 
 class _Linker(Linker):
-    """A linker that puts something in the place of what it cannot make."""
+    """A linker that puts something instead of what it cannot make."""
 
     def __init__(self, lexer: Lexer, bodies: dict[str, Body], faults: list[XlakitError], lost: set[str]) -> None:
         super().__init__(lexer, bodies)
         self.offsets: dict[Instruction, int] = {}
         self._faults = faults
         self._lost = lost
-        # What stands in the place of others; of those in ``_shapeless`` not even the shape is known.
+        # What replaces others; of those in ``_shapeless`` not even the shape is known.
         self._unread: set[Instruction] = set()
         self._shapeless: set[Instruction] = set()
 

@@ -178,7 +178,7 @@ class Reader(Bodies):
         return record
 
     def _inline_value(self, spec: Attribute, shape: Shape | None, opcode: str, opcode_start: int) -> Any:
-        """What stands in the parentheses in place of operands."""
+        """What stands in the parentheses instead of operands."""
         if spec.kind is not Kind.LITERAL:
             return CODECS[spec.kind].parse(self.lexer, spec)
         if shape is None:

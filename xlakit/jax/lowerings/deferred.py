@@ -69,7 +69,7 @@ def _name(primitive: object) -> str:
 
 
 def register_rules(platform: str, makers: Makers, common: AbstractSet[str]) -> None:
-    """Put the table in the place of JAX's.
+    """Replace JAX's table by this one.
 
     makers: the rules that it makes. common: primitives that are left to JAX's rules for all platforms.
     """

@@ -83,7 +83,7 @@ def check_aliasing(
 
 
 def unbuffered(shape: Shape) -> Shape:
-    """The shape with arrays in place of buffers of them."""
+    """The shape with arrays instead of buffers of them."""
     if shape.element_type is PrimitiveType.BUFFER:
         return shape.tuple_shapes[0]
     return make_tuple_shape([unbuffered(s) for s in shape.tuple_shapes]) if shape.is_tuple else shape

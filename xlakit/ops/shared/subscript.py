@@ -208,7 +208,7 @@ _INSTEAD = {
 
 
 def instead_of(name: str) -> str:
-    """What to write in the place of an attribute that handles do not have; empty where that is not known."""
+    """What to write instead of an attribute that handles do not have; empty where that is not known."""
     from xlakit.ops.registry import PAGES
 
     if name in _INSTEAD:

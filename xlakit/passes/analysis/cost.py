@@ -157,7 +157,7 @@ def _applications(instruction: Instruction) -> float:
 
 def _combinations(shape: Shape, op: ReduceWindow) -> float:
     """How many combinations a result of windows takes; a running one goes on from its neighbor, but for the first."""
-    long = [place for place, d in enumerate(op.window.dimensions) if d.size > 1]
+    long = [number for number, d in enumerate(op.window.dimensions) if d.size > 1]
     if len(long) == 1 and _is_running(op.window.dimensions[long[0]], size := shape.dimensions[long[0]]):
         return (size - 1) / size
     return math.prod(d.size for d in op.window.dimensions) - 1
@@ -183,8 +183,8 @@ def _convolution_flops(instruction: Instruction) -> float:
     numbers = op.dim_labels
     lhs, rhs = (o.shape for o in instruction.operands[:2])
     valid = 1
-    for place, window in zip(numbers.input_spatial_dimensions, op.window.dimensions, strict=True):
-        size = lhs.dimensions[place]
+    for dimension, window in zip(numbers.input_spatial_dimensions, op.window.dimensions, strict=True):
+        size = lhs.dimensions[dimension]
         given = window_output(size, window)
         valid *= sum(
             0 <= at < (size - 1) * window.base_dilation + 1 and at % window.base_dilation == 0

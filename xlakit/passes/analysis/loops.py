@@ -212,7 +212,7 @@ def _trip_count(
 
 
 def with_loops(computation: Computation, changed: Mapping[Instruction, While], context: PassContext) -> Computation:
-    """The computation with other loops, of the same state, in the places of some of its own."""
+    """The computation with other loops, of the same state, instead of some of its own."""
     if not changed:
         return computation
     cloner = ComputationCloner(computation, context)
@@ -230,7 +230,7 @@ def with_loops(computation: Computation, changed: Mapping[Instruction, While], c
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a loop is to carry in the place of what it carries.
+    """What a loop is to carry instead of what it carries.
 
     places: for each old element the number that it has now, or the constant that it always is; None where nothing
         that is carried needs it.

@@ -27,7 +27,7 @@ from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.ops.reduction import Map
 from xlakit.ops.sort import Sort
 
-# The places of arrays in a value.
+# The indices of arrays in a value.
 _Places = frozenset[tuple[int, ...]]
 
 _NONE: _Places = frozenset()
@@ -53,8 +53,8 @@ def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
     folds: whether elementary functions count, which one of two ways of compiling may compute of constants.
     """
     entry = module.entry
-    places = _Analysis(folds).inexact(entry, [_NONE] * len(entry.parameters))
-    return [tuple(path) in places for path, shape in entry.root.shape.leaves() if shape.is_array]
+    inexact = _Analysis(folds).inexact(entry, [_NONE] * len(entry.parameters))
+    return [tuple(path) in inexact for path, shape in entry.root.shape.leaves() if shape.is_array]
 
 
 def largest_epsilon(module: HloModule) -> float:

@@ -1,7 +1,7 @@
 """Recognizes comparators of sort that order by keys, so that the keys' bits can be sorted instead of comparing.
 
 A comparator is taken apart into comparisons of the same function of both its elements. Such a function may only do
-what keeps an order: take a part of a complex number, negate or widen a number, put a constant in place of NaN or
+what keeps an order: take a part of a complex number, negate or widen a number, put a constant instead of NaN or
 zero. What it does to NaN and zero is found by following these four values through it as symbols, so that it does
 not matter how the program writes it.
 """

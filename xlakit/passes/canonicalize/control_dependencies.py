@@ -11,7 +11,7 @@ from xlakit.passes.core.framework import ComputationPass, PassContext
 class ControlDependencies(ComputationPass):
     """Make control_dep(first, second) a control dependency from the first to the second.
 
-    It runs before all passes that put one instruction in the place of another, so that these see the dependency.
+    It runs before all passes that replace one instruction by another, so that these see the dependency.
     """
 
     name = "control-dependencies"

@@ -31,7 +31,7 @@ from xlakit.passes.core.computation_builder import ComputationBuilder, Computati
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
-# Makes what stands in the place of an instruction on the new operands, or None where it has to stay.
+# Makes what replaces an instruction on the new operands, or None where it has to stay.
 _Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
 
 # Custom calls that say something about their operand, and give it as it is.
@@ -230,8 +230,8 @@ def _scan(
         )
         made = cloner.add(loop, start, like=old)
         first = len(counts) + len(inputs)
-        places = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
-        results = [cloner.at(old).element(made, place) for place in places]
+        order = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
+        results = [cloner.at(old).element(made, place) for place in order]
         if end is not None:
             for number in range(len(outputs)):
                 set_size = SetDimensionSize(dimension=op.dimension)
@@ -304,7 +304,7 @@ def _write(
     zero: Instruction,
     builder: ComputationBuilder,
 ) -> Instruction:
-    """The array with a row in the place of the elements at ``step`` along a dimension."""
+    """The array with a row instead of the elements at ``step`` along a dimension."""
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
     marks = row.shape.dynamic_dimensions

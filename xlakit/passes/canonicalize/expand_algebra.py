@@ -44,7 +44,7 @@ class Features(HloBuilder):
         self._sum: Computation | None = None
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """An instruction in the place of the batch norm."""
+        """An instruction that replaces the batch norm."""
         return self._cloner.add(op, *operands, like=self._old, shape=shape)
 
     def wide(self, operand: Instruction) -> Instruction:

@@ -58,7 +58,7 @@ def _permuted(
     numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
     make = cloner.at(old)
     wide = (*(sizes[d] for d in told), len(op.dimensions))
-    places = make.broadcast(make.constant(numbers), wide, (*(told.index(d) for d in own), len(told)))
+    positions = make.broadcast(make.constant(numbers), wide, (*(told.index(d) for d in own), len(told)))
     gather = Gather(
         offset_dims=tuple(d for d in range(len(sizes)) if d not in told),
         collapsed_slice_dims=tuple(sorted(op.dimensions)),
@@ -68,7 +68,7 @@ def _permuted(
         index_vector_dim=len(told),
         slice_sizes=tuple(min(1, n) if d in told else n for d, n in enumerate(sizes)),
     )
-    return make.add(gather, array, places, shape=old.shape.without_layout())
+    return make.add(gather, array, positions, shape=old.shape.without_layout())
 
 
 def sparse_convolution(
@@ -81,14 +81,14 @@ def sparse_convolution(
         return None
     kernel, side = operands[1], config.rhs
     if side is not None and not _is_dense(side):
-        places = operands[side.idx]
+        positions = operands[side.idx]
         known = side.num_non_zero == 1 and side.stride == 1 and side.block_size >= 1
         features = side.dimension == op.dim_labels.kernel_input_feature_dimension
-        if not (known and features) or places.shape.dimensions != kernel.shape.dimensions:
+        if not (known and features) or positions.shape.dimensions != kernel.shape.dimensions:
             return None
         if not context.spend("sparse-convolution"):
             return None
-        kernel = _with_zeros(old, kernel, places, side, cloner)
+        kernel = _with_zeros(old, kernel, positions, side, cloner)
     elif not context.spend("sparse-convolution"):
         return None
     dense = dataclasses.replace(op, sparsity_config=None)
@@ -100,9 +100,9 @@ def _is_dense(side: SparsitySide) -> bool:
 
 
 def _with_zeros(
-    old: Instruction, values: Instruction, places: Instruction, side: SparsitySide, cloner: ComputationCloner
+    old: Instruction, values: Instruction, positions: Instruction, side: SparsitySide, cloner: ComputationCloner
 ) -> Instruction:
-    """Each element in its block: select(iota == places, values, 0), with blocks made one dimension."""
+    """Each element in its block: select(iota == positions, values, 0), with blocks made one dimension."""
     sizes, block = values.shape.dimensions, side.block_size
     split = (*sizes[: side.dimension + 1], block, *sizes[side.dimension + 1 :])
     merged = tuple(n * block if d == side.dimension else n for d, n in enumerate(sizes))
@@ -110,7 +110,7 @@ def _with_zeros(
 
     make = cloner.at(old)
     number = make.iota(Shape(PrimitiveType.S64, split), side.dimension + 1)
-    where = make.broadcast(make.convert(places, PrimitiveType.S64), split, across)
+    where = make.broadcast(make.convert(positions, PrimitiveType.S64), split, across)
     own = make.compare(number, where, "EQ")
     zero = make.full(0, Shape(values.shape.element_type, split))
     return make.reshape(make.apply("select", own, make.broadcast(values, split, across), zero), merged)

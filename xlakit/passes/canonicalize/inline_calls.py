@@ -22,7 +22,7 @@ _MOST_GROWTH = 10
 
 
 class InlineCalls(ComputationPass):
-    """Put the instructions of called computations in the place of calls, fusions, and maps of plain operations."""
+    """Replace calls, fusions, and maps of plain operations by the instructions of their computations."""
 
     name = "inline-calls"
     left_out_by = "inline"
@@ -90,7 +90,7 @@ class _Body(ComputationCloner):
         self.has_inlined = False
 
     def inline(self, call: Instruction, callee: Computation) -> None:
-        """The instructions of a callee in the place of its call."""
+        """The instructions of a callee instead of its call."""
         self.has_inlined = True
         arguments = [self.clones[o] for o in call.operands]
         inside: dict[Instruction, Instruction] = {}

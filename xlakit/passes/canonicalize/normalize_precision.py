@@ -95,7 +95,7 @@ def _is_mixed(instruction: Instruction) -> bool:
 
 
 def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
-    """Put an operation on floats of one type in the place of ``old``; False where it is one already."""
+    """Replace ``old`` by an operation on floats of one type; False where it is one already."""
     operands, make = [cloner.clones[o] for o in old.operands], cloner.at(old)
     taken = [make.convert(o, kind) for o, kind in zip(operands, _taken_types(old), strict=True)]
     shape = _with_types(old.shape, infer_shape(old.op, [o.shape for o in taken], old.shape))

@@ -108,7 +108,7 @@ def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassCont
 def fusion_of(
     name: str, kind: FusionKind, calls: Computation, operands: Sequence[Instruction], results: Sequence[Instruction]
 ) -> tuple[Instruction, list[Instruction]]:
-    """A fusion that gives ``results``, and what stands in the place of each of these: the fusion, or its elements.
+    """A fusion that gives ``results``, and what replaces each of these: the fusion, or its elements.
 
     Its computation gives a tuple where there are several.
     """

@@ -155,7 +155,7 @@ class Rewriter(HloBuilder):
         same = new.shape == old.shape
         if not same:
             if not matches(new.shape, old.shape):
-                raise InternalError(f"rule {rule} puts {new.shape} in the place of {old.shape}")
+                raise InternalError(f"rule {rule} replaces {old.shape} by {new.shape}")
             if new.shape.without_layout() != old.shape.without_layout():
                 return None
             if new in self._canonical and not same_layouts(new.shape, old.shape):

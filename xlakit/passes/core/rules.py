@@ -17,7 +17,7 @@ from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
 
-# What a rule gives: an instruction to put in the place of the one it was shown, or None.
+# What a rule gives: an instruction that replaces the one it was shown, or None.
 Rewrite = Callable[[Instruction, Rewriter], Instruction | None]
 
 

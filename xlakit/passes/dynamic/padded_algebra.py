@@ -57,8 +57,8 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
         _contracted(kernel, x, [(kernel_features, features)], make),
     ]
     dims = {numbers.output_batch_dimension: x.dims[batch]} if batch in x.dims else {}
-    places = zip(numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
-    for (own, result), window in zip(places, op.window.dimensions, strict=True):
+    dimensions = zip(numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
+    for (own, result), window in zip(dimensions, op.window.dimensions, strict=True):
         if own in spatial:
             dims[result] = make.instruction(make.placements(spatial[own], window))
     return array(make.again(values), dict(sorted(dims.items())))
@@ -79,7 +79,7 @@ def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder)
 
 
 def _with_unit(x: Padded, make: Padder) -> Instruction:
-    """Matrices with ones on the diagonal and zeros elsewhere in place of what is not there."""
+    """Matrices with ones on the diagonal and zeros elsewhere instead of what is not there."""
     rank, sizes = x.shape.rank, x.shape.dimensions
     there = make.there(sizes, {d: n for d, n in x.dims.items() if d >= rank - 2})
     if there is None:

@@ -14,7 +14,7 @@ from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.dynamic import AT_SIZES
-from xlakit.passes.dynamic.padded_values import Padded, Padder, Place, dynamic_places, static_shape
+from xlakit.passes.dynamic.padded_values import DynamicDimension, Padded, Padder, dynamic_dimensions, static_shape
 
 _SIZE = Shape(PrimitiveType.S32)
 
@@ -28,25 +28,25 @@ def with_sizes(shape: Shape, count: int) -> Shape:
     return make_tuple_shape([*parts, *[_SIZE] * count])
 
 
-def joined(value: Padded, places: Sequence[Place], make: Padder) -> Instruction:
-    """A value together with its sizes at these places, as :func:`with_sizes` says."""
-    if not places:
+def joined(value: Padded, dynamic_dims: Sequence[DynamicDimension], make: Padder) -> Instruction:
+    """A value together with its sizes at these dynamic_dims, as :func:`with_sizes` says."""
+    if not dynamic_dims:
         return value.value
     parts = [value.value]
     if value.shape.is_tuple:
         parts = [make.element(value.value, i) for i in range(len(value.shape.tuple_shapes))]
-    sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in places]
+    sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in dynamic_dims]
     return make.tuple(*parts, *sizes)
 
 
-def parted(joined: Instruction, shape: Shape, places: Sequence[Place], make: Padder) -> Padded:
-    """The value of a shape that was joined with its sizes at these places."""
-    if not places:
+def parted(joined: Instruction, shape: Shape, dynamic_dims: Sequence[DynamicDimension], make: Padder) -> Padded:
+    """The value of a shape that was joined with its sizes at these dynamic_dims."""
+    if not dynamic_dims:
         return Padded(joined)
     parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
-    own, sizes = parts[: -len(places)], parts[-len(places) :]
+    own, sizes = parts[: -len(dynamic_dims)], parts[-len(dynamic_dims) :]
     value = make.tuple(*own) if shape.is_tuple else own[0]
-    return Padded(value, dict(zip(places, sizes, strict=True)))
+    return Padded(value, dict(zip(dynamic_dims, sizes, strict=True)))
 
 
 def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
@@ -56,17 +56,17 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
     given = [inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)]
     root = inner.builder.append(old.replace(operands=given, control_predecessors=()))
     computation = inner.computation(f"{old.name}_at_sizes", root)
-    sizes = [x.sizes[place] for x in operands for place in sorted(x.sizes)]
-    places = dynamic_places(old.shape)
+    sizes = [x.sizes[dim] for x in operands for dim in sorted(x.sizes)]
+    dynamic_dims = dynamic_dimensions(old.shape)
     call = old.replace(
         op=CustomCall(custom_call_target=AT_SIZES, computations=(computation,)),
         operands=[*(x.value for x in operands), *sizes],
-        shape=with_sizes(old.shape.without_layout(), len(places)),
+        shape=with_sizes(old.shape.without_layout(), len(dynamic_dims)),
     )
-    return parted(make.placed(call), old.shape, places, make)
+    return parted(make.placed(call), old.shape, dynamic_dims, make)
 
 
-def _marked(shape: Shape, sizes: Collection[Place]) -> Shape:
+def _marked(shape: Shape, sizes: Collection[DynamicDimension]) -> Shape:
     """The shape, dynamic where there are sizes and nowhere else."""
 
     def marked(part: Shape, path: tuple[int, ...]) -> Shape:

@@ -1,4 +1,4 @@
-"""Padded values read and written at places that indices name: gathers stay inside of what is there, as do scatters."""
+"""Padded values read and written at computed indices: gathers stay inside of what is there, as do scatters."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
     kept = [d for d in range(rank) if d not in op.collapsed_slice_dims and d not in op.operand_batching_dims]
     sizes: dict[int, Size] = {}
     rest: dict[int, Size] = {}
-    for place, d in zip(op.offset_dims, kept, strict=True):
+    for dimension, d in zip(op.offset_dims, kept, strict=True):
         if d in x.dims:
-            (sizes if op.slice_sizes[d] == bounds[d] else rest)[place] = x.dims[d]
-    places = [i for i in range(value.shape.rank) if i not in op.offset_dims]
-    for place, d in zip(places, range(batch), strict=True):
+            (sizes if op.slice_sizes[d] == bounds[d] else rest)[dimension] = x.dims[d]
+    batch_dims = [i for i in range(value.shape.rank) if i not in op.offset_dims]
+    for dimension, d in zip(batch_dims, range(batch), strict=True):
         if d in vectors.dims:
-            sizes[place] = vectors.dims[d]
+            sizes[dimension] = vectors.dims[d]
     there = make.there(value.shape.dimensions, rest)
     for d in op.collapsed_slice_dims:
         if d in x.dims:
@@ -115,17 +115,17 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
         if missing is not None:
             outside = make.apply("or", outside, make.apply("not", missing))
         spanned = []
-    places = outside.shape.dimensions
-    first = make.reshape(make.convert(outside, PrimitiveType.S32), (*places, 1))
+    batch_sizes = outside.shape.dimensions
+    first = make.reshape(make.convert(outside, PrimitiveType.S32), (*batch_sizes, 1))
     new = Scatter(
-        update_window_dims=tuple(range(len(places), len(places) + len(spanned))),
+        update_window_dims=tuple(range(len(batch_sizes), len(batch_sizes) + len(spanned))),
         inserted_window_dims=(0, *(d + 1 for d in range(rank) if d not in spanned)),
         scatter_dims_to_operand_dims=tuple(range(rank + 1)),
-        index_vector_dim=len(places),
+        index_vector_dim=len(batch_sizes),
         to_apply=op.to_apply,
     )
     targets = [make.reshape(x.value, (1, *x.shape.dimensions)) for x in arrays]
-    value = make.add(new, *targets, make.add(Concatenate(dimension=len(places)), first, starts), *moved)
+    value = make.add(new, *targets, make.add(Concatenate(dimension=len(batch_sizes)), first, starts), *moved)
     parts = [value] if count == 1 else [make.element(value, i) for i in range(count)]
     results = [make.reshape(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
     return bundle(results[0] if count == 1 else make.tuple(*results), [x.dims for x in arrays])
@@ -133,7 +133,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
 
 def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> Instruction:
     """Index vectors with a component for each dimension of the operands, in their order."""
-    places = (*vectors.shape.dimensions[:-1], 1)
+    sizes = (*vectors.shape.dimensions[:-1], 1)
     batching = _without(op.scatter_indices_batching_dims, op.index_vector_dim)
     along = dict(zip(op.input_batching_dims, batching, strict=True))
     parts: list[Instruction] = []
@@ -141,12 +141,12 @@ def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> I
         if d in op.scatter_dims_to_operand_dims:
             parts.append(_component(vectors, op.scatter_dims_to_operand_dims.index(d), make))
         elif d in along:
-            parts.append(make.positions(places, along[d]))
+            parts.append(make.positions(sizes, along[d]))
         else:
-            parts.append(make.broadcast(make.number(0), places))
+            parts.append(make.broadcast(make.number(0), sizes))
     if not parts:
-        return make.broadcast(make.number(0), (*places[:-1], 0))
-    return parts[0] if rank == 1 else make.add(Concatenate(dimension=len(places) - 1), *parts)
+        return make.broadcast(make.number(0), (*sizes[:-1], 0))
+    return parts[0] if rank == 1 else make.add(Concatenate(dimension=len(sizes) - 1), *parts)
 
 
 def _component(vectors: Instruction, number: int, make: Padder) -> Instruction:
@@ -168,19 +168,19 @@ def _outside(
 
     all_dimensions: look at those too that are full, which a scatter of whole windows does itself.
     """
-    places = starts.shape.dimensions[:-1]
+    batch_sizes = starts.shape.dimensions[:-1]
     sizes = {d: size for x in reversed(arrays) for d, size in x.dims.items()}
-    total = make.broadcast(make.scalar(False, PrimitiveType.PRED), places)
-    there = make.there(places, counts)
+    total = make.broadcast(make.scalar(False, PrimitiveType.PRED), batch_sizes)
+    there = make.there(batch_sizes, counts)
     if there is not None:
         total = make.apply("not", there)
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
         if all_dimensions or d in sizes or not isinstance(extent, int):
-            start = make.reshape(_component(starts, d, make), places)
+            start = make.reshape(_component(starts, d, make), batch_sizes)
             room = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
-            beyond = make.compare(start, make.broadcast(room, places), "GT")
-            before = make.compare(start, make.broadcast(make.number(0), places), "LT")
+            beyond = make.compare(start, make.broadcast(room, batch_sizes), "GT")
+            before = make.compare(start, make.broadcast(make.number(0), batch_sizes), "LT")
             total = make.apply("or", total, make.apply("or", beyond, before))
     return total
 
@@ -193,8 +193,8 @@ def _split(
     whole = (*sizes, rank)
     total = make.broadcast(starts, whole, (*range(batch), len(sizes)))
     component = make.positions(whole, len(sizes))
-    for place, d in enumerate(spanned, batch):
+    for number, d in enumerate(spanned, batch):
         own = make.compare(component, make.broadcast(make.number(d), whole), "EQ")
-        offset = make.apply("select", own, make.positions(whole, place), make.broadcast(make.number(0), whole))
+        offset = make.apply("select", own, make.positions(whole, number), make.broadcast(make.number(0), whole))
         total = make.apply("add", total, offset)
     return total, make.broadcast(outside, sizes, range(batch))

@@ -102,8 +102,8 @@ def same_places(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 def broadcast(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """Sizes go where their dimensions go."""
     (x,) = operands
-    places = old.op_as(Broadcast).dimensions
-    return array(make.again([x.value]), {places[d]: size for d, size in x.dims.items()})
+    operand_dims = old.op_as(Broadcast).dimensions
+    return array(make.again([x.value]), {operand_dims[d]: size for d, size in x.dims.items()})
 
 
 @_rule("transpose")
@@ -172,7 +172,7 @@ def dynamic_slice(old: Instruction, operands: Sequence[Padded], make: Padder) ->
 def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """Of a dynamic update only what is there is written.
 
-    The update is put into an array that has room for all of it behind the last place where it may start; from there
+    The update is put into an array that has room for all of it behind the last position where it may start; from there
     what is not there is taken back. An update that may cover a whole dimension also says the result's size there.
     """
     x, update, *indices = operands
@@ -206,7 +206,7 @@ def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction
     return make.slice(x, [SliceDimension(0, n) for n in sizes])
 
 
-# -- more and other places ---------------------------------------------------------------------------
+# -- more elements, in another order ---------------------------------------------------------------------------
 
 
 @_rule("pad")

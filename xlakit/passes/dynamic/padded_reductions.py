@@ -49,7 +49,7 @@ def _unpadded(
 ) -> tuple[list[Instruction], Computation, bool]:
     """Operands and reducer of a reduction along ``dimensions`` that ignores what is not there.
 
-    A known reducer is given its identity in those places. To others each element comes with a PRED that says whether
+    A known reducer is given its identity there. To others each element comes with a PRED that says whether
     it is there, and what both are gives one more result: then the last value is true.
     """
     dims = {d: size for d, size in make.common_dims(arrays).items() if d in dimensions}
@@ -178,13 +178,13 @@ def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) ->
 
 @_rule("select-and-scatter")
 def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The place of the element that each placement selects among those that are there, then a scatter to it."""
+    """The position of the element that each placement selects among those that are there, then a scatter to it."""
     op, (x, source, init) = old.op_as(SelectAndScatter), operands
     bounds, placements = x.shape.dimensions, source.shape.dimensions
-    place = _selected(x, op, make)
+    position = _selected(x, op, make)
     dims = {**source.dims, **{d: make.placements(n, op.window.dimensions[d]) for d, n in x.dims.items()}}
     there = make.there(placements, dims)
-    place = make.chosen(there, place, make.number(-1))
+    position = make.chosen(there, position, make.number(-1))
     scatter = Scatter(
         update_window_dims=(),
         inserted_window_dims=(0,),
@@ -194,7 +194,7 @@ def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padde
     )
     kind = old.shape.element_type
     start = make.broadcast(make.convert(init.value, kind), (x.shape.num_elements,))
-    value = make.add(scatter, start, place, make.convert(source.value, kind))
+    value = make.add(scatter, start, position, make.convert(source.value, kind))
     return array(make.reshape(value, bounds), x.dims)
 
 
@@ -321,7 +321,7 @@ def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
     there = make.there(x.shape.dimensions, {axis: x.dims[axis]})
     missing_ones = make.apply("not", there) if there is not None else x.value
     sort_op = Sort(dimension=axis, is_stable=True, to_apply=comparator)
-    places = make.positions(x.shape.dimensions, axis)
-    parts = _parts(make.add(sort_op, x.value, places, missing_ones), make)[:2]
+    positions = make.positions(x.shape.dimensions, axis)
+    parts = _parts(make.add(sort_op, x.value, positions, missing_ones), make)[:2]
     wanted = (*x.shape.dimensions[:-1], op.k)
     return [beginning(part, wanted, make) for part in parts]

@@ -32,7 +32,7 @@ class _Group:
 
     @property
     def moves(self) -> bool:
-        """Whether elements have other places among the bounds afterwards."""
+        """Whether elements have other positions among the bounds afterwards."""
         return not (_is_prefix(self.bounds, self.sizes) and _is_prefix(self.new_bounds, self.new_sizes))
 
 
@@ -121,7 +121,7 @@ def dynamic_reshape(old: Instruction, operands: Sequence[Padded], make: Padder) 
 
 
 def _regrouped(value: Instruction, groups: Sequence[_Group], make: Padder) -> Padded:
-    """The array with each group of dimensions in the place of the one before."""
+    """The array with each group of dimensions instead of the one before."""
     result = tuple(bound for group in groups for bound in group.new_bounds)
     if value.shape.num_elements:
         before = 1
@@ -136,8 +136,8 @@ def _regrouped(value: Instruction, groups: Sequence[_Group], make: Padder) -> Pa
     return array(make.reshape(value, result), dims)
 
 
-def _gathered(x: Instruction, places: Instruction, make: Padder) -> Instruction:
-    """Along the middle dimension the elements that ``places`` names; places outside are moved inside."""
+def _gathered(x: Instruction, positions: Instruction, make: Padder) -> Instruction:
+    """Along the middle dimension the elements that ``positions`` names; positions outside are moved inside."""
     before, _, after = x.shape.dimensions
     gather = Gather(
         offset_dims=(0, 2),
@@ -146,11 +146,11 @@ def _gathered(x: Instruction, places: Instruction, make: Padder) -> Instruction:
         index_vector_dim=1,
         slice_sizes=(before, 1, after),
     )
-    return make.add(gather, x, places)
+    return make.add(gather, x, positions)
 
 
 def _sources(group: _Group, make: Padder) -> Instruction:
-    """For each place of the group's result the place in its operand that the element comes from.
+    """For each position of the group's result the position in its operand that the element comes from.
 
     In between is its number among the elements that are there.
     """
@@ -158,8 +158,8 @@ def _sources(group: _Group, make: Padder) -> Instruction:
     if count > _MOST_ELEMENTS:
         raise NoRuleError(f"a reshape of {count:,} elements, more than an s32 counts")
 
-    place = make.positions((count,), 0)
-    number = _renumbered(place, group.new_bounds, group.new_sizes, make)
+    position = make.positions((count,), 0)
+    number = _renumbered(position, group.new_bounds, group.new_sizes, make)
     return _renumbered(number, group.sizes, group.bounds, make)
 
 

@@ -1,6 +1,6 @@
 """Padded values: arrays at their bounds beside the sizes that say how much of them is there.
 
-What lies beyond a size is anything at all. An operation to which it matters puts something harmless in its place first.
+What lies beyond a size is anything at all. An operation to which it matters replaces it by something harmless first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.rules import opcodes_of
 
 # Where in nested tuples an array is, and which dimension of it.
-Place: TypeAlias = tuple[ShapeIndex, int]
+DynamicDimension: TypeAlias = tuple[ShapeIndex, int]
 # A number of elements: an S32 scalar, or known.
 Size: TypeAlias = "Instruction | int"
 
@@ -45,7 +45,7 @@ def static_shape(shape: Shape) -> Shape:
     return dataclasses.replace(shape, dynamic_dimensions=()) if any(shape.dynamic_dimensions) else shape
 
 
-def dynamic_places(shape: Shape) -> list[Place]:
+def dynamic_dimensions(shape: Shape) -> list[DynamicDimension]:
     """The dimensions that are declared dynamic, in order."""
     return [
         (path, d)
@@ -61,7 +61,7 @@ class Padded:
     """A value with static shapes, and the sizes, S32 scalars, of those dimensions that may not be full."""
 
     value: Instruction
-    sizes: Mapping[Place, Instruction] = field(default_factory=dict[Place, Instruction])
+    sizes: Mapping[DynamicDimension, Instruction] = field(default_factory=dict[DynamicDimension, Instruction])
 
     @property
     def shape(self) -> Shape:
@@ -73,7 +73,7 @@ class Padded:
         """The sizes of an array, by dimension."""
         return {d: size for (path, d), size in self.sizes.items() if not path}
 
-    def element_sizes(self, number: int) -> dict[Place, Instruction]:
+    def element_sizes(self, number: int) -> dict[DynamicDimension, Instruction]:
         """The sizes inside an element of a tuple."""
         return {(path[1:], d): size for (path, d), size in self.sizes.items() if path and path[0] == number}
 
@@ -91,9 +91,9 @@ def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) ->
 
 
 class Padder(HloBuilder):
-    """Makes the instructions that stand in the place of one; ``old`` is that one.
+    """Makes the instructions that replace one; ``old`` is that one.
 
-    made: what stands in the places of those before it.
+    made: what replaces those before it.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Padder(HloBuilder):
         return self._numbers[number]
 
     def positions(self, sizes: Sequence[int], dimension: int) -> Instruction:
-        """At each place of an array its index along a dimension."""
+        """For each element of an array its index along a dimension."""
         return self.iota(Shape(PrimitiveType.S32, tuple(sizes)), dimension)
 
     # -- arithmetic of sizes ---------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Padder(HloBuilder):
     # -- what is there and what is not -----------------------------------------------------------
 
     def there(self, sizes: Sequence[int], dims: Mapping[int, Size]) -> Instruction | None:
-        """Whether each place of an array of ``sizes`` is below all of ``dims``; None where there are none."""
+        """Whether each element of an array of ``sizes`` is below all of ``dims``; None where there are none."""
         found: Instruction | None = None
         for d, size in dims.items():
             below = self.compare(self.positions(sizes, d), self.broadcast(self.instruction(size), sizes), "LT")
@@ -251,12 +251,12 @@ class Padder(HloBuilder):
         return self.apply("select", test, x, self.broadcast(otherwise, x.shape.dimensions))
 
     def filled(self, x: Padded, scalar: Instruction, dimensions: Iterable[int] | None = None) -> Instruction:
-        """The array with ``scalar`` in place of what is not there along ``dimensions``, by default along all."""
+        """The array with ``scalar`` instead of what is not there along ``dimensions``, by default along all."""
         dims = x.dims if dimensions is None else {d: x.dims[d] for d in dimensions if d in x.dims}
         return self.chosen(self.there(x.shape.dimensions, dims), x.value, scalar)
 
     def zeroed(self, x: Padded, dimensions: Iterable[int] | None = None) -> Instruction:
-        """The array with zeros in place of what is not there."""
+        """The array with zeros instead of what is not there."""
         if not x.dims:
             return x.value
         return self.filled(x, self.zero(x.shape.element_type), dimensions)
@@ -278,7 +278,7 @@ class NoRuleError(Exception):
     """There is no way to do an operation on padded arrays: Python is to do it on those that are there."""
 
 
-# Makes what stands in the place of the padder's instruction, on these operands.
+# Makes what replaces the padder's instruction, on these operands.
 PaddedRule: TypeAlias = Callable[[Instruction, Sequence[Padded], Padder], Padded]
 
 

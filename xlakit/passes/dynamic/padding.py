@@ -2,7 +2,7 @@
 
 An array with bounded dynamic dimensions travels as the array at its bounds and an S32 scalar for each of those
 dimensions. Parameters of the entry come first as they were, then their sizes, in order; the result is a tuple that ends
-with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_places`.
+with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_dimensions`.
 
 Where sizes may turn out wrong (beyond a bound, or too few elements for a reshape) there are branches that call what
 raises then, see ``execution/calls/size_checks.py``.
@@ -35,7 +35,14 @@ from xlakit.passes.dynamic.padded_movement import MOVEMENT
 from xlakit.passes.dynamic.padded_norms import NORMS
 from xlakit.passes.dynamic.padded_reductions import REDUCTIONS
 from xlakit.passes.dynamic.padded_regrouping import REGROUPING
-from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, Padder, Place, dynamic_places, static_shape
+from xlakit.passes.dynamic.padded_values import (
+    DynamicDimension,
+    NoRuleError,
+    Padded,
+    Padder,
+    dynamic_dimensions,
+    static_shape,
+)
 
 # By opcode, what an operation on padded arrays becomes; element-wise operations need no entry.
 RULES = {**MOVEMENT, **ELEMENTS, **REGROUPING, **REDUCTIONS, **INDEXING, **ALGEBRA, **NORMS, **COLLECTIVES}
@@ -45,7 +52,7 @@ _SOURCES = (SetDimensionSize, DynamicReshape, Constant, CustomCall, Infeed, Recv
 
 _SIZE = Shape(PrimitiveType.S32)
 # For each parameter of a computation, which of its dimensions are not full.
-_Places = tuple[frozenset[Place], ...]
+_DynamicDimensions = tuple[frozenset[DynamicDimension], ...]
 
 
 def padded(module: HloModule, context: PassContext) -> HloModule:
@@ -61,7 +68,7 @@ class _Remade:
     """A computation on padded values, and which dimensions of its result have sizes beside it."""
 
     computation: Computation
-    places: tuple[Place, ...]
+    dynamic_dims: tuple[DynamicDimension, ...]
 
 
 class _Padding:
@@ -70,7 +77,9 @@ class _Padding:
     def __init__(self, module: HloModule, context: PassContext) -> None:
         self._module = module
         self._context = context
-        self._remade: dict[tuple[Computation, _Places, bool, tuple[Place, ...] | None], _Remade] = {}
+        self._remade: dict[
+            tuple[Computation, _DynamicDimensions, bool, tuple[DynamicDimension, ...] | None], _Remade
+        ] = {}
         self._affected: set[Computation] = set()
         for computation in module.computations:
             if any(
@@ -82,12 +91,12 @@ class _Padding:
     def module(self) -> HloModule:
         """The padded module."""
         old = self._module
-        places = [frozenset(dynamic_places(p.shape)) for p in old.entry.parameters]
-        results = tuple(dynamic_places(old.entry.root.shape))
-        entry = _Computation(self, old.entry, self._context).entry(places, results)
+        dynamic_dims = [frozenset(dynamic_dimensions(p.shape)) for p in old.entry.parameters]
+        results = tuple(dynamic_dimensions(old.entry.root.shape))
+        entry = _Computation(self, old.entry, self._context).entry(dynamic_dims, results)
         layout = old.entry_computation_layout
         if layout is not None:
-            given = [*map(static_shape, layout.parameters), *[_SIZE] * sum(map(len, places))]
+            given = [*map(static_shape, layout.parameters), *[_SIZE] * sum(map(len, dynamic_dims))]
             layout = ProgramShape(tuple(given), with_sizes(layout.result, len(results)))
         aliases = old.input_output_alias
         if results and not old.entry.root.shape.is_tuple:
@@ -97,21 +106,26 @@ class _Padding:
         return old.replace(entry=entry, computations=(), entry_computation_layout=layout, input_output_alias=aliases)
 
     def remade(
-        self, computation: Computation, places: _Places, *, packed: bool, wanted: tuple[Place, ...] | None = None
+        self,
+        computation: Computation,
+        dynamic_dims: _DynamicDimensions,
+        *,
+        packed: bool,
+        wanted: tuple[DynamicDimension, ...] | None = None,
     ) -> _Remade:
-        """A computation whose parameters have sizes at ``places``.
+        """A computation whose parameters have sizes at ``dynamic_dims``.
 
         ``packed``: sizes stand behind its one parameter, which :func:`joined` tells, else they are parameters behind
-        the others. ``wanted``: the places that the result is joined with the sizes of, by default those that are not
-        full.
+        the others. ``wanted``: the dynamic_dims that the result is joined with the sizes of, by default those that are
+        not full.
         """
-        key = (computation, places, packed, wanted)
+        key = (computation, dynamic_dims, packed, wanted)
         if key not in self._remade:
-            if computation not in self._affected and not any(places) and not wanted:
+            if computation not in self._affected and not any(dynamic_dims) and not wanted:
                 self._remade[key] = _Remade(computation, ())
             else:
                 part = _Computation(self, computation, self._context)
-                self._remade[key] = part.part(places, packed, wanted)
+                self._remade[key] = part.part(dynamic_dims, packed, wanted)
         return self._remade[key]
 
     def is_affected(self, instruction: Instruction) -> bool:
@@ -119,7 +133,7 @@ class _Padding:
         return instruction.shape.is_dynamic or any(c in self._affected for c in instruction.op.called_computations)
 
     def placed(self, error: XlakitError, instruction: Instruction) -> XlakitError:
-        """The error with the place in the program where it is."""
+        """The error with the location in the program where it is."""
         return error.at(
             operation=f"{instruction.opcode} '{instruction.name}'",
             shapes=[o.shape for o in instruction.operands],
@@ -139,20 +153,24 @@ class _Computation:
 
     # -- the whole -------------------------------------------------------------------------------
 
-    def entry(self, places: Sequence[Iterable[Place]], results: Sequence[Place]) -> Computation:
+    def entry(
+        self, dynamic_dims: Sequence[Iterable[DynamicDimension]], results: Sequence[DynamicDimension]
+    ) -> Computation:
         """With parameters for sizes, and a result that has those of ``results`` at its end."""
-        self._parameters(places)
+        self._parameters(dynamic_dims)
         root = self._run()
         make = self._padder(self._computation.root)
         full = Padded(self._full(root, frozenset(results), make), root.sizes)
         return self._cloner.build(joined(full, results, make))
 
-    def part(self, places: _Places, packed: bool, wanted: tuple[Place, ...] | None) -> _Remade:
+    def part(
+        self, dynamic_dims: _DynamicDimensions, packed: bool, wanted: tuple[DynamicDimension, ...] | None
+    ) -> _Remade:
         """With sizes as parameters, or in a tuple with its one parameter."""
         if packed:
-            self._packed_parameter(places[0])
+            self._packed_parameter(dynamic_dims[0])
         else:
-            self._parameters(places)
+            self._parameters(dynamic_dims)
         root = self._run()
         given = tuple(sorted(root.sizes)) if wanted is None else wanted
         made = joined(root, given, self._padder(self._computation.root))
@@ -162,12 +180,12 @@ class _Computation:
     def _padder(self, old: Instruction) -> Padder:
         return Padder(self._cloner, self._context, old, self._cloner.clones)
 
-    def _full(self, value: Padded, open_places: frozenset[Place], make: Padder) -> Instruction:
+    def _full(self, value: Padded, open_dims: frozenset[DynamicDimension], make: Padder) -> Instruction:
         """The value with zeros where an array that is declared static has fewer elements."""
-        closed = {place: size for place, size in value.sizes.items() if place not in open_places}
+        closed = {dim: size for dim, size in value.sizes.items() if dim not in open_dims}
         return self._zeroed(value.value, closed, make) if closed else value.value
 
-    def _zeroed(self, value: Instruction, sizes: Mapping[Place, Instruction], make: Padder) -> Instruction:
+    def _zeroed(self, value: Instruction, sizes: Mapping[DynamicDimension, Instruction], make: Padder) -> Instruction:
         whole = Padded(value, sizes)
         if not value.shape.is_tuple:
             return make.zeroed(whole)
@@ -176,20 +194,20 @@ class _Computation:
 
     # -- parameters ------------------------------------------------------------------------------
 
-    def _parameters(self, places: Sequence[Iterable[Place]]) -> None:
-        number = len(places)
-        for old, open_places in zip(self._computation.parameters, places, strict=True):
+    def _parameters(self, dynamic_dims: Sequence[Iterable[DynamicDimension]]) -> None:
+        number = len(dynamic_dims)
+        for old, open_dims in zip(self._computation.parameters, dynamic_dims, strict=True):
             value = self._padder(old).again([])
-            sizes: dict[Place, Instruction] = {}
-            for place in sorted(open_places):
-                sizes[place] = self._cloner.parameter(number, _SIZE)
+            sizes: dict[DynamicDimension, Instruction] = {}
+            for dim in sorted(open_dims):
+                sizes[dim] = self._cloner.parameter(number, _SIZE)
                 number += 1
             self._enter(old, Padded(value, sizes))
 
-    def _packed_parameter(self, places: frozenset[Place]) -> None:
+    def _packed_parameter(self, dynamic_dims: frozenset[DynamicDimension]) -> None:
         (old,) = self._computation.parameters
-        parameter = self._cloner.append(old.replace(shape=with_sizes(old.shape, len(places))))
-        self._enter(old, parted(parameter, old.shape, sorted(places), self._padder(old)))
+        parameter = self._cloner.append(old.replace(shape=with_sizes(old.shape, len(dynamic_dims))))
+        self._enter(old, parted(parameter, old.shape, sorted(dynamic_dims), self._padder(old)))
 
     def _enter(self, old: Instruction, new: Padded) -> None:
         self._values[old] = new
@@ -242,35 +260,37 @@ class _Computation:
         # A fusion may have more operands than its computation takes.
         given = operands[: len(callee.parameters)]
         remade = self._module.remade(callee, tuple(frozenset(x.sizes) for x in given), packed=False)
-        sizes = [x.sizes[place] for x in given for place in sorted(x.sizes)]
+        sizes = [x.sizes[dim] for x in given for dim in sorted(x.sizes)]
         value = make.add(Call(to_apply=remade.computation), *(x.value for x in given), *sizes)
-        return parted(value, callee.root.shape, remade.places, make)
+        return parted(value, callee.root.shape, remade.dynamic_dims, make)
 
     def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
         """while(x) -> while(x, sizes): what is not full at the start, or after an iteration, has a size."""
-        places = frozenset(initial.sizes)
+        dynamic_dims = frozenset(initial.sizes)
         while True:
-            wanted = tuple(sorted(places))
-            body = self._module.remade(op.body, (places,), packed=True)
-            if places.issuperset(body.places):
+            wanted = tuple(sorted(dynamic_dims))
+            body = self._module.remade(op.body, (dynamic_dims,), packed=True)
+            if dynamic_dims.issuperset(body.dynamic_dims):
                 break
-            places |= frozenset(body.places)
-        if body.places != wanted:
-            body = self._module.remade(op.body, (places,), packed=True, wanted=wanted)
-        condition = self._module.remade(op.condition, (places,), packed=True)
+            dynamic_dims |= frozenset(body.dynamic_dims)
+        if body.dynamic_dims != wanted:
+            body = self._module.remade(op.body, (dynamic_dims,), packed=True, wanted=wanted)
+        condition = self._module.remade(op.condition, (dynamic_dims,), packed=True)
         loop = While(condition=condition.computation, body=body.computation)
         return parted(make.add(loop, joined(initial, wanted, make)), initial.shape, wanted, make)
 
     def _conditional(self, op: Conditional, operands: Sequence[Padded], make: Padder) -> Padded:
         """conditional(p, x, y) -> conditional(p, (x, sizes), (y, sizes)), each branch with the sizes of all results."""
         chooser, *arguments = operands
-        places = [(frozenset(x.sizes),) for x in arguments]
-        pairs = list(zip(op.branch_computations, places, strict=True))
+        dynamic_dims = [(frozenset(x.sizes),) for x in arguments]
+        pairs = list(zip(op.branch_computations, dynamic_dims, strict=True))
         found = [self._module.remade(branch, own, packed=True) for branch, own in pairs]
-        wanted = tuple(sorted({place for remade in found for place in remade.places}))
+        wanted = tuple(sorted({dim for remade in found for dim in remade.dynamic_dims}))
         branches = tuple(
             (
-                remade if remade.places == wanted else self._module.remade(branch, own, packed=True, wanted=wanted)
+                remade
+                if remade.dynamic_dims == wanted
+                else self._module.remade(branch, own, packed=True, wanted=wanted)
             ).computation
             for remade, (branch, own) in zip(found, pairs, strict=True)
         )

@@ -63,8 +63,8 @@ class Merging:
         return node
 
     def _merge_all(self, members: Sequence[Cluster]) -> None:
-        for place, first in enumerate(members):
-            for second in members[place + 1 : place + 1 + _NEIGHBOURS.value]:
+        for position, first in enumerate(members):
+            for second in members[position + 1 : position + 1 + _NEIGHBOURS.value]:
                 a, b = self._now(first), self._now(second)
                 if a is b or not isinstance(a, Cluster) or not isinstance(b, Cluster):
                     continue

@@ -239,8 +239,8 @@ def _double(
     roots: tuple[Instruction, ...],
     reduces: tuple[Instruction, ...],
 ) -> Chain | None:
-    place = body.index(second.product)
-    early, late = body[:place], body[place:]
+    position = body.index(second.product)
+    early, late = body[:position], body[position:]
     last = _elements(second.value, [i for i in late if i is not second.product])
     if last is None or not reduces:
         return None

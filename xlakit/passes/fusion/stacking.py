@@ -1,7 +1,7 @@
 """Stacks: results that are put together from pieces of one size, and computed piece by piece side by side.
 
-``concatenate(f(x, y), g(x, y))`` is one loop that computes both pieces of an element's place, and shares what they have
-in common, rather than two loops. The pass that makes fusions counts on it, and the code generator asks here, too.
+``concatenate(f(x, y), g(x, y))`` is one loop that computes both pieces of an element's position, and shares what they
+have in common, rather than two loops. The pass that makes fusions counts on it, and the code generator asks here, too.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ def pieces_of(root: Instruction) -> dict[int, int]:
     stack: list[tuple[Instruction, tuple[int | None, ...]]] = [(root, tuple(range(root.shape.rank)))]
     seen = {root}
     while stack and len(seen) < _MOST_VISITED:
-        node, places = stack.pop()
+        node, dims = stack.pop()
         if isinstance(node.op, Concatenate):
-            place = places[node.op.dimension]
+            place = dims[node.op.dimension]
             if place is None:
                 continue
             count = math.lcm(found.get(place, 1), _count(node.operands, node.op.dimension))
             if count > MOST_PIECES.value:
                 continue
             found[place] = count
-            places = tuple(None if d == node.op.dimension else p for d, p in enumerate(places))
+            dims = tuple(None if d == node.op.dimension else p for d, p in enumerate(dims))
         elif isinstance(node.op, Reshape):
-            moved = _through_reshape(node, places)
+            moved = _through_reshape(node, dims)
             if moved is None:
                 continue
-            places = moved
+            dims = moved
         elif isinstance(node.op, Transpose):
-            places = tuple([places[node.op.dimensions.index(d)] for d in range(len(places))])
+            dims = tuple([dims[node.op.dimensions.index(d)] for d in range(len(dims))])
         elif not isinstance(node.op, Elementwise):
             continue
         for operand in node.operands:
-            if operand not in seen and operand.shape.rank == len(places):
+            if operand not in seen and operand.shape.rank == len(dims):
                 seen.add(operand)
-                stack.append((operand, places))
+                stack.append((operand, dims))
     return found if 1 < math.prod(found.values()) <= MOST_PIECES.value else {}
 
 
@@ -64,10 +64,10 @@ def _count(operands: Sequence[Instruction], dimension: int) -> int:
     return sum(sizes) // max(1, math.gcd(*sizes))
 
 
-def _through_reshape(reshape: Instruction, places: Sequence[int | None]) -> tuple[int | None, ...] | None:
+def _through_reshape(reshape: Instruction, dims: Sequence[int | None]) -> tuple[int | None, ...] | None:
     """What the dimensions of a reshape's operand are, where only dimensions of size 1 come and go."""
     sizes, others = reshape.shape.dimensions, reshape.operands[0].shape.dimensions
     if [n for n in sizes if n != 1] != [n for n in others if n != 1]:
         return None
-    proper = iter([p for p, size in zip(places, sizes, strict=True) if size != 1])
+    proper = iter([p for p, size in zip(dims, sizes, strict=True) if size != 1])
     return tuple(None if size == 1 else next(proper) for size in others)

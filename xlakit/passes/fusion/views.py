@@ -93,7 +93,7 @@ def whole(sizes: Sequence[int], loop: Hashable) -> View:
 
 
 def span(start: int | None, stride: int, length: int, loop: Hashable) -> Span:
-    """A span; that of one element at a known place has no loop."""
+    """A span; that of one element at a known index has no loop."""
     return Span(start, 0, 1, None) if length == 1 and start is not None else Span(start, stride, length, loop)
 
 

@@ -62,7 +62,7 @@ class _Sum:
 
     @property
     def new(self) -> Instruction | None:
-        """The operand that has no stack yet, and gets one in the place of the sum."""
+        """The operand that has no stack yet, and gets one instead of the sum."""
         for operand, stack in zip(self.product.operands, (self.lhs, self.rhs), strict=True):
             if stack.element is None:
                 return operand
@@ -193,9 +193,9 @@ class _Stacks:
         (dimension,) = along
         return _Stack(number, dimension, starts[dimension]) if self._counts(starts[dimension]) else None
 
-    def _counts(self, place: Instruction) -> bool:
+    def _counts(self, index: Instruction) -> bool:
         """Whether a number of the body is another one in each iteration, from 0 on without a gap."""
-        sign, offset, node = 1, 0, place
+        sign, offset, node = 1, 0, index
         number = self._loop.element(node)
         while number is None or number in self._loop.unchanged:
             if not isinstance(node.op, (Add, Subtract)):
@@ -217,15 +217,15 @@ class _Stacks:
         return ends == [0, self._trip_count - 1]
 
 
-def _squeezed(dimensions: Sequence[int], place: int) -> tuple[int, ...]:
-    return tuple(n for d, n in enumerate(dimensions) if d != place)
+def _squeezed(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
+    return tuple(n for d, n in enumerate(dimensions) if d != dimension)
 
 
-def _is_squeezed(piece: Instruction, place: int) -> bool:
+def _is_squeezed(piece: Instruction, dimension: int) -> bool:
     """Whether a piece is a value that only got a dimension of 1."""
     if not isinstance(piece.op, Reshape):
         return False
-    return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, place)
+    return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, dimension)
 
 
 # -- the other loop ----------------------------------------------------------------------------------------
@@ -347,6 +347,6 @@ def _of_all_iterations(one: _Sum) -> Dot:
     )
 
 
-def _beside(place: int, dimensions: Sequence[int]) -> tuple[int, ...]:
+def _beside(dimension: int, dimensions: Sequence[int]) -> tuple[int, ...]:
     """What dimensions of a piece are in its stack."""
-    return tuple(d + (d >= place) for d in dimensions)
+    return tuple(d + (d >= dimension) for d in dimensions)

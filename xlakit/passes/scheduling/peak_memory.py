@@ -124,7 +124,7 @@ def _count(shape: Shape) -> int:
 
 
 def _updated(instruction: Instruction, made: Sequence[int], given: Sequence[list[int]]) -> list[tuple[int, int]]:
-    """The arrays that an instruction may make in the place of others."""
+    """The arrays that an instruction may make instead of others."""
     op = instruction.op
     if isinstance(op, _UPDATES):
         arrays = [a for arrays in given for a in arrays] if isinstance(op, Scatter) else given[0]

@@ -44,7 +44,7 @@ class Schedule(Pass):
 
 
 def _better(memory: Memory) -> Sequence[int] | None:
-    """An order to take in the place of the one that is there, if that gains enough."""
+    """An order to take instead of the one that is there, if that gains enough."""
     used = memory.in_use(range(len(memory.steps)))
     peak, best = max(used, default=0), None
     if peak < _SMALL_PEAK.value:

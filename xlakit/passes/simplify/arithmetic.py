@@ -45,7 +45,7 @@ def _has_sign(kind: PrimitiveType) -> bool:
 
 @_rule(Associative)
 def constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
-    """c + x -> x + c, so that other rules look in one place.
+    """c + x -> x + c, so that other rules look on one side only.
 
     IEEE 754's sums and products commute, and so do XLA's maximum and minimum, with -0 < 0 and NaN before all.
     """

@@ -70,8 +70,8 @@ def _source(branch: Computation, number: int, operand: Instruction) -> Instructi
     parameter = branch.parameters[0]
     if given is parameter:
         return operand
-    place = element_read(given, parameter)
-    return operand.operands[place] if place is not None and isinstance(operand.op, Tuple) else None
+    index = element_read(given, parameter)
+    return operand.operands[index] if index is not None and isinstance(operand.op, Tuple) else None
 
 
 def _remade(

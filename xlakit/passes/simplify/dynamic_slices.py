@@ -1,4 +1,4 @@
-"""Places known when the program is compiled: dynamic slices and updates, gathers and scatters that need no index."""
+"""Indices known when the program is compiled: dynamic slices and updates, gathers and scatters that need no index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathers and scatters of one window, or of windows in a row, at places that are known."""
+"""Gathers and scatters of one window, or of windows in a row, at indices that are known."""
 
 from __future__ import annotations
 

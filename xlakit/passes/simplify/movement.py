@@ -89,7 +89,7 @@ def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("transpose")
 def transpose_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
-    """transpose(x) -> x, or reshape(x), where only dimensions of size 1 change their places."""
+    """transpose(x) -> x, or reshape(x), where only dimensions of size 1 are moved."""
     (inner,) = x.operands
     permutation = x.op_as(Transpose).dimensions
     moved = [d for d in permutation if inner.shape.dimensions[d] != 1]

@@ -223,7 +223,7 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
 
 
 class _Cutting(ComputationCloner):
-    """A copy of a computation, in which single instructions are replaced, with fusions in the places of sorts."""
+    """A copy of a computation, in which single instructions are replaced, with fusions instead of sorts."""
 
     def __init__(self, computation: Computation, wanted: Mapping[Instruction, _Wanted], context: PassContext) -> None:
         super().__init__(computation, context)
@@ -245,7 +245,7 @@ class _Cutting(ComputationCloner):
         return self.build()
 
     def _cut(self, wanted: _Wanted) -> None:
-        """Put a fusion, and slices of what it gives, in the place of a sort and its slices."""
+        """Replace a sort and its slices by a fusion and slices of its result."""
         sort, dimension = wanted.sort, wanted.dimension
         rank = sort.operands[0].shape.rank
         rows_last = (*(d for d in range(rank) if d != dimension), dimension)

@@ -38,7 +38,7 @@ _REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 
 @dataclasses.dataclass(frozen=True)
 class SplitCall:
-    """What stands in the place of a call: the program of one partition, and how its operands and results are split."""
+    """What replaces a call: the program of one partition, and how its operands and results are split."""
 
     module: HloModule
     operands: Sequence[Sharding]

@@ -58,7 +58,7 @@ class Emitter(ComputationBuilder):
         self.predecessors: tuple[Instruction, ...] = ()
 
     def like(self, old: Instruction, op: Op, operands: Sequence[Instruction], shape: Shape) -> Instruction:
-        """What stands in the place of an old instruction."""
+        """What replaces an old instruction."""
         annotations = dataclasses.replace(Annotations(), metadata=old.annotations.metadata)
         if isinstance(old.op, CustomCall):
             annotations = dataclasses.replace(old.annotations, sharding=None)

@@ -111,7 +111,7 @@ class Pieces:
         return Piece(made, tiling, scope, piece.shape, unreduced=numbers)
 
     def _among_zeros(self, piece: Piece, dimension: int, places: Split) -> Instruction:
-        """This member's part of a dimension at its place, and zeros in the places of the others."""
+        """This member's part of a dimension at its position, and zeros at those of the others."""
         make, own = self.make, piece.instruction
         sizes = list(own.shape.dimensions)
         start = make.number([place * sizes[dimension] for place in places], piece.scope)
