@@ -83,6 +83,7 @@ class _ModuleText:
             self._parts.append(instruction.name)
 
     def _attributes(self, op: Op) -> list[Any]:
+        """The values of an operation's attributes: computations by number; a literal is written apart."""
         values: list[Any] = []
         for spec in op.attributes:
             value = getattr(op, spec.name)

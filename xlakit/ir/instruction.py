@@ -131,7 +131,7 @@ def infer_shape(
     name: str = "",
     computation: str = "",
 ) -> Shape:
-    """The result shape of ``op``; every error says the operation, the operand shapes and the place."""
+    """The result shape of ``op``; every error says the operation, the operand shapes and the source location."""
     try:
         if op.arity is not None and len(operands) != op.arity:
             raise ShapeError(

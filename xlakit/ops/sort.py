@@ -170,7 +170,10 @@ def _sort_keys(context: Evaluation, comparator: Computation, columns: Sequence[A
 
 @functools.lru_cache(maxsize=256)
 def _key_function(comparator: Computation) -> tuple[Computation, bool, bool] | None:
-    """The function, whether its values are in total order, and whether the greater goes first; None if not so."""
+    """For a comparator ``f(x) < f(y)`` or ``f(x) > f(y)``: f, whether the order is total, and whether it is descending.
+
+    None for all other comparators.
+    """
     root = comparator.root
     compare = root.op
     if not isinstance(compare, Compare) or compare.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):

@@ -41,7 +41,7 @@ def lies_major_to_minor(instruction: Instruction) -> bool:
 
 
 def emit_c_call(module: Module, instruction: Instruction) -> Emitted:
-    """The kernel that calls ``void name(void* out, void** in)``, its one task."""
+    """The kernel of a custom call that is a C function, ``void name(void* out, void** in)``; it has one task."""
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
     fn = module.function("c_call", VOID, [PTR, I64, I64])

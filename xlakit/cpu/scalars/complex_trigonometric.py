@@ -98,7 +98,7 @@ _SHRINK = 400
 
 
 def _bounded(a: Complex) -> tuple[Complex, Value]:
-    """A number of the same direction that has a square, and what its logarithm has lost; infinite ones become great."""
+    """``a``, scaled down if its square would overflow and finite if it was not, and the logarithm of the scale."""
     x, y = a
     great = larger_part(a) > LARGE
     infinite = has_infinity(a)
@@ -110,7 +110,7 @@ def _bounded(a: Complex) -> tuple[Complex, Value]:
 
 
 def _axis(part: Value, infinite: Value, otherwise: Value) -> Value:
-    """A part of an infinite number by its direction: great where it is infinite, 0 beside that."""
+    """``otherwise``; of an infinite number 2^100 for an infinite part, and 0 for a finite one, with their signs."""
     zero = where(part.is_nan(), part, constant(part, 0.0))
     return where(infinite, with_sign_of(where(is_infinite(part), 2.0**100, zero), part), otherwise)
 

@@ -119,7 +119,7 @@ def _emit(
     partitioned: bool = False,
     sharding: Any = None,
 ) -> tuple[Sequence[Any], Any, Any]:
-    """The call in MLIR, as JAX's own function of this form writes it for its platforms."""
+    """Emit a callback as a custom call in MLIR; signature and result are those of JAX's function for its platforms."""
     from jax._src.interpreters import mlir
     from jax._src.named_sharding import SdyArray
     from jax._src.sharding_impls import SdyArrayList

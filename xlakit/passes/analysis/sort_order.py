@@ -270,11 +270,12 @@ def _follow(nodes: list[Instruction], element: _Symbol) -> _Known:
     """The last of the nodes' values, the parameter being ``element``; None where that is not known."""
     values: dict[Instruction, _Known] = {}
     for node in nodes:
-        values[node] = _step(node, element, [values[o] for o in node.operands])
+        values[node] = _known_result(node, element, [values[o] for o in node.operands])
     return values[nodes[-1]]
 
 
-def _step(node: Instruction, element: _Symbol, operands: list[_Known]) -> _Known:
+def _known_result(node: Instruction, element: _Symbol, operands: list[_Known]) -> _Known:
+    """What is known of an instruction's value, given the sorted element and what is known of its operands."""
     op = node.op
     if isinstance(op, Parameter):
         return element

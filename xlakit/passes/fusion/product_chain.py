@@ -142,7 +142,7 @@ def _single(
     link: Link, body: Iterable[Instruction], roots: tuple[Instruction, ...], reduces: tuple[Instruction, ...]
 ) -> Chain | None:
     if reduces:
-        if _rows(link, body, roots, reduces) is None:
+        if _row_domains(link, body, roots, reduces) is None:
             return None
         return Chain(link, roots, reduces)
     if any(r.shape.num_elements != link.value.shape.num_elements for r in roots):
@@ -173,7 +173,7 @@ def _is_regrouped(value: Instruction, instruction: Instruction) -> bool:
     return value.shape.num_elements == instruction.shape.num_elements and (a <= b or b <= a)
 
 
-def _rows(
+def _row_domains(
     link: Link,
     body: Iterable[Instruction],
     roots: Iterable[Instruction],
@@ -246,7 +246,7 @@ def _double(
         return None
     own = tuple(r for r in roots if r in last)
     others = tuple(r for r in roots if r not in last)
-    found = _rows(first, [i for i in body if i not in last], others, reduces, second.product)
+    found = _row_domains(first, [i for i in body if i not in last], others, reduces, second.product)
     if found is None or not own or any(r.shape.num_elements != second.value.shape.num_elements for r in own):
         return None
     weights = [o for o in second.product.operands if o in found]

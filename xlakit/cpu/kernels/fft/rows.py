@@ -159,7 +159,7 @@ class _Pipeline:
     # -- how they run ----------------------------------------------------------------------------
 
     def emit_before(self, scratch: int) -> list[Phase]:
-        """The phases before those of the rows."""
+        """The phases that compute what all rows share: the spectrum of the chirp of Bluestein's algorithm."""
         phases: list[Phase] = []
         for step in self.before:
             fn = self.module.function("fft_before_rows", VOID, [PTR, I64, I64])

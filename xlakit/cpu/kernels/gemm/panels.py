@@ -73,7 +73,7 @@ class PackRows:
                         fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
 
     def _across(self, fn: Function) -> None:
-        """Rows that are neighbors in memory: squares are turned in registers."""
+        """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
         engine = self.engine
         reader = Reader(fn, engine, self.kind, self.result)
         sources, runs, count, steps, stride, rows, target, length = fn.parameters
@@ -114,7 +114,7 @@ class PackRows:
 
 
 def _pad_rows(fn: Function, engine: Engine) -> None:
-    """An odd last step is paired with nothing."""
+    """Pair the last element of rows of odd length with a zero."""
     _, _, count, steps, _, rows, target, length = fn.parameters
     total = count * steps
     with fn.if_((total & 1).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
@@ -158,7 +158,7 @@ class PackSlivers:
                     fn.store(fn.constant(engine.packed, 0), _packed_address(fn, engine, own, total, column.index))
 
     def _across(self, fn: Function) -> None:
-        """Rows of k one after another, each for all slivers, as they lie in memory."""
+        """Pack rows of k, each for all slivers, in the order of memory."""
         engine, width = self.engine, self.width
         reader = Reader(fn, engine, self.kind, self.result)
         sources, runs, count, steps, stride, slivers, target, distance = fn.parameters
@@ -192,7 +192,7 @@ class PackSlivers:
             rows(run.index, steps >> 1, (steps + 1) >> 1, odd=True)
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
-        """Columns whose steps of k are neighbors in memory: squares are turned in registers."""
+        """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""
         engine, width = self.engine, self.width
         reader = Reader(fn, engine, self.kind, self.result)
         _, runs, count, steps, _, _, _, _ = fn.parameters
@@ -233,7 +233,7 @@ class PackSlivers:
 
 
 def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
-    """Where an element stands in a sliver."""
+    """The address of an element in a packed sliver."""
     if engine.group == 2:
         return fn.at(own, engine.packed, (step >> 1) * (2 * engine.columns) + column * 2 + (step & 1))
     return fn.at(own, engine.packed, (step * engine.parts + part) * engine.columns + column)

@@ -344,6 +344,7 @@ class _Fusion:
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
 
     def _by_blas(self, fn: Function, cut: Cut, arrays: tuple[Value, Value, Value], rows: Value) -> None:
+        """Multiply so many rows by BLAS; ``arrays`` are the addresses of both operands and of the result."""
         product = cut.product
         left = as_stored(product.lhs.across, product.lhs.along)
         right = as_stored(product.rhs.across, product.rhs.along)

@@ -292,15 +292,15 @@ class _Writer:
                 test = (start >= 0) & (start <= dimension.size - dimension.window.dilated_size)
                 inside = test if inside is None else inside & test
         if inside is None:
-            self._at_once(lanes, starts)
+            self._in_registers(lanes, starts)
             return
         with fn.if_(inside, likely=True):
-            self._at_once(lanes, starts)
+            self._in_registers(lanes, starts)
         with fn.if_(~inside, likely=False):
             self._position_by_position(lanes, starts)
 
-    def _at_once(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
-        """Windows without padding: for each lane, select among all positions of its window, then scatter."""
+    def _in_registers(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
+        """Small windows without padding, unrolled: each lane selects among all positions of its window and scatters."""
         fn, plan, kind = self.fn, self.plan, self.compared
         number = integer(max(8, register_type(kind).bits))
         base, distances = lanes.element, [0]

@@ -160,7 +160,10 @@ def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
 def _by_ratio(
     walk: Walk, whole_shape: Shape, part: Shape, said: Instruction, tiling: Tiling
 ) -> tuple[Split | None, ...]:
-    """The split of each dimension into as many parts as sizes say, where an instruction says which."""
+    """For each dimension a split into as many parts as the sizes of whole and part say; None if no such split is known.
+
+    The split is that of the sharding of ``said``, or of ``tiling``; it may be finer by a factor.
+    """
     splits = walk.program.annotations.splits(said.annotations.sharding, whole_shape.rank) or tiling
     found: list[Split | None] = []
     for size, own, split in zip(whole_shape.dimensions, part.dimensions, splits, strict=True):
@@ -169,7 +172,7 @@ def _by_ratio(
             found.append(None)
         else:
             factor = parts(split) // count
-            found.append(tuple(part // factor for part in split))
+            found.append(tuple(number // factor for number in split))
     return tuple(found)
 
 
