@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
+from fuzz.programs.composed.modules import Body
 from fuzz.programs.draft import join
-from fuzz.programs.modules import Body
 
 Array = np.ndarray[Any, Any]
 _MOST_DIMS = 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz.programs.modules import module
+from fuzz.programs.composed.modules import module
 from fuzz.programs.split_steps import register_calls
 from fuzz.sharded import judge, sharded_module
 
