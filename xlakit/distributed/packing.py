@@ -37,17 +37,17 @@ def pack(values: Sequence[Value]) -> Bytes:
 
 def pack_into(room: Bytes, values: Sequence[Value]) -> None:
     """As :func:`pack`, into memory of just that size, or more."""
-    place = 0
+    offset = 0
     for value in values:
-        place = _put(room, place, value)
+        offset = _put(room, offset, value)
 
 
 def unpack(room: Bytes, count: int) -> list[Value]:
     """``count`` values that lie one behind the other; their arrays are views of ``room``."""
     values: list[Value] = []
-    place = 0
+    offset = 0
     for _ in range(count):
-        value, place = _get(room, place)
+        value, offset = _get(room, offset)
         values.append(value)
     return values
 
@@ -56,42 +56,42 @@ def _whole(size: int) -> int:
     return -(-size // _WORD) * _WORD
 
 
-def _put_words(room: Bytes, place: int, words: Sequence[int]) -> int:
-    end = place + _WORD * len(words)
-    room[place:end].view(np.int64)[...] = words
+def _put_words(room: Bytes, offset: int, words: Sequence[int]) -> int:
+    end = offset + _WORD * len(words)
+    room[offset:end].view(np.int64)[...] = words
     return end
 
 
-def _put(room: Bytes, place: int, value: Value) -> int:
+def _put(room: Bytes, offset: int, value: Value) -> int:
     if isinstance(value, tuple):
-        place = _put_words(room, place, (PrimitiveType.TUPLE.value, len(value)))  # pyright: ignore
+        offset = _put_words(room, offset, (PrimitiveType.TUPLE.value, len(value)))  # pyright: ignore
         for part in value:  # pyright: ignore
-            place = _put(room, place, part)
-        return place
+            offset = _put(room, offset, part)
+        return offset
     if value is TOKEN:
-        return _put_words(room, place, (PrimitiveType.TOKEN.value, 0))
+        return _put_words(room, offset, (PrimitiveType.TOKEN.value, 0))
     array: Array = value
     kind = PrimitiveType.from_dtype(array.dtype)
-    place = _put_words(room, place, (kind.value, array.ndim, *array.shape))
-    target = room[place : place + array.nbytes].view(array.dtype).reshape(array.shape)
+    offset = _put_words(room, offset, (kind.value, array.ndim, *array.shape))
+    target = room[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
     target[...] = array
-    return place + _whole(array.nbytes)
+    return offset + _whole(array.nbytes)
 
 
-def _get(room: Bytes, place: int) -> tuple[Value, int]:
-    number, count = room[place : place + 2 * _WORD].view(np.int64).tolist()
-    place += 2 * _WORD
+def _get(room: Bytes, offset: int) -> tuple[Value, int]:
+    number, count = room[offset : offset + 2 * _WORD].view(np.int64).tolist()
+    offset += 2 * _WORD
     if number == PrimitiveType.TOKEN.value:
-        return TOKEN, place
+        return TOKEN, offset
     if number == PrimitiveType.TUPLE.value:
         parts: list[Value] = []
         for _ in range(count):
-            part, place = _get(room, place)
+            part, offset = _get(room, offset)
             parts.append(part)
-        return tuple(parts), place
-    dimensions = room[place : place + count * _WORD].view(np.int64).tolist()
-    place += count * _WORD
+        return tuple(parts), offset
+    dimensions = room[offset : offset + count * _WORD].view(np.int64).tolist()
+    offset += count * _WORD
     dtype = PrimitiveType(number).dtype
     size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
-    array = room[place : place + size].view(dtype).reshape(dimensions)
-    return array, place + _whole(size)
+    array = room[offset : offset + size].view(dtype).reshape(dimensions)
+    return array, offset + _whole(size)

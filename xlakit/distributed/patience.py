@@ -58,7 +58,7 @@ class Waiting(Protocol):
 
 
 class Patience:
-    """Waiting for some processes at one place of a run: ``mark``, or the beginning where that is None."""
+    """Waiting for some processes at one point of a run: ``mark``, or the beginning where that is None."""
 
     def __init__(self, session: Waiting, mark: int | None, ranks: Sequence[int]) -> None:
         self._session = session

@@ -1,8 +1,9 @@
 """Session: one run on several processes.
 
 A rendezvous between processes begins with a slot of fixed size from each process: where it is in which program, how
-much it brings, and the value itself where it is small. So processes that are at different places find out before any
-of them takes the other's data for what it is not. What is too large for a slot follows with MPI's own collectives.
+much it brings, and the value itself where it is small. So processes that are at different points of the program find
+out before any of them takes the other's data for what it is not. What is too large for a slot follows with MPI's own
+collectives.
 """
 
 from __future__ import annotations
@@ -149,16 +150,16 @@ class MpiSession:
 
     def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
         """What all members have brought."""
-        with self._at(rendezvous, "all_gather") as place:
-            link = place.link
+        with self._at(rendezvous, "all_gather") as operation:
+            link = operation.link
             payload = pack([brought[m] for m in link.here])
-            slots = self._announce(place, payload)
+            slots = self._announce(operation, payload)
             rooms = slots.inline
             if rooms is None:
                 counts = slots.sizes
                 room = np.empty(sum(counts), np.uint8)
                 starts = _starts(counts)
-                place.do(
+                operation.do(
                     lambda: link.communicator.Iallgatherv([payload, self._byte], [room, counts, starts, self._byte])
                 )
                 rooms = [room[s : s + c] for s, c in zip(starts, counts, strict=True)]
@@ -172,19 +173,19 @@ class MpiSession:
         self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
         """What all members have addressed to those here."""
-        with self._at(rendezvous, "all_to_all") as place:
-            link = place.link
+        with self._at(rendezvous, "all_to_all") as operation:
+            link = operation.link
             # For each process all that the members here have for the members there.
             parcels = [
-                () if i == link.own else tuple(brought[s][link.places[t]] for s in link.here for t in part)
+                () if i == link.own else tuple(brought[s][link.indices[t]] for s in link.here for t in part)
                 for i, part in enumerate(link.parts)
             ]
             payload = pack(parcels)
-            slots = self._announce(place, payload)
+            slots = self._announce(operation, payload)
             if slots.inline is not None:
                 arrived = [unpack(data, len(link.parts))[link.own] for data in slots.inline]
             else:
-                arrived = self._all_to_all(place, payload, parcels, brought if alike else None)
+                arrived = self._all_to_all(operation, payload, parcels, brought if alike else None)
             values: dict[int, list[Value]] = {member: list(parts) for member, parts in brought.items()}
             for i, (part, parcel) in enumerate(zip(link.parts, arrived, strict=True)):
                 if i == link.own:
@@ -193,28 +194,32 @@ class MpiSession:
                 for member in part:
                     row: list[Value] = [None] * len(link.members)
                     for target in link.here:
-                        row[link.places[target]] = next(pieces)
+                        row[link.indices[target]] = next(pieces)
                     values[member] = row
             return values
 
     def _all_to_all(
-        self, place: _Place, payload: Bytes, parcels: Sequence[Value], alike: Mapping[int, Sequence[Value]] | None
+        self,
+        operation: _Operation,
+        payload: Bytes,
+        parcels: Sequence[Value],
+        alike: Mapping[int, Sequence[Value]] | None,
     ) -> list[Value]:
         """The parcels for this process; where those of all have the sizes of ``alike`` no sizes are exchanged first."""
-        link = place.link
+        link = operation.link
         sent = [packed_size(parcel) for parcel in parcels]
         if alike is not None:
             own = alike[link.here[0]]
-            one = sum(packed_size(own[link.places[t]]) for t in link.here)
+            one = sum(packed_size(own[link.indices[t]]) for t in link.here)
             empty = packed_size(())
             counts = [empty + (one * len(part) if i != link.own else 0) for i, part in enumerate(link.parts)]
         else:
             sizes, found = np.array(sent, np.int64), np.empty(len(sent), np.int64)
-            place.do(lambda: link.communicator.Ialltoall([sizes, self._word], [found, self._word]))
+            operation.do(lambda: link.communicator.Ialltoall([sizes, self._word], [found, self._word]))
             counts = found.tolist()
         room = np.empty(sum(counts), np.uint8)
         starts = _starts(counts)
-        place.do(
+        operation.do(
             lambda: link.communicator.Ialltoallv(
                 [payload, sent, _starts(sent), self._byte], [room, counts, starts, self._byte]
             )
@@ -223,12 +228,12 @@ class MpiSession:
 
     def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
         """What the member number ``root`` has brought."""
-        with self._at(rendezvous, f"broadcast from {root}") as place:
-            link = place.link
+        with self._at(rendezvous, f"broadcast from {root}") as operation:
+            link = operation.link
             sender = link.members[root]
             source = next(i for i, part in enumerate(link.parts) if sender in part)
             payload = pack([brought[sender]] if sender in brought else [])
-            slots = self._announce(place, payload)
+            slots = self._announce(operation, payload)
             if sender in brought:
                 room = payload
             elif slots.inline is not None:
@@ -236,7 +241,7 @@ class MpiSession:
             else:
                 room = np.empty(slots.sizes[source], np.uint8)
             if slots.inline is None:
-                place.do(lambda: link.communicator.Ibcast([room, self._byte], source))
+                operation.do(lambda: link.communicator.Ibcast([room, self._byte], source))
             return brought[sender] if sender in brought else unpack(room, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
@@ -247,13 +252,13 @@ class MpiSession:
         self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
     ) -> list[Array]:
         """The arrays of all members, combined by MPI."""
-        with self._at(rendezvous, "reduce") as place:
-            link = place.link
-            self._announce(place, np.empty(0, np.uint8))
+        with self._at(rendezvous, "reduce") as operation:
+            link = operation.link
+            self._announce(operation, np.empty(0, np.uint8))
             columns = zip(*(brought[m] for m in link.here), strict=True)
-            return [self._reduce_one(place, column, computation) for column in columns]
+            return [self._reduce_one(operation, column, computation) for column in columns]
 
-    def _reduce_one(self, place: _Place, arrays: Sequence[Array], computation: Computation) -> Array:
+    def _reduce_one(self, operation: _Operation, arrays: Sequence[Array], computation: Computation) -> Array:
         """Combine the arrays of the members here, then those of all processes by MPI's all-reduce."""
         found = mpi_operation(computation, arrays[0], any_order=self.cluster.any_order)
         if found is None:
@@ -261,7 +266,7 @@ class MpiSession:
         (name, dtype), api = found, self._mpi.api
         total = combine(name, [array.view(dtype) for array in arrays])
         parts = [total, datatype(api, dtype)]
-        place.do(lambda: place.link.communicator.Iallreduce(api.IN_PLACE, parts, getattr(api, name)))
+        operation.do(lambda: operation.link.communicator.Iallreduce(api.IN_PLACE, parts, getattr(api, name)))
         return total.view(arrays[0].dtype)
 
     # -- from one device to another --------------------------------------------------------------
@@ -303,7 +308,7 @@ class MpiSession:
     # -- where one is ----------------------------------------------------------------------------
 
     def mark(self, rendezvous: RendezvousKey, kind: str) -> int:
-        """A number that stands for the place of a rendezvous in the program, the same in all processes."""
+        """A number that stands for a rendezvous' instruction in the program, the same in all processes."""
         instruction = rendezvous.instruction
         # Not the layouts: a program that comes from the compile cache says them where a fresh one need not.
         text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
@@ -338,7 +343,7 @@ class MpiSession:
                 del self._waits[thread]
 
     @contextmanager
-    def _at(self, rendezvous: RendezvousKey, kind: str) -> Generator[_Place]:
+    def _at(self, rendezvous: RendezvousKey, kind: str) -> Generator[_Operation]:
         link = self._links.get(rendezvous.members)
         if link is None:
             raise InternalError(f"no communicator was made for the group {list(rendezvous.members)}")
@@ -346,7 +351,7 @@ class MpiSession:
         others = [rank for rank in link.ranks if rank != self.cluster.spread.rank]
         patience = Patience(self, mark ^ rendezvous.number, others)
         with self._waiting(mark, rendezvous):
-            yield _Place(self, rendezvous, link, mark, patience)
+            yield _Operation(self, rendezvous, link, mark, patience)
 
     # -- how they begin --------------------------------------------------------------------------
 
@@ -358,31 +363,31 @@ class MpiSession:
     def _word(self) -> Any:
         return self._mpi.api.INT64_T
 
-    def _announce(self, place: _Place, payload: Bytes) -> _Slots:
+    def _announce(self, operation: _Operation, payload: Bytes) -> _Slots:
         """Say where this process is and what it brings; raises RankError where the others are elsewhere."""
-        link = place.link
+        link = operation.link
         limit = inline_limit(len(link.ranks))
         slot = np.zeros(slot_bytes(len(link.ranks)), np.uint8)
-        slot[:HEAD].view(np.int64)[...] = (place.mark, place.rendezvous.number, len(payload))
+        slot[:HEAD].view(np.int64)[...] = (operation.mark, operation.rendezvous.number, len(payload))
         if len(payload) <= limit:
             slot[HEAD : HEAD + len(payload)] = payload
-        slots = place.open(slot)
+        slots = operation.open(slot)
         heads = slots[:, :HEAD].view(np.int64)
         if (heads[:, :2] != heads[0, :2]).any():
-            self._explain(place)
+            self._explain(operation)
         sizes = heads[:, 2].tolist()
         inline = [row[HEAD : HEAD + size] for row, size in zip(slots, sizes, strict=True)]
         return _Slots(sizes, inline if max(sizes) <= limit else None)
 
-    def _explain(self, place: _Place) -> None:
-        """All processes have seen that they are at different places: they tell each other where."""
-        link = place.link
-        text = f"{self.words(place.rendezvous)} with {', '.join(_shapes(place.rendezvous))}"
+    def _explain(self, operation: _Operation) -> None:
+        """All processes have seen that they are at different points of the program: they tell each other where."""
+        link = operation.link
+        text = f"{self.words(operation.rendezvous)} with {', '.join(_shapes(operation.rendezvous))}"
         note = np.zeros(_NOTE, np.uint8)
         data = np.frombuffer(text.encode()[:_NOTE], np.uint8)
         note[: len(data)] = data
         notes = np.empty((len(link.ranks), _NOTE), np.uint8)
-        place.do(lambda: link.communicator.Iallgather([note, self._byte], [notes, self._byte]))
+        operation.do(lambda: link.communicator.Iallgather([note, self._byte], [notes, self._byte]))
         lines = "".join(
             f"\n  rank {rank}: {row.tobytes().rstrip(bytes(1)).decode('utf-8', 'replace')}"
             for rank, row in zip(link.ranks, notes, strict=True)
@@ -394,8 +399,8 @@ class MpiSession:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A rendezvous that this process is at."""
+class _Operation:
+    """A collective operation that this process takes part in."""
 
     session: MpiSession
     rendezvous: RendezvousKey

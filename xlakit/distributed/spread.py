@@ -41,7 +41,7 @@ class Link:
     # Which of the ranks this process is.
     own: int
     communicator: Any
-    places: dict[int, int] = field(default_factory=dict)
+    indices: dict[int, int] = field(default_factory=dict)
     # How many rendezvous this process has begun there; the openings of those that it has not seen all come to; and
     # whether something else has begun there that may never end.
     begun: int = 0
@@ -53,8 +53,8 @@ class Link:
         """The link of a group that this process is part of."""
         ranks = ranks_of(members, spread)
         parts = tuple(tuple(m for m in members if spread.rank_of(m) == rank) for rank in ranks)
-        places = {member: place for place, member in enumerate(members)}
-        return Link(tuple(members), ranks, parts, ranks.index(spread.rank), communicator, places)
+        indices = {member: index for index, member in enumerate(members)}
+        return Link(tuple(members), ranks, parts, ranks.index(spread.rank), communicator, indices)
 
     @property
     def here(self) -> tuple[int, ...]:

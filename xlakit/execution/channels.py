@@ -98,20 +98,20 @@ class Channels:
 
         condition: what the channels are changed under.
         """
-        places = [(end, device.index) for end in ends]
+        keys = [(end, device.index) for end in ends]
         with condition:
-            for place in places:
-                other = self._users.get(place)
+            for key in keys:
+                other = self._users.get(key)
                 if other is not None and other.run.failure is None:
-                    raise _taken(place[0], other, device)
-            self._users.update(dict.fromkeys(places, device))
+                    raise _taken(key[0], other, device)
+            self._users.update(dict.fromkeys(keys, device))
         try:
             yield
         finally:
             with condition:
-                for place in places:
-                    if self._users.get(place) is device:
-                        del self._users[place]
+                for key in keys:
+                    if self._users.get(key) is device:
+                        del self._users[key]
 
     def forget(self, run: AnyRun) -> list[Message]:
         """Take away what a run has left behind, because it failed or is over; gives its messages."""

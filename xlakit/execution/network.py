@@ -32,8 +32,8 @@ class RendezvousKey:
     @property
     def key(self) -> Any:
         """What the members in one process know it by. Collectives of one kind on one channel are the same."""
-        place = self.instruction if self.channel_id is None else (self.instruction.opcode, self.channel_id)
-        return place, self.members, self.number
+        site = self.instruction if self.channel_id is None else (self.instruction.opcode, self.channel_id)
+        return site, self.members, self.number
 
 
 class Session(Protocol):

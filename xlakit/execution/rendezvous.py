@@ -70,12 +70,12 @@ class Rendezvous:
     # -- what collectives ask for ----------------------------------------------------------------
 
     def place_in_group(self, group: Group) -> tuple[int, int]:
-        """The own place in the group, and how many members it has; -1 and 0 for a device in no group."""
+        """The own index in the group, and how many members it has; -1 and 0 for a device in no group."""
         members = self._members(group)
         return (members.index(self._device.index), len(members)) if members else (-1, 0)
 
     def all_gather(self, instruction: Instruction, group: Group, payload: Value) -> tuple[list[Value], int]:
-        """All members' payloads in the order of the group, and the own place; see xlakit.ir.operation.Evaluation."""
+        """All members' payloads in the order of the group, and the own index; see xlakit.ir.operation.Evaluation."""
         rendezvous = self._next(instruction, group)
         if rendezvous is None:
             return [], -1
@@ -88,7 +88,7 @@ class Rendezvous:
         return [] if rendezvous is None else self._all_to_all(rendezvous, payloads, alike=False)
 
     def broadcast(self, instruction: Instruction, group: Group, payload: Value, root: int) -> Value:
-        """What the member at place ``root`` has; the own payload on a device in no group."""
+        """What the member at index ``root`` has; the own payload on a device in no group."""
         rendezvous = self._next(instruction, group)
         if rendezvous is None:
             return payload
@@ -182,9 +182,9 @@ class Rendezvous:
 
     def _key_at(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> RendezvousKey:
         # Collectives of one kind on one channel are the same collective.
-        place = instruction if channel_id is None else (instruction.opcode, channel_id)
-        self._generations[place, members] += 1
-        return RendezvousKey(instruction, members, channel_id, self._generations[place, members])
+        site = instruction if channel_id is None else (instruction.opcode, channel_id)
+        self._generations[site, members] += 1
+        return RendezvousKey(instruction, members, channel_id, self._generations[site, members])
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
         gathered = self._assemble(rendezvous, payload, lambda session, brought: session.all_gather(rendezvous, brought))
@@ -194,8 +194,8 @@ class Rendezvous:
         gathered = self._assemble(
             rendezvous, payloads, lambda s, brought: s.all_to_all(rendezvous, brought, alike=alike)
         )
-        place = rendezvous.members.index(self._device.index)
-        return [gathered[member][place] for member in rendezvous.members]
+        index = rendezvous.members.index(self._device.index)
+        return [gathered[member][index] for member in rendezvous.members]
 
     def _assemble(self, rendezvous: RendezvousKey, payload: Any, carry: _Carrier) -> dict[int, Any]:
         """What the members bring; ``carry`` fetches it where some of them are in other processes."""

@@ -70,7 +70,7 @@ class Arguments:
             )
 
     def take(
-        self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], place: Location | None
+        self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], location: Location | None
     ) -> list[Taken]:
         """What each device reads of its buffers; those that are donated are gone. The schedule's lock is held.
 
@@ -83,7 +83,7 @@ class Arguments:
         for given in arguments:
             for number in donate:
                 for buffer in given[number]:
-                    buffer.take_away(f"donated to {self._names[number]}", place)
+                    buffer.take_away(f"donated to {self._names[number]}", location)
         return taken
 
     def _check(self, given: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:

@@ -233,7 +233,7 @@ class Buffer:
         return self._array if self._array is not None else self._coming
 
     def claim(self) -> Array | Buffer:
-        """The array for a program that is called now, or the buffer in its place, for :meth:`redeem` when it is there.
+        """The array for a program that is called now, or the buffer instead, for :meth:`redeem` when it is there.
 
         The schedule's lock is held.
         """
@@ -276,9 +276,9 @@ class Buffer:
             self._coming = None
         self._execution = None
 
-    def take_away(self, how: str, place: Location | None) -> None:
+    def take_away(self, how: str, location: Location | None) -> None:
         """Become unusable; the array stays with those that have asked for it. The schedule's lock is held."""
-        self._gone = _Gone(how, place)
+        self._gone = _Gone(how, location)
         self._array = None
 
 
@@ -288,17 +288,17 @@ name_type(Buffer, "a buffer", "buffers", "put values on a device with device.put
 class _Gone:
     """How a buffer came to be unusable."""
 
-    __slots__ = ("how", "place")
+    __slots__ = ("how", "location")
 
-    def __init__(self, how: str, place: Location | None) -> None:
+    def __init__(self, how: str, location: Location | None) -> None:
         self.how = how
-        self.place = place
+        self.location = location
 
     def error(self, buffer: Buffer) -> DeletedBufferError:
         donated = self.how.startswith("donated")
         return DeletedBufferError(
             f"{buffer.describe()} was {self.how}",
-            location=self.place,
+            location=self.location,
             hint="go on with the program's results; with donate=() it takes nothing" if donated else "",
         )
 

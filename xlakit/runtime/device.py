@@ -1,4 +1,4 @@
-"""Device: a place where buffers live and programs run, one after the other."""
+"""Device: where buffers live and programs run, one after the other."""
 
 from __future__ import annotations
 

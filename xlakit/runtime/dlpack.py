@@ -1,7 +1,7 @@
 """DLPack: arrays that other libraries hold, and arrays for them, in the same memory.
 
 NumPy does the work. It knows no bfloat16 and no 8-bit floats; those travel as integers of their size, and the type is
-put right in the capsule. The places in the capsule are those of DLPack's ``dlpack.h``, version 1.
+put right in the capsule. The offsets in the capsule are those of DLPack's ``dlpack.h``, version 1.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def imported(tensor: Any) -> Array:
         capsule = tensor.__dlpack__(max_version=_VERSION)
     except TypeError:
         capsule = tensor.__dlpack__()
-    place = _dtype_place(capsule)
-    found = {code: dtype for dtype, code in _codes().items()}.get(ctypes.c_uint8.from_address(place).value)
+    address = _dtype_address(capsule)
+    found = {code: dtype for dtype, code in _codes().items()}.get(ctypes.c_uint8.from_address(address).value)
     if found is not None:
-        ctypes.c_uint8.from_address(place).value = _UNSIGNED
+        ctypes.c_uint8.from_address(address).value = _UNSIGNED
     try:
         array = np.from_dlpack(cast("Any", _Holder(capsule)))
     except (BufferError, RuntimeError) as error:
@@ -126,10 +126,10 @@ class _Holder:
 
 
 def _set_code(capsule: object, code: int) -> None:
-    ctypes.c_uint8.from_address(_dtype_place(capsule)).value = code
+    ctypes.c_uint8.from_address(_dtype_address(capsule)).value = code
 
 
-def _dtype_place(capsule: object) -> int:
+def _dtype_address(capsule: object) -> int:
     """The address of the type's code in the tensor of a capsule; raises ArgumentError for a used capsule."""
     is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_IsValid", ctypes.pythonapi)

@@ -255,10 +255,10 @@ class LoadedExecutable:
             check_donated(donate, self._arguments.count)
         numbers = self._donated_by_alias if donate is None else donate
         flat = [self._arguments.flatten(given, device) for given, device in zip(arguments, self._devices, strict=True)]
-        # The place is needed only for errors about donated buffers.
-        place: Location | None = caller_location() if numbers else None
+        # The location is needed only for errors about donated buffers.
+        location: Location | None = caller_location() if numbers else None
         with self._schedule.changing():
-            taken = self._arguments.take(flat, numbers, place)
+            taken = self._arguments.take(flat, numbers, location)
         running = self._compiled.begin(self._client.execution_context, [device.id for device in self._devices])
         execution = Execution(self.name, running[0].run)
         limit = _thread_limit() if self._is_native else 0

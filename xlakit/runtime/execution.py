@@ -111,7 +111,7 @@ class Part:
             execution.fail(error)
 
     def queue_wait(self) -> Wait:
-        """The wait for its place in the queue, which counts while other parts of the execution run already."""
+        """The wait for its turn in the queue, which counts while other parts of the execution run already."""
         device = self.participant
         what = f"its turn on device {self.queue.number}"
         instruction = device.program.module.entry.root

@@ -179,15 +179,15 @@ def _same_on_one_partition(context: Evaluation, *operands: Value) -> Value:
 
 
 def _top_k(context: Evaluation, *operands: Value) -> Value:
-    """The first k elements of each row in the order of the comparator (by default largest first), and their places."""
+    """The first k elements of each row by the comparator (by default largest first), and their positions."""
     array: Array = operands[0]
     computations = context.instruction.op_as(CustomCall).computations
     k = context.shape.tuple_shapes[0].dimensions[-1]
     if not computations:
         return TopK(k=k).evaluate(context, array)
     rows = array.reshape(int(np.prod(array.shape[:-1])), array.shape[-1])
-    places = np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape)
-    columns = [rows, places][: len(computations[0].parameters) // 2]
+    positions = np.broadcast_to(np.arange(rows.shape[1], dtype=np.int32), rows.shape)
+    columns = [rows, positions][: len(computations[0].parameters) // 2]
     order = sort_order(context, computations[0], columns)[:, :k].reshape(*array.shape[:-1], k)
     return np.take_along_axis(array, order, axis=-1), order.astype(np.int32)
 
