@@ -136,7 +136,7 @@ def test_a_rule_that_changes_the_shape_is_found():
         return make.reshape(x.operands[0], (2, 2))
 
     module = parse("  x = f32[4] parameter(0)\n  ROOT y = f32[4] negate(x)")
-    with pytest.raises(InternalError, match=r"rule flat replaces f32\[4\] by f32\[2,2\]"):
+    with pytest.raises(InternalError, match=r"rule flat replaces f32\[4\].* by f32\[2,2\]"):
         run_pipeline(module, [RulePass("wrong", table)])
 
 
