@@ -30,8 +30,6 @@ WHEN_CALLED = {
     ("xlakit.runtime.buffer", "xlakit.runtime.device"): "Buffer.copy_to_device says what is no device",
     ("xlakit.cpu.threads", "xlakit.cpu.runtime"): "naming threads() costs nothing",
     ("xlakit.cpu.kernels.shared.common_code", "xlakit.cpu.kernels.common_families"): "code that is kept is not written",
-    ("xlakit.cpu.executable", "xlakit.cpu.sanitizer"): "only where the environment asks for it",
-    ("xlakit.cpu.executable", "xlakit.cpu.verified"): "only where the environment asks for it",
 }
 
 Graph = dict[str, set[str]]

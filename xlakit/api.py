@@ -104,18 +104,23 @@ def compile(
     if chosen in _REGISTERED:
         return _call_registered(_REGISTERED[chosen], module, options)
     if chosen == "cpu":
-        from xlakit.cpu.executable import compile_module
-
-        try:
-            with compiling(tune=True) if tune else nullcontext():
-                return compile_module(module, cache=cache, **options)
-        except UnsupportedError as error:
-            if backend is not None or not _has_dynamic_dimensions(module):
-                raise
-            return _instead_of_machine_code(module, why=error.rule, **options)
+        with compiling(tune=True) if tune else nullcontext():
+            return _machine_code(module, options, cache=cache, even_dynamic=backend is not None)
     from xlakit.interpreter.executable import compile_module as interpret
 
     return interpret(module, **options)
+
+
+def _machine_code(module: HloModule, options: dict[str, Any], *, cache: bool, even_dynamic: bool) -> Executable:
+    """The program in machine code, or on the interpreter where it is too dynamic and that is not to be an error."""
+    from xlakit.cpu.compiler import compile_module
+
+    try:
+        return compile_module(module, cache=cache, **options)
+    except UnsupportedError as error:
+        if even_dynamic or not _has_dynamic_dimensions(module):
+            raise
+        return _instead_of_machine_code(module, why=error.rule, **options)
 
 
 def _module_of(program: HloModule | BuildsModule) -> HloModule:

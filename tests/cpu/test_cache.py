@@ -13,7 +13,7 @@ from evaluating import build, f32
 
 import xlakit as xla
 from xlakit import compile_cache as cache
-from xlakit.cpu import cache_key, executable
+from xlakit.cpu import cache_key, compiler
 from xlakit.cpu.cache_key import program_key
 from xlakit.cpu.runtime import runtime
 
@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.setattr(cache, "_SAVES_PER_EVICTION", 1)
     # The compiler's sources may be edited while its tests run.
-    for module in (executable, cache_key):
+    for module in (compiler, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     cache_key._of_compiler.cache_clear()
     with warnings.catch_warnings():
@@ -47,8 +47,8 @@ def entries(folder):
 def compiles(monkeypatch):
     """A list that grows with each program that is really compiled."""
     done = []
-    compile_now = executable._compiled
-    monkeypatch.setattr(executable, "_compiled", lambda module, c: done.append(module) or compile_now(module, c))
+    compile_now = compiler._compiled
+    monkeypatch.setattr(compiler, "_compiled", lambda module, c: done.append(module) or compile_now(module, c))
     return done
 
 
@@ -298,7 +298,7 @@ def test_a_directory_that_cannot_be_made_is_a_warning(monkeypatch, tmp_path):
 
 
 def test_an_edited_compiler_keeps_nothing(folder, monkeypatch):
-    monkeypatch.setattr(executable, "compiler_has_changed", lambda: True)
+    monkeypatch.setattr(compiler, "compiler_has_changed", lambda: True)
     xla.compile(program())
     assert not entries(folder)
 

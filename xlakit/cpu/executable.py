@@ -4,263 +4,41 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence, Set
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit import compile_cache, options
+from xlakit import options
 from xlakit.arguments import converting
-from xlakit.collector import collecting_less
-from xlakit.cpu.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
 from xlakit.cpu.dynamic_arrays import DynamicArrays
 from xlakit.cpu.host_steps import HostRun, register_steps
 from xlakit.cpu.launch import Replicas
 from xlakit.cpu.linked import Linked, readable
-from xlakit.cpu.llvm.target import processor
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, raise_status, result_arrays
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.rendezvous import WAIT
 from xlakit.deprecation import renamed_attribute
-from xlakit.errors import ExecutionError, FormatError, UnsupportedError, XlakitError, internal_errors
+from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.analysis import Fallback, MemoryAnalysis, fallback_of
-from xlakit.execution.calls.custom_calls import c_functions_of
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device
-from xlakit.execution.groups import Grid
 from xlakit.execution.program import Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
-from xlakit.interpreter.executable import compile_module as interpret
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Value
-from xlakit.options import is_plain
-from xlakit.settings import debugged
 
 if TYPE_CHECKING:
     from xlakit.cpu.compile import Code
     from xlakit.cpu.tuning.record import Tuning, TuningReport
     from xlakit.memory.plan import MemoryPlan
-
-
-@converting
-@collecting_less()
-@options.compiling()
-def compile_module(
-    module: HloModule,
-    *,
-    num_replicas: int | None = None,
-    num_partitions: int | None = None,
-    seed: int = 0,
-    custom_calls: Mapping[str, object] | None = None,
-    execution_context: ExecutionContext | None = None,
-    cache: bool = True,
-) -> CpuExecutable:
-    """An executable of a module in machine code; see :func:`xlakit.compile`."""
-    arguments: dict[str, Any] = {
-        "num_replicas": num_replicas,
-        "num_partitions": num_partitions,
-        "seed": seed,
-        "custom_calls": custom_calls,
-        "cache": cache,
-    }
-    compiled = partial(_executable, module, **arguments, execution_context=execution_context)
-    if options.current().sanitize:
-        from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
-
-        with options.compiling(sanitizing()):
-            return SanitizedExecutable(compiled()).made_by(compile_module, module, **arguments)
-    made, verify = compiled(), options.current().verify
-    if verify:
-        from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
-
-        if can_be_repeated(module):
-            with options.compiling(plain=verify):
-                made = VerifiedExecutable(made, compiled())
-    return made.made_by(compile_module, module, **arguments)
-
-
-def _executable(
-    module: HloModule,
-    *,
-    num_replicas: int | None,
-    num_partitions: int | None,
-    seed: int,
-    custom_calls: Mapping[str, object] | None,
-    execution_context: ExecutionContext | None,
-    cache: bool,
-) -> CpuExecutable:
-    # What this machine cannot run is told before anything is compiled for it.
-    processor()
-    c_functions = c_functions_of(module, custom_calls)
-    grid = Grid(
-        module.replica_count if num_replicas is None else num_replicas,
-        module.num_partitions if num_partitions is None else num_partitions,
-    )
-    is_one_process = execution_context is None or not execution_context.spans_processes
-    target = Target(grid, c_functions, native_collectives=is_one_process)
-    key = _key(module, target) if cache else None
-    asked = options.current().tune
-    loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
-    program, is_tuned = loaded or (None, False)
-    reference = interpret(
-        module,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        seed=seed,
-        custom_calls=custom_calls,
-        execution_context=execution_context,
-        # Only what is well formed is ever cached.
-        verified=program is not None,
-    )
-    if program is not None:
-        with _as_tuned(_tuning_of(key) if is_tuned else None) as tuning:
-            return CpuExecutable(reference, program, target, key=key, tuning=tuning)
-    with _as_tuned(_chosen(module, target, key)) as tuning:
-        code, program = _compiled(module, target)
-        is_saved = key is not None and not compiler_has_changed() and _save(key, program, module, tuning)
-        return CpuExecutable(reference, program, target, code, key=key if is_saved else None, tuning=tuning)
-
-
-def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None:
-    """What tuning has chosen for a program, or chooses now, where the options ask for that."""
-    asked = options.current().tune
-    found = None if asked and asked.again else _tuning_of(key)
-    if found is not None or asked is None or is_plain("llvm"):
-        return found
-    from xlakit.cpu.tuning.progress import progress_bar
-    from xlakit.cpu.tuning.tune import tune
-
-    # Rates are measured before anything is compared, and with the usual options.
-    _measure_for(module)
-    with progress_bar(module.name) as progress:
-        made = tune(
-            module, _Compiler(target), runs_alone=target.grid.num_devices == 1, seconds=asked.seconds, progress=progress
-        )
-    if key is not None and not compiler_has_changed():
-        from xlakit.cpu.tuning import record
-
-        record.save(key, made)
-    return made
-
-
-def _tuning_of(key: str | None) -> Tuning | None:
-    from xlakit.cpu.tuning import record
-
-    return None if key is None else record.load(key)
-
-
-@contextmanager
-def _as_tuned(tuning: Tuning | None) -> Generator[Tuning | None]:
-    """Compile as it was chosen."""
-    if tuning is None:
-        yield None
-    else:
-        with options.compiling(tuning.options(options.current())):
-            yield tuning
-
-
-class _Compiler:
-    """How tuning compiles the alternatives of a program."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._alone = Target(Grid(1, 1), target.c_functions)
-
-    def generate(self, module: HloModule, *, optimize: bool) -> Code:
-        """The code of a module; of an optimized one without passes."""
-        from xlakit.cpu.compile import generate
-
-        return _generated(module, self._target) if optimize else generate(module, self._alone)
-
-    def finish(self, module: HloModule, code: Code) -> CpuExecutable:
-        """An executable of the code of a module."""
-        from xlakit.cpu.compile import make_objects
-
-        make_objects(code)
-        return CpuExecutable(interpret(module, verified=True), code.program(), self._alone, code)
-
-
-def _key(module: HloModule, target: Target) -> str | None:
-    # Debug output is written by passes that run: nothing may come from the cache.
-    if not compile_cache.is_enabled() or debugged():
-        return None
-    replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
-    return program_key(module, replicas, partitions, target.c_functions, native_collectives=target.native_collectives)
-
-
-def _load(key: str, module: HloModule, *, tuned: bool) -> tuple[Program, bool] | None:
-    """The program that is kept, and whether tuning has chosen it; with ``tuned`` only if it has."""
-    entry = compile_cache.load(key)
-    if entry is None or (tuned and not entry.fields.get("tuned")):
-        return None
-    try:
-        return Program.from_entry(entry, lambda: module), bool(entry.fields.get("tuned"))
-    except FormatError as error:
-        compile_cache.discard(key, error.rule)
-        return None
-
-
-def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) -> bool:
-    try:
-        entry = program.to_entry(module)
-        if program.host_module is not None:
-            # What cannot be read back would be taken for damage by the next process.
-            Program.from_entry(entry, lambda: module)
-        if tuning is not None:
-            entry = compile_cache.Entry({**entry.fields, "tuned": True}, entry.sections)
-    except (FormatError, UnsupportedError):
-        return False  # No proto can hold the host calls of this program, so it is compiled each time.
-    compile_cache.save(key, entry)
-    return True
-
-
-def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
-    from xlakit.cpu.compile import make_objects
-
-    code = _generated(module, target)
-    with internal_errors(f"making machine code of {module.name}"):
-        make_objects(code)
-        return code, code.program()
-
-
-def _generated(module: HloModule, target: Target) -> Code:
-    # Most of the compiler is not needed for a program that is cached.
-    from xlakit.cpu.compile import generate
-    from xlakit.passes.pipeline import run_pipeline
-
-    if target.c_functions:
-        from xlakit.cpu.c_layouts import PlainCalls
-        from xlakit.passes.core.framework import PassContext
-
-        module = PlainCalls(target.c_functions).run(module, PassContext())
-    _measure_for(module)
-    with internal_errors(f"compiling {module.name}", verified=True):
-        return generate(run_pipeline(module), target)
-
-
-def _measure_for(module: HloModule) -> None:
-    """Have the rates of large products measured, if a program has any."""
-    from xlakit.cpu.kernels.gemm.blas_choice import large_products
-
-    kinds = large_products(module)
-    if kinds:
-        from xlakit.cpu.measuring import measure_products
-
-        measure_products(kinds, _compile_text)
-
-
-def _compile_text(text: str) -> CpuExecutable:
-    # What is measured is the usual code.
-    with options.compiling(tune=False):
-        return compile_module(HloModule.from_text(text), cache=False)
 
 
 class CpuExecutable(Repeatable):
@@ -271,7 +49,7 @@ class CpuExecutable(Repeatable):
         reference: InterpreterExecutable,
         program: Program,
         target: Target,
-        code: Code | None = None,
+        generate: Callable[[], Code],
         *,
         key: str | None = None,
         tuning: Tuning | None = None,
@@ -280,7 +58,7 @@ class CpuExecutable(Repeatable):
         self._tuning = tuning
         self._program = program
         self._target = target
-        self._code = code
+        self._generate = generate
         self._options = options.current()
         self._key = key
         self._linked = Linked(program, target.c_functions)
@@ -361,13 +139,11 @@ class CpuExecutable(Repeatable):
 
     # -- what it is made of ----------------------------------------------------------------------
 
-    @property
+    @cached_property
     def _generated_code(self) -> Code:
         """The program before it was machine code; made again where it came from the compile cache."""
-        if self._code is None:
-            with options.compiling(self._options):
-                self._code = _generated(self.module, self._target)
-        return self._code
+        with options.compiling(self._options):
+            return self._generate()
 
     def as_text(
         self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True

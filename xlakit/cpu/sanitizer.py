@@ -89,7 +89,7 @@ class SanitizedExecutable(CpuExecutable):
 
     def __init__(self, own: CpuExecutable) -> None:
         """``own`` is the program, compiled with :func:`sanitizing`, with its code."""
-        super().__init__(own._reference, own._program, own._target, own._code)
+        super().__init__(own._reference, own._program, own._target, own._generate)
         code = self._generated_code
         self._can_watch = not code.collectives and self.num_devices == 1 and self._dynamic is None
         self._runs_entry = can_be_repeated(self.module) and not code.program().host_instructions

@@ -52,7 +52,7 @@ class VerifiedExecutable(CpuExecutable):
 
     def __init__(self, own: CpuExecutable, plain: CpuExecutable) -> None:
         """``own`` and ``plain`` are the same program compiled in two ways."""
-        super().__init__(own._reference, own._program, own._target, own._code, key=own._key)
+        super().__init__(own._reference, own._program, own._target, own._generate, key=own._key)
         self._plain = plain
         self._inexact = inexact_results(self.module, folds="rewrites" in plain._options.plain)
         self._epsilon = largest_epsilon(self.module)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from xlakit import compile_cache as cache
-from xlakit.cpu.executable import CpuExecutable, compile_module
+from xlakit.cpu.compiler import compile_module
+from xlakit.cpu.executable import CpuExecutable
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.ir.instruction import HloModule

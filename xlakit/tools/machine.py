@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu import measuring
-from xlakit.cpu.executable import compile_module
+from xlakit.cpu.compiler import compile_module
 from xlakit.ir.instruction import HloModule
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit import compile_cache
-from xlakit.cpu.executable import compile_module
+from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.tuning.record import TuningReport
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule

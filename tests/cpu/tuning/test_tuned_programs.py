@@ -13,7 +13,7 @@ import pytest
 
 import xlakit as xla
 from xlakit import compile_cache
-from xlakit.cpu import executable
+from xlakit.cpu import compiler
 from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning import record, tune
 from xlakit.cpu.tuning.progress import progress_bar
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.delenv("XLAKIT_TUNE", raising=False)
     # Somebody may be at work on the compiler while its tests run.
-    for module in (executable, sys.modules["xlakit.cpu.cache_key"]):
+    for module in (compiler, sys.modules["xlakit.cpu.cache_key"]):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     sys.modules["xlakit.cpu.cache_key"]._of_compiler.cache_clear()
 
@@ -55,7 +55,7 @@ class Imagined:
         return self.now
 
     def install(self, monkeypatch):
-        finish = executable._Compiler.finish
+        finish = compiler._Compiler.finish
 
         def timed(compiler, module, code):
             run, knobs, kernels = finish(compiler, module, code), dict(current().knobs), current().kernels
@@ -69,7 +69,7 @@ class Imagined:
 
             return call
 
-        monkeypatch.setattr(executable._Compiler, "finish", timed)
+        monkeypatch.setattr(compiler._Compiler, "finish", timed)
         real = tune.tune
         monkeypatch.setattr(tune, "tune", lambda *a, **k: real(*a, **{**k, "clock": self, "seconds": 1e9}))
 
@@ -136,7 +136,7 @@ def test_code_that_was_kept_untuned_is_tuned_when_asked(monkeypatch):
 def test_what_makes_the_whole_program_slower_is_dropped(monkeypatch):
     imagined = Imagined({(TILES, 8): 0.5})
     imagined.install(monkeypatch)
-    finish = executable._Compiler.finish
+    finish = compiler._Compiler.finish
 
     def slower(compiler, module, code):
         run, chosen = finish(compiler, module, code), bool(current().kernels)
@@ -147,7 +147,7 @@ def test_what_makes_the_whole_program_slower_is_dropped(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(executable._Compiler, "finish", slower)
+    monkeypatch.setattr(compiler._Compiler, "finish", slower)
     report = xla.compile(module(), backend="cpu", tune=True).tuning_report
     assert all(not kernel.choice for kernel in report.kernels)
     assert "the whole program became slower" in report.failed[-1]
