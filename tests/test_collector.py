@@ -4,7 +4,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.collector import collecting_less
-from xlakit.cpu import executable
+from xlakit.cpu import compiler
 
 _MODULE = "HloModule m\nENTRY e { p = f32[4] parameter(0)\n ROOT r = f32[4] add(p, p) }"
 
@@ -47,8 +47,8 @@ def test_a_collector_that_is_off_stays_off(seldom):
 @pytest.mark.usefixtures("thresholds")
 def test_compiling_leaves_the_collector_as_it_was(monkeypatch):
     seen = []
-    generate = executable._generated
-    monkeypatch.setattr(executable, "_generated", lambda *given: seen.append(gc.get_threshold()) or generate(*given))
+    generate = compiler._generated
+    monkeypatch.setattr(compiler, "_generated", lambda *given: seen.append(gc.get_threshold()) or generate(*given))
     xla.compile(xla.HloModule.from_text(_MODULE), cache=False)
     assert seen[0][0] > 700
     assert gc.get_threshold() == (700, 10, 10)

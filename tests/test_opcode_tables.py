@@ -23,9 +23,9 @@ COMPARING = ("ir/",)
 SETS = {
     "xlakit.cpu.scalars.apply._OPCODES",
     "xlakit.passes.canonicalize.expand._EXPANDED",
-    "xlakit.passes.spmd.walk._COLLECTIVES",
-    "xlakit.passes.spmd.walk._FEEDS",
-    "xlakit.passes.spmd.walk._STARTS",
+    "xlakit.passes.spmd.dispatch._COLLECTIVES",
+    "xlakit.passes.spmd.dispatch._FEEDS",
+    "xlakit.passes.spmd.dispatch._STARTS",
 }
 
 # A process loads what its programs need; here are all tables.

@@ -9,7 +9,7 @@ from evaluating import build, f32, floats, ints, same, shape
 import xlakit as xla
 from fuzz.dynamic import judge
 from fuzz.programs.dynamic import dynamic_program
-from xlakit.cpu import cache_key, dynamic_arrays, executable
+from xlakit.cpu import cache_key, compiler, dynamic_arrays
 
 
 @pytest.fixture(autouse=True)
@@ -334,7 +334,7 @@ def test_a_kept_program_has_the_same_boundary(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE", "on")
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path / "cache"))
     # The compiler's sources may be edited while its tests run.
-    for module in (executable, cache_key):
+    for module in (compiler, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
     cache_key._of_compiler.cache_clear()
     computation = build(halves, rows(5, 3))

@@ -3,22 +3,22 @@
 JAX finds :func:`initialize` through the entry point ``jax_plugins``, and calls it before it makes the first array. It
 hands JAX a table of functions (PJRT's C interface), which jaxlib then drives like any accelerator.
 
-identity.py    which of JAX's platforms xlakit is, and with how many devices
-api/           the interface: functions and their arguments
-native/        the functions in machine code
-slots.py       those in Python
-devices.py     the client and its devices
-floats.py      Python's settings of floating point, on jaxlib's threads
-compiling.py   from JAX's programs to programs here
-kept.py        those that the compile cache has, by JAX's bytes
-outline.py     what JAX is told of every program
-sources.py     programs as they travel
-program.py     a loaded program
-partitions.py  programs for several devices
-lowerings/     what JAX makes of some operations
-serialized.py  programs as bytes, for files
-replaced.py    what replaces some of JAX's own Python
-plugin.py      the table, and its registration
+identity.py             which of JAX's platforms xlakit is, and with how many devices
+api/                    the interface: functions and their arguments
+native/                 the functions in machine code
+slots.py                those in Python; arguments.py reads and writes what they are given
+devices.py              the client, its devices and their memories
+floats.py               Python's settings of floating point, on jaxlib's threads
+compiling.py            from JAX's programs to programs here
+program_cache.py        programs that the compile cache has, by JAX's bytes
+executable_metadata.py  what JAX is told of every program
+sources.py              programs as they travel
+program.py              a loaded program
+lowerings/              what JAX makes of some operations
+serialized.py           programs as bytes, for files
+patches.py              what replaces some of JAX's own Python
+records.py              records of words that native code reads; named_values.py those that JAX reads by names
+plugin.py               the table, and its registration
 """
 
 from __future__ import annotations
