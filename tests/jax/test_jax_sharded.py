@@ -339,6 +339,36 @@ def check_donated_arrays_are_gone():
     assert a.is_deleted()
 
 
+def check_arrays_that_no_result_can_use_are_not_taken():
+    import jax
+
+    a, b = put(numbers(8, 2), mesh_of(2), "x"), put(numbers(8, 2), mesh_of(2), "x")
+    agree(jax.jit(lambda a: a @ a.T, donate_argnums=0)(a), numbers(8, 2) @ numbers(8, 2).T)
+    assert not a.is_deleted()
+    # One result, for one of two arguments.
+    agree(jax.jit(lambda a, b: a + b, donate_argnums=(0, 1))(a, b), 2 * numbers(8, 2))
+    assert (a.is_deleted(), b.is_deleted()) == (True, False)
+
+
+def check_scattered_sums_that_are_still_to_be_added():
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import AxisType, reshard
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        x, ids = (jax.device_put(jnp.array(v), P("x")) for v in ([1, 2, 3, 4], [0, 2, 2, 1]))
+        sums = jax.jit(lambda x: jax.ops.segment_sum(x, ids, num_segments=3, out_sharding=P(unreduced={"x"})))
+        found = sums(x)
+        assert [shard.data.tolist() for shard in found.addressable_shards] == [[1, 0, 2], [0, 4, 3]]
+        assert "all-reduce" not in sums.lower(x).compile().as_text()
+        assert reshard(found, P()).tolist() == [1, 4, 5]
+        # What the sum begins with comes once.
+        added = jax.jit(lambda x: jnp.array([10, 20, 30]).at[ids].add(x, out_sharding=P()))
+        assert added(x).tolist() == [11, 24, 35]
+
+
 CHECKS = [thing for name, thing in list(globals().items()) if name.startswith("check_")]
 
 

@@ -14,6 +14,7 @@ from xlakit.jax.devices import MEMORY_KINDS, MEMORY_SPACES
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
+    from xlakit.ir.instruction import HloModule
     from xlakit.runtime.executable import LoadedExecutable
 
 
@@ -51,14 +52,13 @@ class ExecutableMetadata:
         """That of a program."""
         module = loaded.module
         leaves = [leaf for _, leaf in module.program_shape.result.leaves()]
-        donors = {entry.parameter_number for entry in (*module.input_output_alias, *module.buffer_donor)}
         return ExecutableMetadata(
             module.name,
             len(module.entry.parameters),
             tuple(
                 Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s)) for s in leaves
             ),
-            tuple(sorted(donors)),
+            tuple(sorted(_donated(module))),
             # Python's way goes through arrays, which are not given away.
             tuple(loaded.in_place) if loaded.native_entry is not None else (),
             hashlib.sha256(description).hexdigest(),
@@ -84,6 +84,23 @@ class ExecutableMetadata:
             return ExecutableMetadata(**made)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"it does not tell of a program: {error}") from error
+
+
+def _donated(module: HloModule) -> set[int]:
+    """The arguments whose buffers a program takes: those in whose memory a result may be, as XLA pairs them.
+
+    An argument that is offered (``buffer_donor``) goes to a result that takes as many bytes, and stays where there is
+    none left.
+    """
+    paired = {entry.output_index for entry in module.input_output_alias}
+    remaining = [bytes_of(leaf) for index, leaf in module.program_shape.result.leaves() if index not in paired]
+    donated = {entry.parameter_number for entry in module.input_output_alias}
+    for number in sorted({entry.parameter_number for entry in module.buffer_donor} - donated):
+        size = bytes_of(module.program_shape.parameters[number])
+        if size in remaining:
+            remaining.remove(size)
+            donated.add(number)
+    return donated
 
 
 def _memory_kind(shape: Shape) -> str:

@@ -34,7 +34,9 @@ def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
     """Whether what the parts give only has to be added."""
     if isinstance(old.op, Reduce):
         return isinstance(reducer_op(old.op.to_apply), Add) and _may_repeat(old.op, local[1])
-    return not isinstance(old.op, Scatter)
+    if isinstance(old.op, Scatter):
+        return isinstance(reducer_op(old.op.to_apply), Add) and _may_repeat(old.op, local[0])
+    return True
 
 
 def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> list[Instruction]:
@@ -56,7 +58,8 @@ def total(make: Emitter, old: Instruction, made: Instruction, local: list[Instru
     return made
 
 
-def _may_repeat(op: Reduce, init: Instruction) -> bool:
+def _may_repeat(op: Reduce | Scatter, init: Instruction) -> bool:
+    """Whether each partition may begin with it."""
     reducer, number = reducer_op(op.to_apply), uniform(init)
     if isinstance(reducer, Idempotent):
         # Combining twice is as good as once, whatever the sum begins with.
