@@ -348,6 +348,13 @@ def check_arrays_that_no_result_can_use_are_not_taken():
     # One result, for one of two arguments.
     agree(jax.jit(lambda a, b: a + b, donate_argnums=(0, 1))(a, b), 2 * numbers(8, 2))
     assert (a.is_deleted(), b.is_deleted()) == (True, False)
+    # On one device a result may be written into an argument's memory: that argument, and no other one, is taken.
+    for number in range(2):
+        given = [put(numbers(8, 2), mesh_of(1), "x") for _ in range(2)]
+        program = jax.jit(lambda a, b, number=number: (b + 1, a * 3)[number], donate_argnums=(0, 1))
+        agree(program(*given), (numbers(8, 2) + 1, numbers(8, 2) * 3)[number])
+        for array in given:
+            assert array.is_deleted() or np.array_equal(array, numbers(8, 2))
 
 
 def check_scattered_sums_that_are_still_to_be_added():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +52,16 @@ class ExecutableMetadata:
         """That of a program."""
         module = loaded.module
         leaves = [leaf for _, leaf in module.program_shape.result.leaves()]
+        # Python's way goes through arrays, which are not given away.
+        in_place = tuple(loaded.in_place) if loaded.native_entry is not None else ()
         return ExecutableMetadata(
             module.name,
             len(module.entry.parameters),
             tuple(
                 Result(TYPE_NUMBERS[s.element_type], tuple(s.dimensions), bytes_of(s), _memory_kind(s)) for s in leaves
             ),
-            tuple(sorted(_donated(module))),
-            # Python's way goes through arrays, which are not given away.
-            tuple(loaded.in_place) if loaded.native_entry is not None else (),
+            tuple(sorted(_donated(module, in_place))),
+            in_place,
             hashlib.sha256(description).hexdigest(),
             loaded.num_replicas,
             loaded.num_partitions,
@@ -86,15 +87,17 @@ class ExecutableMetadata:
             raise FormatError(f"it does not tell of a program: {error}") from error
 
 
-def _donated(module: HloModule) -> set[int]:
+def _donated(module: HloModule, in_place: Sequence[tuple[int, int]]) -> set[int]:
     """The arguments whose buffers a program takes: those in whose memory a result may be, as XLA pairs them.
 
     An argument that is offered (``buffer_donor``) goes to a result that takes as many bytes, and stays where there is
-    none left.
+    none left. Whatever the program may write to (``in_place``) is taken first.
     """
     paired = {entry.output_index for entry in module.input_output_alias}
-    remaining = [bytes_of(leaf) for index, leaf in module.program_shape.result.leaves() if index not in paired]
-    donated = {entry.parameter_number for entry in module.input_output_alias}
+    leaves = enumerate(module.program_shape.result.leaves())
+    written = {result for result, _ in in_place}
+    remaining = [bytes_of(leaf) for n, (index, leaf) in leaves if index not in paired and n not in written]
+    donated = {entry.parameter_number for entry in module.input_output_alias} | {argument for _, argument in in_place}
     for number in sorted({entry.parameter_number for entry in module.buffer_donor} - donated):
         size = bytes_of(module.program_shape.parameters[number])
         if size in remaining:
