@@ -12,6 +12,7 @@ import pytest
 from xlakit.api import BACKENDS
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
+from xlakit.tools.commands import run
 
 ADD = """HloModule add
 
@@ -300,7 +301,7 @@ def test_values_of_options_are_checked(add_file, capsys, option, value, rule):
 
 
 def test_backends_are_those_that_there_are():
-    assert cli._BACKENDS == BACKENDS
+    assert run.BACKENDS == BACKENDS
 
 
 def test_what_is_too_large_is_refused(tmp_path, capsys, monkeypatch):

@@ -1,0 +1,41 @@
+"""``xlakit inspect``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from xlakit.tools.commands.shared import (
+    Commands,
+    add_command,
+    add_file,
+    add_filling,
+    add_text_options,
+    load_filled,
+    open_stream,
+    text_options,
+)
+
+
+def add(commands: Commands) -> None:
+    """Add the verb."""
+    parser = add_command(commands, "inspect", "compile a program and print what has become of it")
+    add_file(parser)
+    parser.add_argument(
+        "--as",
+        dest="view",
+        choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "memory-plan", "fallbacks"),
+        default="hlo",
+        help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
+        "bytes; memory and what holds it; the memory plan; what is not machine code",
+    )
+    add_filling(parser)
+    add_text_options(parser)
+    parser.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from xlakit.tools.inspect import inspect
+
+    open_stream(sys.stdout, "standard output").write(inspect(load_filled(options), options.view, text_options(options)))
+    return 0

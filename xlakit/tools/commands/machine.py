@@ -1,0 +1,27 @@
+"""``xlakit machine``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from xlakit.tools.commands.shared import Commands, add_command
+
+
+def add(commands: Commands) -> None:
+    """Add the verb."""
+    parser = add_command(commands, "machine", "what is known of this machine, and decides how programs are compiled")
+    parser.add_argument("--measure", action="store_true", help="measure it now, again where it was measured before")
+    parser.add_argument("--describe", metavar="FILE", help="write it to a file, for XLAKIT_MACHINE=FILE")
+    parser.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from xlakit.tools.machine import described
+
+    text = described(measure=options.measure)
+    if options.describe:
+        Path(options.describe).write_text(text + "\n")
+    else:
+        print(text)
+    return 0

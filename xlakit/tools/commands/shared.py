@@ -1,0 +1,147 @@
+"""What the verbs share: the options that several have, the types of options, and the files that they read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from xlakit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    # Loaded only when a verb needs it.
+    from xlakit.ir.instruction import HloModule
+
+
+class Commands(Protocol):
+    """What add_subparsers gives, of which argparse names the type only privately."""
+
+    def add_parser(self, name: str, *, help: str, description: str, allow_abbrev: bool) -> argparse.ArgumentParser:
+        """The parser of a new verb."""
+        ...
+
+
+def add_command(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
+    """The parser of a new verb, with the options that all verbs have; ``summary`` is its line in the list of verbs."""
+    description = summary[0].upper() + summary[1:] + "."
+    # An abbreviation would mean another option as soon as one is added.
+    parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+    parser.set_defaults(only_arguments=False)
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    return parser
+
+
+def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """The file of the program."""
+    parser.add_argument(
+        "file",
+        nargs="?" if optional else None,
+        metavar="FILE",
+        help="HLO text or proto, or StableHLO text or bytecode, told apart by content; - reads standard input",
+    )
+
+
+def add_filling(parser: argparse.ArgumentParser) -> None:
+    """What elided constants are filled with; see :func:`load_filled`."""
+    parser.add_argument(
+        "--fill-elided",
+        choices=("zeros", "random", "error"),
+        default="error",
+        help="elements for constants that the file leaves out, constant({...}) (default: error)",
+    )
+
+
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """How HLO is printed; see :func:`text_options`."""
+    group = parser.add_argument_group("how HLO text is printed")
+    group.add_argument("--short", action="store_true", help="no %%, no shapes of computations, no metadata")
+    group.add_argument("--no-metadata", dest="metadata", action="store_false", help="not where instructions come from")
+    group.add_argument("--no-layouts", dest="layouts", action="store_false", help="no layouts")
+    group.add_argument(
+        "--no-large-constants", dest="large_constants", action="store_false", help="{...} for more than ten elements"
+    )
+
+
+def text_options(options: argparse.Namespace) -> dict[str, bool]:
+    """What :meth:`HloModule.to_text` takes, of the options of :func:`add_text_options`."""
+    return {name: getattr(options, name) for name in ("short", "metadata", "layouts", "large_constants")}
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option: whole numbers from ``least``."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return read
+
+
+def seconds(text: str) -> float:
+    """The type of an option: a positive number of seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
+    return value
+
+
+def size(text: str) -> int:
+    """The type of an option: a number of bytes, which may end with K, M or G."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper())
+    number = text if unit is None else text[:-1]
+    if not (number.isascii() and number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, such as 500M or 4G")
+    return int(number) * (unit or 1)
+
+
+def load(path: str) -> HloModule:
+    """The program in a file; ``-`` is standard input. Raises OSError, ParseError, FormatError."""
+    from xlakit.formats.detect import load as load_any
+
+    return load_any(*read(path))
+
+
+def load_filled(options: argparse.Namespace) -> HloModule:
+    """The module of a command that needs the elements of constants."""
+    module = load(options.file)
+    if options.fill_elided == "error":
+        return module
+    from xlakit.tools.elided import fill_elided
+
+    return fill_elided(module, options.fill_elided)
+
+
+def read(path: str) -> tuple[bytes, str]:
+    """What a file holds, and its name in errors."""
+    if path == "-":
+        return open_stream(sys.stdin, "standard input").buffer.read(), "<stdin>"
+    return Path(path).read_bytes(), path
+
+
+def open_stream(stream: TextIO | None, name: str) -> TextIO:
+    """A standard stream; raises ArgumentError where it is closed."""
+    # Python has None for a stream that was closed before it started.
+    if stream is None:
+        raise ArgumentError(f"{name} is closed", hint="run xlakit with the stream open, or name files")
+    return stream
+
+
+def tell(message: str) -> None:
+    """A line for standard error; where that is closed, print would put it among the results."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        print(message, file=sys.stderr)
+
+
+def counted(count: int, what: str) -> str:
+    """The number with its noun, which takes an s."""
+    return f"{count} {what}{'s' * (count != 1)}"
