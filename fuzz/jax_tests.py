@@ -7,7 +7,8 @@ fails or skips and jaxlib's CPU does not, by cause. A test that ends its process
 run in the next one.
 
 With ``--keep FOLDER`` results stay: the next run does what is not done, and ``--seconds 0`` only reports. ``--again``
-has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever.
+has those that failed run again. So the platforms may be run apart (``--only``), and jaxlib's once for ever. ``--after``
+runs on jaxlib's CPU only the tests that failed or were skipped on xlakit, which finds all that is reported.
 
 JAX's tests need absl-py. FILES are names in ``tests/`` without ``_test.py``, such as ``lax lax_control_flow``. ``-k``
 chooses among the tests as pytest does. To JAX's tests all platforms are processors: none is skipped for being of
@@ -18,6 +19,7 @@ why it may.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
@@ -27,9 +29,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz.support.jax_accepted import reason
@@ -83,6 +85,25 @@ class Choice:
     seconds_each: float = math.inf
     """For one test; after that its process is ended, and the test has failed."""
     pytest_options: tuple[str, ...] = ("--noconftest",)
+    names: tuple[str, ...] | None = None
+    """The tests that run; None for all that ``tests`` and ``sample`` leave."""
+
+
+def run_platforms(
+    file: Path, platforms: Iterable[str], choice: Choice, *, after: bool = False, name: str = ""
+) -> dict[str, Results]:
+    """The results of a file on platforms; ``after`` one, the others run only the tests that did not pass there."""
+    found: dict[str, Results] = {}
+    for platform in platforms:
+        if after and found:
+            first = next(iter(found.values()))
+            not_passed = tuple(test for test, (outcome, _) in first.tests.items() if outcome != "passed")
+            if not not_passed:
+                continue
+            found[platform] = run(file, platform, replace(choice, names=not_passed), name)
+        else:
+            found[platform] = run(file, platform, choice, name)
+    return found
 
 
 def run(file: Path, platform: str, choice: Choice, name: str = "") -> Results:
@@ -135,7 +156,10 @@ def _run_until_it_ends(
         command += ["-k", choice.tests]
     # In a folder of its own: JAX's sources beside its tests are not those that are installed.
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
+        log, names = Path(folder) / "log", Path(folder) / "names"
+        if choice.names is not None:
+            names.write_text(json.dumps(choice.names))
+            environment["JAX_NAMES"] = str(names)
         with log.open("w") as said:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
             status = wait(process, seconds, choice.seconds_each, output)
@@ -226,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
     )
     parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
+    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
     parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
     options = parser.parse_args(arguments)
     platforms = [options.only] if options.only else [options.on, "cpu"]
@@ -238,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not path.exists():
             parser.error(f"there is no {path}")
         try:
-            found = {platform: run(path, platform, choice) for platform in platforms}
+            found = run_platforms(path, platforms, choice, after=options.after)
         except DoesNotRunError as error:
             sys.exit(str(error))
         worse += report(name, found)

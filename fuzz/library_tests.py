@@ -7,7 +7,7 @@ the last run stopped. Last comes a table, a line for each library: how many of i
 
 ``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
 
-``--after`` runs on jaxlib's CPU only the files in which a test has failed on xlakit: the others tell nothing more.
+``--after`` runs on jaxlib's CPU only the tests that failed or were skipped on xlakit: the others tell nothing more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fuzz.jax_tests import PLATFORMS, Choice, DoesNotRunError, Results, report, run
+from fuzz.jax_tests import PLATFORMS, Choice, DoesNotRunError, Results, report, run_platforms
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,8 @@ def run_library(
     worse = ran = 0
     for file in share.files(library, checkout):
         name = f"{library.name}/{file.relative_to(checkout).with_suffix('')}"
-        found: dict[str, Results] = {}
         try:
-            for platform in total:
-                if after and found and not any(ours.of("failed") for ours in found.values()):
-                    continue
-                found[platform] = run(file, platform, choice, name)
+            found = run_platforms(file, total, choice, after=after, name=name)
         except DoesNotRunError as error:
             print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
             continue
@@ -139,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--on", choices=[name for name in PLATFORMS if name != "cpu"], default="as-cpu", help="xlakit as"
     )
     parser.add_argument("--only", choices=PLATFORMS, help="run on this platform alone")
-    parser.add_argument("--after", action="store_true", help="on the CPU only files in which a test fails on xlakit")
+    parser.add_argument("--after", action="store_true", help="on jaxlib's CPU only tests that did not pass on xlakit")
     parser.add_argument("-k", dest="choice", default="", help="which tests, as pytest takes it")
     options = parser.parse_args(arguments)
     platforms = [options.only] if options.only else [options.on, "cpu"]

@@ -65,9 +65,15 @@ def _have_devices(test_util: Any) -> None:
 # After pytest has left out what -k does not name.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Take a sample, where JAX_SAMPLE says of how many: the same for each platform. What is known is not run again."""
+    """Take the tests that the file JAX_NAMES lists, or a sample, where JAX_SAMPLE says of how many.
+
+    The sample is the same for each platform. What is known is not run again.
+    """
     count = int(os.environ.get("JAX_SAMPLE") or 0)
-    if 0 < count < len(items):
+    if "JAX_NAMES" in os.environ:
+        names = set(json.loads(Path(os.environ["JAX_NAMES"]).read_text()))
+        items[:] = [item for item in items if _name(item.nodeid) in names]
+    elif 0 < count < len(items):
         items[:] = random.Random(0).sample(items, count)
     write(_PATH, "", "found", str(len(items)))
     known = {test for test, (outcome, _) in read(_PATH).items() if outcome != "begun"}

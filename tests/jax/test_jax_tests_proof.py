@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fuzz import jax_tests
-from fuzz.jax_tests import Choice, Results, _cause, _results, report, run
+from fuzz.jax_tests import Choice, Results, _cause, _results, report, run, run_platforms
 from fuzz.support import jax_accepted
 from fuzz.support.jax_results import read
 
@@ -63,6 +63,22 @@ def test_a_run_goes_on_after_a_crash_and_where_the_last_one_ended(crashing, monk
     again = Choice(seconds=60, keep=tmp_path / "kept", again=True, tests="test_c")
     assert run(tmp_path / "three_test.py", "cpu", again).of("passed") == ["test_a", "test_c"]
     assert "test_b" not in read(tmp_path / "kept" / "three.cpu.jsonl")
+
+
+def test_after_one_platform_the_other_runs_only_what_did_not_pass(crashing, monkeypatch, tmp_path):
+    monkeypatch.setenv("FAILS", "")
+    file = tmp_path / "skipping_test.py"
+    file.write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('no')\ndef test_c(): assert False\n")
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "kept"), after=True)
+    assert found["as-cpu"].of("passed") == ["test_a"]
+    assert found["cpu"].has_ended
+    assert {test: outcome for test, (outcome, _) in found["cpu"].tests.items()} == {
+        "test_b": "skipped", "test_c": "failed"
+    }  # fmt: skip
+    file.write_text("def test_a(): pass\n")
+    found = run_platforms(file, ["as-cpu", "cpu"], Choice(seconds=60, keep=tmp_path / "other"), after=True)
+    assert list(found) == ["as-cpu"]
+    assert len(crashing) == 3
 
 
 def test_what_fails_here_alone_is_told_by_cause(capsys, monkeypatch):
