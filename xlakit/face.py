@@ -293,6 +293,9 @@ from xlakit.runtime.device import Device as Device
 from xlakit.runtime.executable import LoadedExecutable as LoadedExecutable
 from xlakit.runtime.transfer import HostBufferSemantics as HostBufferSemantics
 from xlakit.tools.elided import fill_elided as fill_elided
+from xlakit.tools.numerics.reports import find_divergence as find_divergence
+from xlakit.tools.numerics.shadow import shadow_errors as shadow_errors
+from xlakit.tools.numerics.trace import trace_values as trace_values
 
 PRED = PrimitiveType.PRED
 S1, S2, S4, S8 = PrimitiveType.S1, PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8

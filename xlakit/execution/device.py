@@ -94,6 +94,8 @@ class Device:
         self.place = index if place is None else place
         self.replica_id, self.partition_id = divmod(index, run.program.num_partitions)
         self.random = random
+        # What sees the values while the interpreter runs the program, an interpreter.evaluate.Observer.
+        self.observer: Any = None
         self.rendezvous = Rendezvous(self, run, run.execution_context)
         self.transfers = Transfers(self, run, run.execution_context)
         run.devices.append(self)

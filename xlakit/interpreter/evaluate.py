@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class Plan:
     steps: tuple[Step, ...]
     root: int
     is_pointwise: bool
+    # Parameters and constants, with their slots.
+    sources: tuple[tuple[int, Instruction], ...]
 
 
 def plan_of(program: Program, computation: Computation) -> Plan:
@@ -77,7 +80,7 @@ def _make_plan(computation: Computation) -> Plan:
     steps = tuple(
         Step(
             instruction,
-            _evaluator(instruction),
+            evaluator(instruction),
             tuple(slots[o] for o in instruction.operands),
             slot,
             tuple(releases[slot]),
@@ -87,10 +90,11 @@ def _make_plan(computation: Computation) -> Plan:
     )
     initial = tuple(literal_value(i.op.literal) if isinstance(i.op, Constant) else None for i in order)
     parameters = tuple((slots[i], i.op.number) for i in order if isinstance(i.op, Parameter))
-    return Plan(initial, parameters, steps, root, all(i.is_pointwise for i in order))
+    sources = tuple((slots[i], i) for i in order if isinstance(i.op, (Parameter, Constant)))
+    return Plan(initial, parameters, steps, root, all(i.is_pointwise for i in order), sources)
 
 
-def _evaluator(instruction: Instruction) -> Callable[..., Value]:
+def evaluator(instruction: Instruction) -> Callable[..., Value]:
     """The meaning of an instruction, made ready for operands of which only some have dynamic sizes, and for results
     that are declared in another floating point precision than operands have.
     """
@@ -174,7 +178,7 @@ class Context:
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
         """Run a computation."""
-        return run(self.device, computation, arguments)
+        return run(self.device, computation, arguments, self.instruction)
 
     def apply(self, computation: Computation, *arrays: Array) -> tuple[Array, ...]:
         """Run a computation on scalars for every element of arrays that broadcast against each other."""
@@ -290,10 +294,45 @@ class Context:
         return self.device.program.custom_calls.call(self, target, operands)
 
 
-def run(device: Device, computation: Computation, arguments: Sequence[Value]) -> Value:
-    """The result of a computation on a device; raises Stopped where another device has failed."""
+class Observer(Protocol):
+    """Sees each instruction that one device executes, in the order of execution.
+
+    Seen are the parameters of the entry, and the constants and all other instructions of the computations that are
+    called whole: bodies and conditions of loops, branches, calls, fusions. Computations on scalars that a reduction, a
+    sort or a scatter applies to elements are not: they are a part of that instruction.
+    """
+
+    def enter(self, caller: Instruction, computation: Computation) -> None:
+        """``caller`` begins to run a computation, once more where it is a loop."""
+        ...
+
+    def leave(self) -> None:
+        """The computation that was entered last is over."""
+        ...
+
+    def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
+        """Gives the value of ``context.instruction``: that of ``evaluate(context, *operands)``, or another one."""
+        ...
+
+
+def run(
+    device: Device, computation: Computation, arguments: Sequence[Value], caller: Instruction | None = None
+) -> Value:
+    """The result of a computation on a device; raises Stopped where another device has failed.
+
+    caller: the instruction that calls it; None for the entry.
+    """
     device.run.check()
-    return run_plan(device, plan_of(device.program, computation), arguments)
+    plan = plan_of(device.program, computation)
+    if device.observer is None:
+        return run_plan(device, plan, arguments)
+    if caller is None:
+        return _run_observed(device, device.observer, plan, arguments, is_entry=True)
+    device.observer.enter(caller, computation)
+    try:
+        return _run_observed(device, device.observer, plan, arguments, is_entry=False)
+    finally:
+        device.observer.leave()
 
 
 def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
@@ -315,11 +354,38 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
     return values[plan.root]
 
 
+def _run_observed(
+    device: Device, observer: Observer, plan: Plan, arguments: Sequence[Value], *, is_entry: bool
+) -> Value:
+    """As :func:`run_plan`, each value being seen, and given, by the observer."""
+    values: list[Any] = list(plan.initial)
+    for slot, number in plan.parameters:
+        values[slot] = arguments[number]
+    context = Context(device, plan.sources[0][1] if plan.sources else plan.steps[0].instruction)
+    try:
+        for slot, instruction in plan.sources:
+            if is_entry or isinstance(instruction.op, Constant):
+                context.instruction = instruction
+                values[slot] = observer.observe(context, partial(_known, values[slot]), ())
+        for instruction, evaluate, operands, slot, release in plan.steps:
+            context.instruction = instruction
+            values[slot] = observer.observe(context, evaluate, [values[i] for i in operands])
+            for dead in release:
+                values[dead] = None
+    except (XlakitError, MemoryError, RecursionError) as error:
+        raise _placed(error, device, context.instruction) from error.__cause__
+    return values[plan.root]
+
+
+def _known(value: Value, context: Context) -> Value:
+    return value
+
+
 def run_instruction(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
     """The result of one instruction on a device, as in :func:`run`."""
     device.run.check()
     try:
-        return _evaluator(instruction)(Context(device, instruction), *operands)
+        return evaluator(instruction)(Context(device, instruction), *operands)
     except (XlakitError, MemoryError, RecursionError) as error:
         raise _placed(error, device, instruction) from error.__cause__
 

@@ -22,7 +22,7 @@ from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
-from xlakit.interpreter.evaluate import run
+from xlakit.interpreter.evaluate import Observer, run
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.ops.custom_call import CustomCall
@@ -221,6 +221,15 @@ class InterpreterExecutable(Repeatable):
         if self.num_devices == 1:
             return self._execute(runner, [self._to_device(arguments, "")])[0]
         return self.execute_with(runner, [arguments] * len(self.local_devices()))
+
+    def call_observed(self, observers: Callable[[int], Observer], arguments: Sequence[Sequence[object]]) -> list[Any]:
+        """As :meth:`execute_replicated`, the values of each device being seen by the observer of its number."""
+
+        def watched(device: Device, values: Sequence[Value]) -> Any:
+            device.observer = observers(device.index)
+            return self._interpret(device, values)
+
+        return self.execute_with(watched, arguments)
 
     def _interpret(self, device: Device, arguments: Sequence[Value]) -> Any:
         entry = self.module.entry

@@ -201,13 +201,15 @@ class Conditional(Calling):
         return join_dynamic(results)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        chooser = operands[0]
+        number = self.branch_taken(operands[0])
+        return context.call(self.branch_computations[number], operands[1 + number])
+
+    def branch_taken(self, chooser: Array) -> int:
+        """The number of the branch that a scalar chooses: a number, clamped to the last one; or PRED, true for 0."""
         last = len(self.branch_computations) - 1
         if chooser.dtype == np.bool_:
-            number = 0 if chooser else 1
-        else:
-            number = int(chooser) if 0 <= chooser <= last else last
-        return context.call(self.branch_computations[number], operands[1 + number])
+            return 0 if chooser else 1
+        return int(chooser) if 0 <= chooser <= last else last
 
 
 @overload

@@ -56,9 +56,30 @@ def _compare_leaf(name: str, actual: Array | None, expected: Array | None) -> Le
         return LeafComparison(name, shown, np.inf, np.inf, 1, 1)
     kind = PrimitiveType.from_dtype(actual.dtype)
     shape = f"{kind.hlo_name}[{','.join(map(str, actual.shape))}]"
+    wrong = int(np.count_nonzero(differing(actual, expected)))
     if not (kind.is_floating or kind.is_complex):
-        different = int(np.count_nonzero(actual != expected))
-        return LeafComparison(name, shape, float(different > 0), float(different > 0), different, actual.size)
+        return LeafComparison(name, shape, float(wrong > 0), float(wrong > 0), wrong, actual.size)
+    error, relative = _errors(actual, expected, kind)
+    worst_absolute = float(error.max()) if error.size else 0.0
+    worst_relative = float(relative.max()) if relative.size else 0.0
+    return LeafComparison(name, shape, worst_absolute, worst_relative, wrong, actual.size)
+
+
+def differing(actual: Array, expected: Array) -> Array:
+    """For each element whether it differs by more than its type allows; the arrays have one type and one shape."""
+    kind = PrimitiveType.from_dtype(actual.dtype)
+    if not (kind.is_floating or kind.is_complex):
+        return np.asarray(actual != expected)
+    return _errors(actual, expected, kind)[1] > tolerance_of(kind)
+
+
+def tolerance_of(kind: PrimitiveType) -> float:
+    """The relative error that a floating point or complex type allows."""
+    return TOLERANCES.get(kind, _NARROW)
+
+
+def _errors(actual: Array, expected: Array, kind: PrimitiveType) -> tuple[Array, Array]:
+    """The absolute errors of the elements; and the relative ones, to an element or the mean of all, the larger."""
     wide = np.complex128 if kind.is_complex else np.float64
     a, b = actual.astype(wide), expected.astype(wide)
     with np.errstate(all="ignore"):
@@ -68,10 +89,7 @@ def _compare_leaf(name: str, actual: Array | None, expected: Array | None) -> Le
         finite = np.abs(b[np.isfinite(b)])
         scale = np.maximum(np.abs(np.where(np.isfinite(b), b, 0.0)), float(np.mean(finite)) if finite.size else 0.0)
         relative = np.where(same, 0.0, error / np.where(scale > 0, scale, 1.0))
-    wrong = int(np.count_nonzero(relative > TOLERANCES.get(kind, _NARROW)))
-    worst_absolute = float(error.max()) if error.size else 0.0
-    worst_relative = float(relative.max()) if relative.size else 0.0
-    return LeafComparison(name, shape, worst_absolute, worst_relative, wrong, actual.size)
+    return error, relative
 
 
 def format_table(leaves: list[LeafComparison]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
+from xlakit.errors import ArgumentError
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
@@ -15,6 +17,10 @@ from xlakit.tools.commands.shared import (
     size,
     tell,
 )
+
+if TYPE_CHECKING:
+    # Loaded only when a program runs.
+    from xlakit.ir.instruction import HloModule
 
 # The names of api.BACKENDS, which is not loaded to print help.
 BACKENDS = ("cpu", "interpreter")
@@ -54,12 +60,33 @@ def add(commands: Commands) -> None:
         "--compare-memory", type=size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
     )
     add_filling(parser)
+    _add_reports(parser)
     parser.set_defaults(command=_run)
 
 
+def _add_reports(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reports on the numbers, instead of the results")
+    either = group.add_mutually_exclusive_group()
+    either.add_argument(
+        "--trace",
+        action="store_true",
+        help="the range, mean, NaNs and infinities of every instruction, and where the first NaN comes from",
+    )
+    either.add_argument(
+        "--shadow", choices=("f64",), help="the rounding error of every instruction, against the program in f64"
+    )
+    either.add_argument(
+        "--against",
+        metavar="B",
+        help="the first instruction that differs from another way to run the program (interpreter, plain, jaxlib, "
+        "cpu), or from another program in a FILE",
+    )
+    group.add_argument("--each-iteration", action="store_true", help="with --trace: every iteration of loops, too")
+    group.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
 def _run(options: argparse.Namespace) -> int:
-    from xlakit.tools.jaxlib_child import Limits, NothingToCompareError
-    from xlakit.tools.run import run
+    from xlakit.tools.jaxlib_child import NothingToCompareError
     from xlakit.tools.shards import with_partitions
 
     module = load_filled(options)
@@ -68,18 +95,67 @@ def _run(options: argparse.Namespace) -> int:
         with_partitions(module) if options.partitions is None else module.replace(num_partitions=options.partitions)
     )
     try:
-        return run(
-            module,
-            input_path=options.input,
-            seed=options.seed,
-            output_path=options.output,
-            iterations=options.iterations,
-            backend=options.backend,
-            compare_with=options.compare,
-            limits=Limits(options.compare_timeout, options.compare_memory),
-        )
+        return _report(module, options) if _wants_report(options) else _results(module, options)
     except NothingToCompareError as error:
         if options.traceback:
             raise
         tell(f"xlakit: {error}")
         return 3
+
+
+def _results(module: HloModule, options: argparse.Namespace) -> int:
+    from xlakit.tools.jaxlib_child import Limits
+    from xlakit.tools.run import run
+
+    return run(
+        module,
+        input_path=options.input,
+        seed=options.seed,
+        output_path=options.output,
+        iterations=options.iterations,
+        backend=options.backend,
+        compare_with=options.compare,
+        limits=Limits(options.compare_timeout, options.compare_memory),
+    )
+
+
+def _wants_report(options: argparse.Namespace) -> bool:
+    wants = bool(options.trace or options.shadow or options.against is not None)
+    if not wants and (options.json or options.each_iteration):
+        option = "--json" if options.json else "--each-iteration"
+        raise ArgumentError(f"{option} is for reports", hint="give --trace, --shadow f64 or --against B with it")
+    if wants and (options.output or options.compare or options.iterations > 1):
+        option = "--output" if options.output else "--compare" if options.compare else "--iterations"
+        raise ArgumentError(f"{option} does not go with a report, which has no results", hint="run it apart")
+    return wants
+
+
+def _report(module: HloModule, options: argparse.Namespace) -> int:
+    from xlakit.tools.jaxlib_child import Limits
+    from xlakit.tools.numerics import reports
+
+    if options.trace:
+        print(
+            reports.trace(
+                module,
+                input_path=options.input,
+                seed=options.seed,
+                iterations=options.each_iteration,
+                as_json=options.json,
+            )
+        )
+        return 0
+    if options.shadow:
+        print(reports.shadow(module, input_path=options.input, seed=options.seed, as_json=options.json))
+        return 0
+    text, differs = reports.against(
+        module,
+        options.against,
+        input_path=options.input,
+        seed=options.seed,
+        backend=options.backend,
+        as_json=options.json,
+        limits=Limits(options.compare_timeout, options.compare_memory),
+    )
+    print(text)
+    return int(differs)

@@ -1,0 +1,379 @@
+"""Where two ways to run a program part: the first instruction whose values differ.
+
+Every instruction of the entry is made a result, and both ways run the program. The first instruction that differs is
+looked into where it calls a computation: a call, a fusion or a branch with the operands that it has on the side that is
+compared with, a loop iteration by iteration, each from the state that it has there.
+
+A compiler may fuse a program whose inner values are results in another way. So that a fault of the whole is not lost,
+a result that differs without an instruction that does is reported as such.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.errors import Location
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import TOKEN, Array
+from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.convolution import Convolution
+from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple, literal_value
+from xlakit.ops.dot import Dot
+from xlakit.ops.elementwise.binary import Add, Subtract
+from xlakit.ops.shared.calling import Calling
+from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_of
+from xlakit.tools.numerics.errors import difference
+from xlakit.tools.numerics.statistics import widened
+from xlakit.tools.numerics.trace import leaves_of
+
+# A program for one device, ready to run: its arguments in, its result out.
+Ready = Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A way to run a program: the program, and what makes it, and parts of it, ready to run."""
+
+    module: HloModule
+    prepare: Callable[[HloModule], Ready]
+
+    def ready(self, entry: Computation) -> Ready:
+        """A computation of the program as a program of its own, ready to run."""
+        # What the module says of its entry's parameters and results is not true of others.
+        return self.prepare(
+            self.module.replace(
+                entry=entry,
+                computations=(),
+                entry_computation_layout=None,
+                input_output_alias=(),
+                buffer_donor=(),
+                spmd_output_sharding=None,
+                spmd_parameters_shardings=(),
+                is_scheduled=False,
+                header=(),
+            )
+        )
+
+
+_MOST_LOOP_ITERATIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first instruction whose values differ.
+
+    path: the calls and iterations that it is in, outermost first, as text. comparison: how far its values are apart.
+    element: the index of the first element that differs, with its two values, ``actual`` and ``expected``. index: of
+    the array in a result that is a tuple. operands: the operands' elements there, on the side that is compared with,
+    where they have the result's dimensions or are scalars. note: what limits the finding.
+    """
+
+    instruction: Instruction
+    path: tuple[str, ...]
+    comparison: LeafComparison
+    index: tuple[int, ...]
+    element: tuple[int, ...]
+    actual: str
+    expected: str
+    operands: tuple[tuple[str, str], ...]
+    location: Location | None
+    note: str = ""
+
+    def as_json(self) -> str:
+        """As a JSON object."""
+        return json.dumps(
+            {
+                "instruction": self.instruction.name,
+                "text": str(self.instruction).strip(),
+                "path": list(self.path),
+                "index": list(self.index),
+                "element": list(self.element),
+                "actual": self.actual,
+                "expected": self.expected,
+                "operands": dict(self.operands),
+                "max_absolute_error": _number(self.comparison.max_absolute),
+                "max_relative_error": _number(self.comparison.max_relative),
+                "mismatches": self.comparison.mismatches,
+                "count": self.comparison.count,
+                "location": None if self.location is None else str(self.location),
+                "note": self.note,
+            },
+            indent=1,
+        )
+
+    def __str__(self) -> str:
+        """The instruction, where it is, and its values."""
+        where = f", {', '.join(self.path)}" if self.path else ""
+        line = f" at {self.location}" if self.location is not None else ""
+        index = "".join(f"{{{i}}}" for i in self.index)
+        element = f"element [{','.join(map(str, self.element))}]" if self.element else "the value"
+        found = self.comparison
+        lines = [
+            f"first difference: %{self.instruction.name}{index}{where}{line}",
+            f"  {repr(self.instruction)[1:-1].strip()}",
+            f"  {found.mismatches} of {found.count} elements differ, by up to {found.max_relative:.3g} relative",
+            f"  {element} is {self.actual}, expected {self.expected}",
+        ]
+        if self.operands:
+            lines.append("  of " + ", ".join(f"%{name} = {value}" for name, value in self.operands))
+        return "\n".join([*lines, *([f"  {self.note}"] if self.note else [])])
+
+
+def _number(value: float) -> float | str:
+    return value if np.isfinite(value) else str(value)
+
+
+def first_divergence(actual: Side, expected: Side, arguments: Sequence[Any]) -> Divergence | None:
+    """The first instruction for which two ways to run a program, or two programs, compute different values.
+
+    actual, expected: programs for one device. They may be two: then instructions are compared that have the same name
+    and shape in both. arguments: one for each parameter. Values agree where :func:`compare` says so: integers and PRED
+    equal, floating point numbers within the tolerance of their type; and sums, products and calls within that tolerance
+    of their largest operands, of which little may be left.
+
+    Gives None where no result differs.
+    """
+    search = _Search(actual, expected)
+    found = search.within((actual.module.entry, expected.module.entry), list(arguments), ())
+    if found is not None:
+        return found
+    got, wanted = actual.prepare(actual.module)(arguments), expected.prepare(expected.module)(arguments)
+    if all(leaf.agrees for leaf in compare(got, wanted)):
+        return None
+    same = actual.module is expected.module
+    note = (
+        "no instruction differs when all of them are results: the fault is in what is made of several together; "
+        "see xlakit bisect"
+        if same
+        else "no instruction of the same name differs before it"
+    )
+    return search.report(actual.module.entry.root, (), got, wanted, (), note)
+
+
+# A computation of each side.
+_Pair = tuple[Computation, Computation]
+
+
+class _Search:
+    """Both ways to run the computations of their modules."""
+
+    def __init__(self, actual: Side, expected: Side) -> None:
+        self._actual = actual
+        self._expected = expected
+
+    def within(self, pair: _Pair, arguments: list[Any], path: tuple[str, ...]) -> Divergence | None:
+        """The first instruction of a computation that differs, or of what that calls."""
+        shown = _partners(pair)
+        if not shown:
+            return None
+        got = self._actual.ready(_with_results(pair[0], [ours for ours, _ in shown]))(arguments)
+        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in shown]))(arguments)
+        values = {theirs: value for (_, theirs), value in zip(shown, wanted, strict=True)}
+        for (instruction, partner), ours, theirs in zip(shown, got, wanted, strict=True):
+            if all(leaf.agrees for leaf in compare(ours, theirs)):
+                continue
+            operands = [_operand(o, values, arguments) for o in partner.operands]
+            if any(operand is None for operand in operands):
+                return self.report(instruction, path, ours, theirs, ())
+            inner = self._inside(instruction, partner, operands, path)
+            if inner is not None:
+                return inner
+            if not _is_rounding(instruction, operands, ours, theirs) and self._differs_alone(
+                instruction, operands, theirs
+            ):
+                return self.report(instruction, path, ours, theirs, operands)
+        return None
+
+    def _differs_alone(self, instruction: Instruction, operands: list[Any], wanted: Any) -> bool:
+        """Whether the actual instruction gives another value for the expected operands, not only for its own ones."""
+        if isinstance(instruction.op, While):
+            return True
+        alone = self._actual.ready(_alone(instruction))(operands)
+        agrees = all(leaf.agrees for leaf in compare(alone, wanted))
+        return not agrees and not _is_rounding(instruction, operands, alone, wanted)
+
+    def _inside(
+        self, ours: Instruction, theirs: Instruction, operands: list[Any], path: tuple[str, ...]
+    ) -> Divergence | None:
+        """The first difference within what two instructions call, for their operands."""
+        op, name = ours.op, ours.name
+        if type(op) is not type(theirs.op) or not isinstance(op, (Call, Conditional, Fusion, While)):
+            return None
+        pairs = list(zip(op.called_computations, theirs.op.called_computations, strict=False))
+        if isinstance(op, While):
+            body, condition = pairs
+            return self._in_loop(body, condition, operands[0], (*path, name))
+        within = (*path, f"in %{name}")
+        if not isinstance(op, Conditional):
+            return self.within(pairs[0], operands, within)
+        number = op.branch_taken(np.asarray(operands[0]))
+        return self.within(pairs[number], [operands[1 + number]], within)
+
+    def _in_loop(self, body: _Pair, condition: _Pair, state: Any, path: tuple[str, ...]) -> Divergence | None:
+        """The first difference of an iteration that begins with the expected state."""
+        *outer, name = path
+        goes_on, went_on = self._actual.ready(condition[0]), self._expected.ready(condition[1])
+        ours, theirs = self._actual.ready(body[0]), self._expected.ready(body[1])
+        for iteration in range(_MOST_LOOP_ITERATIONS):
+            here = (*outer, f"iteration {iteration} of %{name}")
+            wanted = bool(went_on([state]))
+            if bool(goes_on([state])) != wanted:
+                return self.within(condition, [state], here)
+            if not wanted:
+                return None
+            got, following = ours([state]), theirs([state])
+            if not all(leaf.agrees for leaf in compare(got, following)):
+                return self.within(body, [state], here) or self.report(body[0].root, here, got, following, ())
+            state = following
+        return None
+
+    def report(
+        self,
+        instruction: Instruction,
+        path: tuple[str, ...],
+        got: Any,
+        wanted: Any,
+        operands: Sequence[Any],
+        note: str = "",
+    ) -> Divergence:
+        """The difference of one instruction's values."""
+        leaf = next(leaf for leaf in compare(got, wanted) if not leaf.agrees)
+        index = () if leaf.name == "result" else tuple(int(part) for part in leaf.name.split("."))
+        ours, theirs = (_element_of(value, index) for value in (got, wanted))
+        element = _first_difference(ours, theirs)
+        if not note and isinstance(instruction.op, While):
+            note = "each iteration alone agrees: the difference comes together over iterations"
+        return Divergence(
+            instruction,
+            path,
+            leaf,
+            index,
+            element,
+            _shown_element(ours, element),
+            _shown_element(theirs, element),
+            _operand_elements(instruction, operands, theirs.shape, element),
+            self._actual.module.location_of(instruction),
+            note,
+        )
+
+
+def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
+    """The instructions of one computation with those of the other: themselves, or those of the same name and shape."""
+    ours, theirs = pair
+    if ours is theirs:
+        return [(i, i) for i in ours.instructions if _is_shown(i)]
+    named = {i.name: i for i in theirs.instructions if _is_shown(i)}
+    found = [(i, named.get(i.name)) for i in ours.instructions if _is_shown(i)]
+    return [(i, j) for i, j in found if j is not None and i.shape.without_layout() == j.shape.without_layout()]
+
+
+def _alone(instruction: Instruction) -> Computation:
+    """A computation of one instruction, whose operands are parameters."""
+    operands = [
+        Instruction(Parameter(number=number), (), operand.shape, f"operand.{number}")
+        for number, operand in enumerate(instruction.operands)
+    ]
+    root = instruction.replace(operands=operands, control_predecessors=())
+    return Computation(f"{instruction.name}.alone", (*operands, root), root)
+
+
+def _with_results(computation: Computation, shown: Sequence[Instruction]) -> Computation:
+    """The computation with the values of these instructions as its results."""
+    shape = make_tuple_shape([i.shape.without_layout() for i in shown])
+    root = Instruction(Tuple(), shown, shape, "values")
+    return Computation(computation.name, (*computation.instructions, root), root)
+
+
+def _is_rounding(instruction: Instruction, operands: Sequence[Any], ours: Any, theirs: Any) -> bool:
+    """Whether a difference is within the roundings of operands that cancel each other."""
+    op = instruction.op
+    if op.is_pointwise and not isinstance(op, (Add, Calling, Subtract)):
+        return False
+    sizes = [
+        _largest(array) for operand in operands for _, array in leaves_of(operand) if array.dtype.kind not in "biu"
+    ]
+    scale = math.prod(sizes) if isinstance(op, (Convolution, Dot)) else max(sizes, default=0.0)
+    for (_, actual), (_, expected) in zip(leaves_of(ours), leaves_of(theirs), strict=True):
+        kind = PrimitiveType.from_dtype(expected.dtype)
+        if not (kind.is_floating or kind.is_complex):
+            if not np.array_equal(actual, expected):
+                return False
+        elif actual.size and not difference(actual, widened(expected)).max() <= tolerance_of(kind) * scale:
+            return False
+    return True
+
+
+def _largest(array: Array) -> float:
+    """The largest absolute value of the finite elements."""
+    sizes = np.abs(widened(array))
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
+
+
+def _is_shown(instruction: Instruction) -> bool:
+    """Whether the value can be a result that says something."""
+    told = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement))
+    return not told and _has_arrays_only(instruction.shape)
+
+
+def _has_arrays_only(shape: Shape) -> bool:
+    if shape.is_tuple:
+        return all(map(_has_arrays_only, shape.tuple_shapes))
+    return shape.is_array
+
+
+def _operand(operand: Instruction, values: dict[Instruction, Any], arguments: Sequence[Any]) -> Any:
+    """The expected value of an operand; None where it is not known, as a token's."""
+    if operand in values:
+        return values[operand]
+    if isinstance(operand.op, Parameter):
+        return arguments[operand.op.number]
+    if isinstance(operand.op, Constant):
+        return literal_value(operand.op.literal)
+    inner = [_operand(o, values, arguments) for o in operand.operands]
+    if any(value is None for value in inner):
+        return None
+    if isinstance(operand.op, Tuple):
+        return tuple(inner)
+    return inner[0][operand.op.index] if isinstance(operand.op, GetTupleElement) else None
+
+
+def _element_of(value: Any, index: tuple[int, ...]) -> Array:
+    for number in index:
+        value = value[number]
+    return np.asarray(value)
+
+
+def _first_difference(actual: Array, expected: Array) -> tuple[int, ...]:
+    """The index of the first element that differs by more than its type allows."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return ()
+    return tuple(int(i) for i in np.argwhere(differing(actual, expected))[0])
+
+
+def _shown_element(array: Array, element: tuple[int, ...]) -> str:
+    value = array[element] if len(element) == array.ndim else array
+    if np.ndim(value):
+        return f"{PrimitiveType.from_dtype(array.dtype).hlo_name}{list(array.shape)}"
+    return str(value)
+
+
+def _operand_elements(
+    instruction: Instruction, operands: Sequence[Any], sizes: tuple[int, ...], element: tuple[int, ...]
+) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for operand, value in zip(instruction.operands, operands, strict=False):
+        if value is TOKEN or isinstance(value, tuple) or not operand.shape.is_array:
+            return ()
+        array = np.asarray(value)
+        if array.shape not in ((), sizes):
+            return ()
+        found.append((operand.name, _shown_element(array, element if array.shape else ())))
+    return tuple(found)

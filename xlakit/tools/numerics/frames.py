@@ -1,0 +1,65 @@
+"""Where in a running program an instruction is: the calls around it, and in which iteration of each loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.control import Scan, While
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A computation that runs: who calls it, and for how many times it did before since its caller began."""
+
+    caller: Instruction
+    computation: Computation
+    iteration: int
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the caller may run the computation several times."""
+        return isinstance(self.caller.op, (Scan, While))
+
+
+@dataclass(slots=True)
+class Frames:
+    """The computations that run on one device, outermost first."""
+
+    _stack: list[Frame] = field(default_factory=list[Frame])
+    # How often each computation has been called by the instruction that now runs at each depth.
+    _calls: list[dict[tuple[Instruction, Computation], int]] = field(
+        default_factory=lambda: [dict[tuple[Instruction, Computation], int]()]
+    )
+
+    def enter(self, caller: Instruction, computation: Computation) -> None:
+        """``caller`` begins to run a computation."""
+        calls = self._calls[-1]
+        iteration = calls.get((caller, computation), 0)
+        calls[caller, computation] = iteration + 1
+        self._stack.append(Frame(caller, computation, iteration))
+        self._calls.append({})
+
+    def leave(self) -> None:
+        """The innermost computation is over."""
+        self._stack.pop()
+        self._calls.pop()
+
+    @property
+    def path(self) -> tuple[Frame, ...]:
+        """The computations around the instruction that runs, outermost first."""
+        return tuple(self._stack)
+
+    @property
+    def callers(self) -> tuple[Instruction, ...]:
+        """The instructions that call them."""
+        return tuple(frame.caller for frame in self._stack)
+
+
+def describe_path(path: tuple[Frame, ...]) -> str:
+    """``iteration 3 of %while.1, in %fusion.2``; nothing for the entry."""
+    parts = [
+        f"iteration {frame.iteration} of %{frame.caller.name}" if frame.is_loop else f"in %{frame.caller.name}"
+        for frame in path
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,66 @@
+"""The instructions of a program in F64 and C128: what each would compute without roundings to narrower types."""
+
+from __future__ import annotations
+
+from xlakit.data.literal import Literal
+from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
+from xlakit.ops.data import Constant
+from xlakit.ops.shared.numerics import convert
+
+
+class Promotion:
+    """Instructions and computations with F64 for every floating point type, and C128 for every complex one.
+
+    Operations that are told bits rather than numbers (bitcast-convert) mean something else then; the caller leaves them
+    out.
+    """
+
+    def __init__(self) -> None:
+        self._computations: dict[Computation, Computation] = {}
+        self._instructions: dict[Instruction, Instruction] = {}
+
+    def computation(self, computation: Computation) -> Computation:
+        """The computation in F64, as all that it calls."""
+        found = self._computations.get(computation)
+        if found is None:
+            found = self._computations[computation] = computation.rebuild(self._changed)
+        return found
+
+    def instruction(self, instruction: Instruction) -> Instruction:
+        """An instruction of a computation that :meth:`computation` was asked for."""
+        return self._instructions[instruction]
+
+    def _changed(self, old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        new = old.replace(op=self._operation(old.op), operands=operands, shape=promoted_shape(old.shape))
+        self._instructions[old] = new
+        return new
+
+    def _operation(self, op: Op) -> Op:
+        if isinstance(op, Constant):
+            return Constant(literal=_literal(op.literal))
+        return op.map_computations(self.computation) if op.can_call else op
+
+
+def _literal(literal: Literal) -> Literal:
+    if literal.shape.is_tuple:
+        return Literal(promoted_shape(literal.shape), None, [_literal(e) for e in literal.elements])
+    if not literal.shape.is_array:
+        return literal
+    return Literal(promoted_shape(literal.shape), convert(literal.array, promoted_type(literal.shape.element_type)))
+
+
+def promoted_shape(shape: Shape) -> Shape:
+    """The shape with promoted element types."""
+    if shape.is_tuple:
+        return make_tuple_shape([promoted_shape(s) for s in shape.tuple_shapes])
+    return shape.with_element_type(promoted_type(shape.element_type)) if shape.is_array else shape
+
+
+def promoted_type(kind: PrimitiveType) -> PrimitiveType:
+    """F64 for floating point types, C128 for complex ones, the type itself otherwise."""
+    if kind.is_complex:
+        return PrimitiveType.C128
+    return PrimitiveType.F64 if kind.is_floating else kind
