@@ -63,7 +63,7 @@ NETS: tuple[Net, ...] = (
     _net("plain", "fuzz.plain --of modules", 1, "the same against plain code"),
     _net("plain-large", "fuzz.plain --of large", 2, "operations on large arrays against plain code"),
     _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),
-    _net("products", "fuzz.products", 2, "products and convolutions of larger sizes against the interpreter"),
+    _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),
     _net("dynamic", "fuzz.dynamic", 1, "bounded dynamic dimensions against the interpreter"),

@@ -1,8 +1,9 @@
 """``python -m fuzz.products``: products and convolutions of sizes at which they are cut, packed and shared out.
 
 The programs of the other commands are small: their products fit one tile or a few. These have up to some ten million
-multiplications, and dimensions in any order, on one, two or three threads; the interpreter says what is right. The exit
-status is 1 where a result differs.
+multiplications, and dimensions in any order, on one, two or three threads; the interpreter says what is right. Every
+second one is smaller, and compiled with knobs and vectors drawn at random, as in :mod:`fuzz.forced`: its blocks are
+small. The exit status is 1 where a result differs.
 """
 
 from __future__ import annotations
@@ -11,18 +12,24 @@ import math
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from fuzz.forced import draw
 from fuzz.support.numbered import Entry, parser, run
 from xlakit import compile as compile_program
 from xlakit import threads
 from xlakit.ir.instruction import HloModule
+from xlakit.options import KNOBS, Options, compiling, current
 
 _LEAST, _MOST = 10_000, 60_000_000
 _MOST_OF_CONVOLUTION = 200_000_000
+# Of what is multiplied where blocks are small; the interpreter takes most of the time.
+_MOST_FORCED = 4_000_000
+# What the knobs of products and convolutions are called.
+_KNOBS = ("gemm", "dot", "convolution", "machine.own")
 # Errors of sums in another order, in units of the type's epsilon times the largest element, and some room.
 _UNITS = {"f32": 160, "f64": 160}
 _TYPES = ("f32", "f32", "f32", "f64")
@@ -59,13 +66,13 @@ def _size(chance: random.Random) -> int:
     return chance.choice([small, even, chance.randint(10, 130), chance.randint(60, 600)])
 
 
-def _dot(chance: random.Random) -> Case | None:
+def _dot(chance: random.Random, most: int) -> Case | None:
     """A product with its batch, free and contracted dimensions in any order."""
     sizes = {
         "b": [chance.randint(1, 5)] if chance.random() < 0.3 else [],
         **{part: [_size(chance) for _ in range(chance.choice([1, 1, 2]))] for part in "mnk"},
     }
-    if not _LEAST < math.prod(map(math.prod, sizes.values())) < _MOST:
+    if not _LEAST < math.prod(map(math.prod, sizes.values())) < min(most, _MOST):
         return None
     left, right = ([(part, i) for part in parts for i in range(len(sizes[part]))] for parts in ("bmk", "bnk"))
     if chance.random() < 0.6:
@@ -86,13 +93,16 @@ def _dot(chance: random.Random) -> Case | None:
     return _case(chance.choice(_TYPES), shape(left), shape(right), [*sizes["b"], *shape(free)], operation)
 
 
-def _convolution(chance: random.Random) -> Case | None:
+def _convolution(chance: random.Random, most: int) -> Case | None:
     """A convolution in two dimensions, or the gradient of its kernel."""
-    batch, inputs = chance.choice([1, 2, 4, 8, 16, 32]), chance.choice([3, 8, 16, 24, 32, 40, 48, 64])
+    batch, inputs = (
+        chance.choice([1, 2, 4, 8, 16, 32]),
+        chance.choice([3, 8, 24, 32, 40, 48, 64, chance.randint(5, 70)]),
+    )
     outputs = chance.choice([3, 8, 16, 32, 48, 64, 128])
     high, wide = chance.choice([4, 6, 8, 9, 12, 16]), chance.choice([4, 7, 8, 16])
     size, stride = chance.choice([1, 2, 3, 5]), chance.choice([1, 1, 2])
-    if batch * high * wide * inputs * outputs * size * size > _MOST_OF_CONVOLUTION:
+    if batch * high * wide * inputs * outputs * size * size > most:
         return None
     kind, pad = chance.choice(_TYPES), size // 2
     around = f"pad={pad}_{pad}x{pad}_{pad}"
@@ -116,8 +126,9 @@ def _convolution(chance: random.Random) -> Case | None:
 def case(seed: int, number: int) -> Case:
     """Program ``number`` of a seed."""
     chance = random.Random(f"{seed} {number}")
+    most = _MOST_FORCED if _is_forced(number) else _MOST_OF_CONVOLUTION
     while True:
-        made = chance.choice([_dot, _dot, _convolution])(chance)
+        made = chance.choice([_dot, _convolution])(chance, most)
         if made is not None:
             return made
 
@@ -139,11 +150,27 @@ def judge(given: Case, seed: int = 0, count: int = 2) -> str:
     return f"{len(faults)} of {wrong.size} elements differ by up to {wrong.max()}, the first at {faults[0].tolist()}"
 
 
+def _is_forced(number: int) -> bool:
+    """Whether a program is compiled with knobs drawn at random."""
+    return number % 2 == 1
+
+
+def _forced(seed: int, number: int) -> Options:
+    """Knobs of products and convolutions, half of them or a few, besides the width of vectors."""
+    rng = random.Random(f"{seed} {number} knobs")
+    share = rng.choice([0.1, 0.5])
+    names = [name for name in sorted(KNOBS) if name.startswith(_KNOBS)]
+    knobs = {name: rng.choice(KNOBS[name].others) for name in names if rng.random() < share}
+    return replace(draw(seed, number), plain=frozenset(), knobs=knobs)
+
+
 def _judged(seed: int, number: int, shown: bool) -> str:
     made = case(seed, number)
+    options = _forced(seed, number) if _is_forced(number) else current()
     if shown:
-        print(made.text)
-    return judge(made, number, 1 + number % 3)
+        print(made.text, options.text)
+    with compiling(options):
+        return judge(made, number, 1 + number % 3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
