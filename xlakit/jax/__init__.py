@@ -6,19 +6,19 @@ hands JAX a table of functions (PJRT's C interface), which jaxlib then drives li
 identity.py             which of JAX's platforms xlakit is, and with how many devices
 api/                    the interface: functions and their arguments
 native/                 the functions in machine code
-slots.py                those in Python; arguments.py reads and writes what they are given
+slots.py                the functions in Python; arguments.py reads and writes their argument structures
 devices.py              the client, its devices and their memories
 floats.py               Python's settings of floating point, on jaxlib's threads
-compiling.py            from JAX's programs to programs here
-program_cache.py        programs that the compile cache has, by JAX's bytes
-executable_metadata.py  what JAX is told of every program
-sources.py              programs as they travel
+compiling.py            a program of JAX is compiled: its options, its device assignment, its code
+program_cache.py        programs in the compile cache, found by the bytes of JAX's program
+executable_metadata.py  name, arguments and results of a program, as JAX asks for them
+sources.py              the formats in which programs pass between JAX and the plugin
 program.py              a loaded program
-lowerings/              what JAX makes of some operations
-serialized.py           programs as bytes, for files
-patches.py              what replaces some of JAX's own Python
+lowerings/              lowering rules of JAX's operations for this platform
+serialized.py           executables as bytes, for files
+patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
 records.py              records of words that native code reads; named_values.py those that JAX reads by names
-plugin.py               the table, and its registration
+plugin.py               the table of functions, and its registration
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any
 
 
 def initialize() -> None:
-    """Have JAX know xlakit, as the platform that XLAKIT_AS and JAX_PLATFORMS (or ``jax_platforms``) ask for.
+    """Register xlakit with JAX, as the platform that XLAKIT_AS and JAX_PLATFORMS (or ``jax_platforms``) ask for.
 
-    Otherwise nothing happens: JAX would make a client of every platform that it knows.
+    If neither asks for it nothing is registered, because JAX makes a client of every registered platform.
     """
     import jax
 
@@ -47,7 +47,7 @@ def initialize() -> None:
 
 
 def _register(listed: Sequence[str]) -> None:
-    """Register the platform that is asked for, or what says why it is not there."""
+    """Register the requested platform; if that fails, register a platform whose client raises the error."""
     import jax
 
     from xlakit.errors import XlakitError
@@ -68,7 +68,7 @@ def _register(listed: Sequence[str]) -> None:
 
 
 def take_over() -> None:
-    """Be JAX's platform ``cpu`` in this process, as with XLAKIT_AS=cpu; jaxlib's own is then not there.
+    """Register xlakit as JAX's platform ``cpu`` in this process, as XLAKIT_AS=cpu does, instead of jaxlib's CPU.
 
     To be called before JAX makes its first array or is asked for its devices; a second call changes nothing. Raises
     ExecutionError where it is too late, and UnsupportedError for a version of JAX that is not tested.

@@ -1,4 +1,4 @@
-"""What functions of the interface are called with, as Python reads and writes it."""
+"""Argument structures of the interface's functions, read and written by Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Given:
         self._address = address
 
     def _field(self, name: str) -> Any:
-        offset, type = self._layout.place(name)
+        offset, type = self._layout.offset_and_type(name)
         return _CTYPES[type].from_address(self._address + offset)
 
     def __getitem__(self, name: str) -> int:
@@ -32,9 +32,9 @@ class Given:
 
     def has(self, name: str) -> bool:
         """Whether the caller's structure is new enough to have a field."""
-        offset, type = self._layout.place(name)
+        offset, type = self._layout.offset_and_type(name)
         return offset + type.bytes <= self["struct_size"]
 
     def data(self, name: str, size: str) -> bytes:
-        """The bytes that two fields tell, their address and their number."""
+        """The bytes whose address is in the field ``name`` and whose number is in the field ``size``."""
         return ctypes.string_at(self[name], self[size])

@@ -1,4 +1,4 @@
-"""Compiling what JAX hands over: its options, what of them there is, and the program itself."""
+"""Compiles a program that JAX passes to the plugin, with the options that it has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xlakit import options
 from xlakit.collector import collecting_less
 from xlakit.errors import ArgumentError
-from xlakit.jax import program_cache as kept
+from xlakit.jax import program_cache
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 
@@ -24,7 +24,7 @@ _SMALLEST: Final = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x 
 @collecting_less()
 @options.compiling()
 def compile_program(devices: Devices, code: bytes, format: str, serialized_options: bytes) -> Program:
-    """A program in the interface's format as one that runs. Raises what :meth:`Client.compile` does."""
+    """Compile a program given in one of PJRT's formats. Raises what :meth:`Client.compile` does."""
     from jaxlib import xla_client
 
     wanted: Any = xla_client.CompileOptions.ParseFromString(serialized_options)
@@ -37,23 +37,23 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     def on_device(module: HloModule, device: int) -> LoadedExecutable:
         return _client(devices).compile(module, num_replicas=1, num_partitions=1, device_assignment=[[device]])
 
-    key = kept.key_of(code, format, assignment) if grid == (1, 1) else None
-    program = None if key is None else kept.load(key, devices, serialized_options, on_device)
+    key = program_cache.key_of(code, format, assignment) if grid == (1, 1) else None
+    program = None if key is None else program_cache.load(key, devices, serialized_options, on_device)
     if program is not None:
         return program
     loaded, description = _compiled(devices, code, format, grid, assignment)
     metadata = ExecutableMetadata.of(loaded, description)
     program = Program(devices, metadata, description, serialized_options, lambda: loaded)
     if key is not None:
-        kept.keep(key, metadata, program)
+        program_cache.store(key, metadata, program)
     return program
 
 
 def _compiled(
     devices: Devices, code: bytes, format: str, grid: tuple[int, int], assignment: bytes
 ) -> tuple[LoadedExecutable, bytes]:
-    """The program that JAX hands over, and how it is described."""
-    # All of this takes a while to import, and programs that are kept do without.
+    """The compiled program and its metadata."""
+    # These imports are slow, and programs in the cache do not need them.
     from xlakit.formats.hlo_proto import read_module
     from xlakit.jax.sources import describe_program, in_named_memory, names_memory, read_program
     from xlakit.passes.spmd import is_split, is_to_be_split, split_over
@@ -80,7 +80,7 @@ def _compiled(
 
 
 def _client(devices: Devices) -> Any:
-    """The client, which knows what JAX's programs call."""
+    """The client, after the functions that JAX's programs call are registered."""
     from xlakit.jax.lowerings.calls import register_calls
 
     register_calls()
@@ -90,8 +90,8 @@ def _client(devices: Devices) -> Any:
 def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
     """Refuse options that XLA's compiler does not have, and values that its options cannot have.
 
-    They say nothing to this compiler, but a misspelled one is a mistake in either. XLA knows its options and no one
-    else, so it is asked to compile a program with them; not with those by which it would write files.
+    This compiler ignores valid ones, but a misspelled option is an error for both. Only XLA knows the names and values
+    of its options, so jaxlib compiles a small program with them, without those that make XLA write files.
     """
     asked = [(name, value) for name, value in overrides if not name.startswith(_OF_DUMPS)]
     if not asked:
@@ -104,7 +104,7 @@ def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
     try:
         client.compile_and_load(_SMALLEST, client.devices()[:1], options)
     except RuntimeError as error:
-        # What precedes the colon is the kind of error, which JAX puts there again.
+        # The text before the colon is the error code, which JAX adds again.
         raise ArgumentError(
             str(error).split(": ", 1)[-1],
             hint="options of XLA's compiler (xla_...) are checked, and otherwise ignored by this one",

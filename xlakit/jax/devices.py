@@ -1,4 +1,4 @@
-"""The client, its devices and their memories, as the interface shows them: one client for each process."""
+"""The records of the client, its devices and their memories, which PJRT's functions return."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MEMORY_SPACES: Final = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
 MEMORY_KINDS: Final = tuple(MEMORY_SPACES)
 
 
-class Place:
-    """A device with its description and its memories, of which the first is the default."""
+class DeviceRecords:
+    """The records of a device, its description and its memories, of which the first is the default."""
 
     def __init__(self, number: int, platform: str) -> None:
         name = "CpuDevice" if platform == CPU else "XlakitDevice"
@@ -44,26 +44,26 @@ class Place:
 
 
 class Devices:
-    """What the interface's functions about the client hand out, and the client of ours that compiles."""
+    """The records of the client and its devices, and xlakit's :class:`Client`, which compiles."""
 
     def __init__(self, platform: str) -> None:
-        self.places = [Place(number, platform) for number in range(device_count(platform))]
-        # Where JAX calls it by another name, this is what tells that it is xlakit.
+        self.devices = [DeviceRecords(number, platform) for number in range(device_count(platform))]
+        # If the platform's name is ``cpu``, the version is what identifies xlakit.
         version = f"xlakit {xlakit.__version__}"
         self.topology = Words(
             TOPOLOGY, platform_name=platform, platform_version=version,
-            descriptions=[place.description.address for place in self.places], num_descriptions=len(self.places),
+            descriptions=[device.description.address for device in self.devices], num_descriptions=len(self.devices),
         )  # fmt: skip
         self.record = Words(
             CLIENT, platform_name=platform, platform_version=version, topology=self.topology.address,
-            devices=[place.device.address for place in self.places], num_devices=len(self.places),
-            memories=[memory.address for place in self.places for memory in place.memories],
-            num_memories=len(self.places) * len(MEMORY_KINDS),
+            devices=[device.device.address for device in self.devices], num_devices=len(self.devices),
+            memories=[memory.address for device in self.devices for memory in device.memories],
+            num_memories=len(self.devices) * len(MEMORY_KINDS),
         )  # fmt: skip
 
     @cached_property
     def client(self) -> Client:
-        """The client, made when a program is compiled: those that are kept run without it."""
+        """The client, created when the first program is compiled; programs from the compile cache do not need it."""
         from xlakit.runtime.client import Client
 
-        return Client(len(self.places))
+        return Client(len(self.devices))

@@ -1,4 +1,4 @@
-"""What JAX is told of every program: its name, how many arguments it takes, what its results are."""
+"""The metadata that JAX asks of every program: its name, the number of its arguments, its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An array that a program gives: its type by the interface's number, its dimensions, bytes and kind of memory."""
+    """An array that a program returns: PJRT's number of its type, its dimensions, size in bytes and kind of memory."""
 
     type: int
     dimensions: tuple[int, ...]
@@ -30,7 +30,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ExecutableMetadata:
-    """What JAX is told of a program, without the program.
+    """The metadata of a program, which needs neither its module nor its machine code.
 
     donated: numbers of the arguments whose buffers it takes. in_place: results that may be computed in the memory of an
     argument, with the argument's number. fingerprint: of the program as JAX may ask for it. devices: the numbers of
@@ -49,7 +49,7 @@ class ExecutableMetadata:
 
     @staticmethod
     def of(loaded: LoadedExecutable, description: bytes) -> ExecutableMetadata:
-        """That of a program."""
+        """The metadata of a compiled program."""
         module = loaded.module
         leaves = [leaf for _, leaf in module.program_shape.result.leaves()]
         # Python's way goes through arrays, which are not given away.
@@ -69,12 +69,12 @@ class ExecutableMetadata:
         )
 
     def fields(self) -> dict[str, Any]:
-        """As JSON can write it."""
+        """The metadata as values that JSON can represent."""
         return asdict(self)
 
     @staticmethod
     def from_fields(fields: Mapping[str, Any]) -> ExecutableMetadata:
-        """What :meth:`fields` gave; raises FormatError where it did not."""
+        """The inverse of :meth:`fields`. Raises FormatError for anything else."""
         try:
             made: dict[str, Any] = dict(fields)
             made["results"] = tuple(
@@ -84,7 +84,7 @@ class ExecutableMetadata:
             made["donated"], made["devices"] = tuple(fields["donated"]), tuple(fields["devices"])
             return ExecutableMetadata(**made)
         except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"it does not tell of a program: {error}") from error
+            raise FormatError(f"this is not the metadata of a program: {error}") from error
 
 
 def _donated(module: HloModule, in_place: Sequence[tuple[int, int]]) -> set[int]:
@@ -107,11 +107,11 @@ def _donated(module: HloModule, in_place: Sequence[tuple[int, int]]) -> set[int]
 
 
 def _memory_kind(shape: Shape) -> str:
-    """The kind of memory that the layout of a result names; memory spaces of other machines are the device's."""
+    """The kind of memory that the layout of a result names; an unknown memory space means the device's memory."""
     space = shape.layout.memory_space if shape.layout is not None else 0
     return next((kind for kind, number in MEMORY_SPACES.items() if number == space), MEMORY_KINDS[0])
 
 
 def bytes_of(shape: Shape) -> int:
-    """How many bytes an array takes; a token none."""
+    """The size of an array in bytes; 0 for a token."""
     return 0 if shape.is_token else math.prod(shape.dimensions) * shape.element_type.dtype.itemsize

@@ -1,4 +1,4 @@
-"""The settings of floating point that Python is used to, on threads that have others.
+"""The floating-point environment that Python expects, on threads that have another.
 
 jaxlib calls the compiler on a thread that takes subnormal numbers for zero. There ``struct`` and NumPy lose them, and
 with them the constants of a program; threads that are begun there have the settings, too.
@@ -16,7 +16,7 @@ _BYTES: Final = 256
 
 
 class Settings:
-    """The settings of the thread that makes this object."""
+    """The floating-point environment of the thread that creates this object."""
 
     def __init__(self) -> None:
         self._c = ctypes.CDLL(None)
@@ -29,7 +29,7 @@ class Settings:
 
     @contextmanager
     def here(self) -> Generator[None]:
-        """Have them on this thread, and then what was there before."""
+        """Set this environment on the current thread, and restore the previous one at the end of the block."""
         before = self._now()
         self._c.fesetenv(self._usual)
         try:

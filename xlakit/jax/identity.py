@@ -20,7 +20,7 @@ _FLAG: Final = "--xla_force_host_platform_device_count"
 
 
 def is_asked_for() -> bool:
-    """Whether the environment says as which platform JAX is to have xlakit."""
+    """Whether the environment variable that chooses xlakit's platform is set."""
     return bool(os.environ.get(_VARIABLE))
 
 

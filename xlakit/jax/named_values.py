@@ -23,12 +23,12 @@ class NamedFloats:
         self._names = [ctypes.create_string_buffer(name.encode()) for name in values]
         self.address = ctypes.addressof(self._memory)
         for number, (name, value) in enumerate(zip(self._names, values.values(), strict=True)):
-            place = self.address + number * layout.size
-            entry = Given("NamedValue", place)
+            address = self.address + number * layout.size
+            entry = Given("NamedValue", address)
             entry["struct_size"], entry["extension_start"] = layout.size, 0
             entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
             entry["type"], entry["value_size"] = _FLOAT, 1
-            ctypes.c_float.from_address(place + layout.place("value")[0]).value = value
+            ctypes.c_float.from_address(address + layout.offset_and_type("value")[0]).value = value
 
 
 class NamedIntegers:

@@ -1,15 +1,14 @@
-"""What of JAX's own Python asks for more of a platform than its interface lets it say, and what stands there instead.
+"""Functions of JAX that are replaced, because PJRT's interface has no means for what they do.
 
-Text: an executable's text is read back from a proto. Ours has the fusions and calls of our passes, which that reader
-does not know all of.
-Costs: what a program costs that is not compiled, jaxlib counts for clients of its own alone.
-DLPack, from others: jaxlib takes tensors in any order of memory as they are. Ours are copied, but for major to minor.
+Text of an executable: JAX parses a proto with jaxlib, which cannot read all fusions and calls of our passes.
+Cost analysis of a program that is not compiled: jaxlib supports its own clients only.
+DLPack import: jaxlib takes tensors of any layout. Here a tensor that is not major to minor is copied.
 
-The rest goes by the platform's name, and is as it should be where that is ``cpu``:
+The others depend on the name of the platform, and are not needed if that is ``cpu``:
 
-DLPack, to others: jaxlib's own function knows the memory of its platforms by their names, and no other. A device of
-ours is the processor, so its arrays are what NumPy makes of them.
-NumPy's arrays: ``jnp.asarray(a, copy=False)`` is for platforms that JAX knows to share NumPy's memory.
+DLPack export: jaxlib's function knows the names of its own platforms only. A device of xlakit is the processor, so its
+arrays are exported as NumPy's are.
+NumPy's arrays: ``jnp.asarray(a, copy=False)`` accepts only platforms that JAX knows to share NumPy's memory.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ Text = Callable[[str], str | None]
 
 
 def replace(text_of: Text, platform: str, *, is_default: bool) -> None:
-    """Put ours in their place, where arrays and executables are of our platform.
+    """Replace them; the new functions act on arrays and executables of our platform, and call JAX's for all others.
 
-    text_of: the text of the program of a fingerprint, if it is ours. is_default: whether arrays without an explicit
-    device are on our platform; then what other libraries have in the processor's memory comes to it, too.
+    text_of: gives the text of the program with a fingerprint, or None if it is not ours. is_default: whether arrays
+    without an explicit device are on our platform; then DLPack tensors in the processor's memory go to it, too.
     """
     _replace_text(text_of)
     _replace_cost_analysis(platform)
@@ -66,10 +65,10 @@ def _replace_cost_analysis(platform: str) -> None:
     theirs: Any = computation.cost_analysis
 
     def cost_analysis(self: Any) -> dict[str, float]:
-        """What a call costs before the compiler's passes, counted as they count behind them."""
+        """The cost of a call before the compiler's passes, by the cost analysis that is used after them."""
         if self.compile_args["backend"].platform != platform:
             return theirs(self)
-        # Few programs ask, and JAX begins sooner without.
+        # Imported here, so that importing JAX takes no longer.
         from xlakit.formats.hlo_proto import read_module
         from xlakit.passes.analysis.cost import cost_of
 
@@ -94,8 +93,8 @@ def _replace_export(ours: str) -> None:
         if stream is not None:
             raise BufferError("the processor has no streams; DLPack's stream is None for it")
         view = np.asarray(x)
-        place = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        return exported(view, _shared(view), options.get("max_version"), place, options.get("copy"))
+        target = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        return exported(view, _shared(view), options.get("max_version"), target, options.get("copy"))
 
     def __dlpack_device__(self: Any) -> tuple[Any, int]:  # noqa: N807
         return CPU if self.platform() == ours else their_device(self)
@@ -105,21 +104,21 @@ def _replace_export(ours: str) -> None:
 
 
 def _replace_platform(ours: str) -> None:
-    """What makes arrays of other objects asks for a platform in one place alone: where no copy is allowed."""
+    """JAX's array constructors ask for the platform only if no copy is allowed."""
     from jax._src.numpy import array_constructors
 
     module: Any = array_constructors
     theirs: Any = module._get_platform
 
-    def platform_of(place: Any) -> str:
-        platform: str = theirs(place)
+    def platform_of(device: Any) -> str:
+        platform: str = theirs(device)
         return CPU_PLATFORM if platform == ours else platform
 
     module._get_platform = platform_of
 
 
 def _replace_import(ours: str) -> None:
-    """What lies major to minor, JAX's own function reads where it is; the rest comes as a copy."""
+    """JAX's own function imports tensors that are major to minor; others are copied first."""
     import jax.dlpack
     from jax._src import dlpack
 
@@ -137,15 +136,15 @@ def _replace_import(ours: str) -> None:
                 return jax.device_put(np.array(array, order="C"), device)
         return theirs(external_array, device, copy)
 
-    places: list[Any] = [module, jax.dlpack]
-    for place in places:
-        place.from_dlpack = functools.wraps(theirs)(from_dlpack)
+    owners: list[Any] = [module, jax.dlpack]
+    for owner in owners:
+        owner.from_dlpack = functools.wraps(theirs)(from_dlpack)
 
 
 def _shared(view: Array) -> Array:
-    """An array in the memory of one that cannot be written to, for interfaces that cannot say so."""
+    """A read-only array over a view's memory that can be made writable, for consumers that know no read-only arrays."""
     memory: Any = (ctypes.c_uint8 * view.nbytes).from_address(view.ctypes.data)
-    # As long as the memory is in use there, no program is given it.
+    # While the view exists, no program is given the memory to write to.
     memory.owner = view
     array = np.ndarray(view.shape, view.dtype, memory)
     array.setflags(write=False)

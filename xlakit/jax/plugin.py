@@ -14,7 +14,7 @@ from xlakit.jax.patches import replace
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
 
-# The versions of jax and jaxlib that are tested. JAX's inside changes with each.
+# The versions of jax and jaxlib that are tested. The parts of JAX that lowerings and patches use change with each.
 VERSIONS: Final = ("0.10.2",)
 _CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX takes the platform of the highest priority where none is asked for. As ``cpu`` it is jaxlib's own, below all
@@ -22,12 +22,12 @@ _CAPSULE_NAME: Final = b"pjrt_c_api"
 _PRIORITIES: Final = {CPU: 0}
 _PLUGIN_PRIORITY: Final = 400
 
-# The platform that is registered in this process, with what must stay.
+# The platform that is registered in this process, with the objects that must not be freed.
 _registered: dict[str, Any] = {}
 
 
 def register(platform: str, *, is_default: bool) -> None:
-    """Register the platform, once. What goes wrong is raised when JAX makes a client of it.
+    """Register the platform, once. Errors are raised when JAX makes a client of it.
 
     is_default: whether JAX puts arrays without an explicit device on it.
     """
@@ -41,7 +41,7 @@ def register(platform: str, *, is_default: bool) -> None:
 
 
 def refuse(platform: str, error: Exception) -> None:
-    """Have JAX raise an error where it would make the client of a platform."""
+    """Register a platform whose client, when JAX makes it, raises an error."""
     from jax._src import xla_bridge
 
     xla_bridge.register_backend_factory(platform, _refusing(error), fail_quietly=False)

@@ -58,7 +58,7 @@ class Program:
             context=context,
             num_args=metadata.num_arguments,
             donated=[int(number in metadata.donated) for number in range(metadata.num_arguments)],
-            devices=[devices.places[number].device.address for number in metadata.devices],
+            devices=[devices.devices[number].device.address for number in metadata.devices],
             num_devices=self._count,
             name=metadata.name,
             num_replicas=metadata.num_replicas,

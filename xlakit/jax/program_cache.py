@@ -1,12 +1,11 @@
-"""Programs in the compile cache, found by the very bytes that JAX hands over.
+"""Programs in the compile cache, found by the bytes of the program that JAX passes to the plugin.
 
-Machine code is known by its module, and to make that of JAX's bytes takes longer than to load the code. So for each
-program there is another entry beside that of its machine code, known by the bytes: it says which entry that is, and has
-what JAX asks of every program. All else that may be asked is made of the module, when it is asked for.
+The key of machine code derives from the HLO module, and converting JAX's bytes to HLO takes longer than loading the
+code. So each program has a second entry whose key derives from the bytes: it contains the key of the machine code and
+the metadata that JAX asks of every program. Anything else is computed from the module when it is asked for.
 
-Only programs of one device are found so, which Python has no part in, and whose custom calls mean here and there what
-the compiler says, since none of them is registered: their bytes, their device, and what :func:`source_key` knows of the
-compiler, are all that they depend on.
+Only programs of one device that run without Python, and of whose custom calls none is registered, have such entries:
+they depend on nothing but their bytes, their device, and what :func:`source_key` covers of the compiler.
 """
 
 from __future__ import annotations
@@ -35,13 +34,14 @@ _DESCRIPTION = "description"
 
 
 def key_of(code: bytes, format: str, assignment: bytes) -> str | None:
-    """The key of a program that is to run on one device, which ``assignment`` says; None where nothing can be kept.
+    """The key of a program for one device, given by ``assignment``; None if the program cannot be cached.
 
-    Of JAX's options nothing else matters; as bytes, they are others in each process.
+    No other option of JAX changes the program. Their bytes are not part of the key, since they differ between
+    processes.
     """
     import jaxlib.version
 
-    # Debug output is written by passes that run; and what is to be compared is compiled twice.
+    # Debug output needs passes that run, and verification compiles a program twice.
     is_watched = _options.current().verify or _options.current().sanitize
     if not cache.is_enabled() or debugged() or is_watched:
         return None
@@ -71,7 +71,7 @@ def load(
     if machine is not None and _options.current().tune and not machine.fields.get("tuned"):
         # It is compiled again, and tuned.
         return None
-    if machine is None or max(metadata.devices) >= len(devices.places) or _are_registered(calls):
+    if machine is None or max(metadata.devices) >= len(devices.devices) or _are_registered(calls):
         return None
 
     def module() -> HloModule:
@@ -87,8 +87,8 @@ def load(
     )
 
 
-def keep(key: str, metadata: ExecutableMetadata, program: Program) -> None:
-    """Have a program found by a key from now on, if it is one of those that can be."""
+def store(key: str, metadata: ExecutableMetadata, program: Program) -> None:
+    """Enter a program under a key, if it is one that can be found by its bytes."""
     loaded = program.loaded
     compiled: Any = loaded.compiled
     machine_key: str | None = getattr(compiled, "cache_key", None)
@@ -109,8 +109,8 @@ def _calls(module: HloModule) -> list[str]:
 
 
 def _are_registered(calls: Iterable[str]) -> bool:
-    """Whether one of these custom calls is registered in this process."""
-    # Where that module is not loaded, none is.
+    """Whether any of these custom calls is registered in this process."""
+    # If the module of custom calls is not loaded, none is registered.
     registry: Any = sys.modules.get("xlakit.execution.calls.custom_calls")
     return registry is not None and any(map(registry.is_registered, calls))
 

@@ -1,8 +1,8 @@
-"""Programs as bytes that JAX keeps in files: the program and its options, with a checksum.
+"""Executables as bytes, which JAX writes to files: the program and its options, with a checksum.
 
-There is no machine code in them. It is in the compile cache, where a program that was compiled on this machine finds it
-again, and it would not fit other processors. The level of the instruction set is there (``XLAKIT_CPU``), for which the
-program is compiled wherever it is loaded; without one it is for all that the processor there has.
+They contain no machine code, which other processors could not run; on the same machine it is found in the compile
+cache. They contain the level of the instruction set (``XLAKIT_CPU``) for which the program is compiled wherever it is
+loaded; without a level it is compiled for the processor that loads it.
 
     the magic line, SHA-256 of all that follows, then two texts, each behind its length in 8 bytes: the level, and
     JAX's options; then the program as an HLO proto

@@ -31,7 +31,7 @@ Slot = Callable[["State", Given], None]
 
 
 class State:
-    """What the functions work on: the client, once there is one, and the programs that have a name somewhere."""
+    """The state of the plugin: the client, once it exists, and the programs to which JAX has references."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
@@ -41,7 +41,7 @@ class State:
         self.attributes: NamedIntegers | None = None
 
     def forget_dead(self) -> None:
-        """Give back what programs without a name left hold."""
+        """Release programs to which JAX has no reference left."""
         address = self.native.take_dead() if self.native is not None else 0
         while address:
             program = self.programs.pop(address)
@@ -49,7 +49,7 @@ class State:
             del program
 
     def text_of(self, fingerprint: str) -> str | None:
-        """The text of a program after the compiler's passes; None where no program here has the fingerprint."""
+        """The HLO text of a program after the compiler's passes; None if no loaded program has the fingerprint."""
         for program in self.programs.values():
             if program.fingerprint == fingerprint:
                 return program.text()
@@ -100,10 +100,10 @@ def _create_client(state: State, given: Given) -> None:
     cache.size_limit()
     current()
     devices = state.devices
-    if devices is None or len(devices.places) != device_count(state.platform):
-        # JAX gives its clients up at times (``clear_backends``) and makes others, for which settings may be new.
+    if devices is None or len(devices.devices) != device_count(state.platform):
+        # JAX may drop its clients (``clear_backends``) and create others, for which settings may have changed.
         devices = state.devices = Devices(state.platform)
-        # What is left of the last client still shows its devices.
+        # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)
     given["client"] = devices.record.address
 
@@ -195,7 +195,7 @@ SLOTS: Final[dict[str, Slot]] = {
 
 
 def callbacks(state: State) -> dict[str, Any]:
-    """For each function that Python answers one that C can call."""
+    """For each function that is written in Python a ctypes callback."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     usual = Settings()
     return {name: prototype(_callback(state, name, slot, usual)) for name, slot in SLOTS.items()}
@@ -215,7 +215,7 @@ def _callback(state: State, name: str, slot: Slot, usual: Settings) -> Callable[
 
 
 def failure_callback(state: State) -> Any:
-    """What native code calls for the error of a program that ended with a status."""
+    """The ctypes callback by which native code gets the error of a program that ended with a status."""
 
     def call(_executable: int, status: int) -> int:
         from xlakit.cpu.runtime.call import raise_status

@@ -1,4 +1,4 @@
-"""Programs as they travel: what JAX hands over, and what it gets where it asks for the program again."""
+"""The formats in which JAX passes a program to the plugin, and gets it back when it asks for the program."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def in_named_memory(module: HloModule, code: bytes) -> HloModule:
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.stablehlo import memory_kinds
 
-    def placed(shape: Shape, kinds: Iterator[str]) -> Shape:
+    def with_memory_spaces(shape: Shape, kinds: Iterator[str]) -> Shape:
         def leaf(own: Shape) -> Shape:
             space = MEMORY_SPACES.get(next(kinds), 0)
             return own.with_layout(replace(own.layout_or_default, memory_space=space)) if own.is_array else own
@@ -56,8 +56,8 @@ def in_named_memory(module: HloModule, code: bytes) -> HloModule:
 
     arguments, results = map(iter, memory_kinds(code))
     shape = module.program_shape
-    parameters = tuple(placed(parameter, arguments) for parameter in shape.parameters)
-    layout = ProgramShape(parameters, placed(shape.result, results), shape.parameter_names)
+    parameters = tuple(with_memory_spaces(parameter, arguments) for parameter in shape.parameters)
+    layout = ProgramShape(parameters, with_memory_spaces(shape.result, results), shape.parameter_names)
     return module.replace(entry_computation_layout=layout)
 
 

@@ -1,4 +1,4 @@
-"""``xlakit check``: every fault of a program, with its place in the file where that is text."""
+"""``xlakit check``: every fault of a program, with its line and column if the file is text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlakit.verifier import findings
 
 
 def check(data: bytes, name: str) -> tuple[HloModule | None, list[XlakitError]]:
-    """The module in a file's content, None where it has faults, and these. Raises FormatError, ParseError."""
+    """The module in a file's content, or None if it has faults, and the faults. Raises FormatError, ParseError."""
     text = hlo_text_of(data, name)
     if text is not None:
         checked = check_text(text, name)

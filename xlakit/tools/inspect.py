@@ -1,4 +1,4 @@
-"""``xlakit inspect`` and ``xlakit cache``: what programs become, and what is kept of them."""
+"""``xlakit inspect`` and ``xlakit cache``: the output of the compiler's stages, and the compile cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlakit.tools.shards import on_devices, with_partitions
 
 
 def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
-    """A program in one of the VIEWS: that of one device, where it is split over several.
+    """A program in one of the VIEWS; of a program that is split over several devices, the program of one device.
 
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
@@ -26,12 +26,14 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
 
 
 def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
-    """Functions for the custom calls of which nothing is known, so that a program can be compiled."""
+    """A function for each custom call that is not registered, so that the program can be compiled; it raises when
+    called.
+    """
     return {name: _stand_in(name) for name in unknown_calls(module)}
 
 
 def unknown_calls(module: HloModule) -> list[str]:
-    """The names of custom calls of which nothing is known but the name: the program can be looked at, but not run."""
+    """The names of custom calls that are not registered: the program can be inspected, but not run."""
     known = CustomCalls()
     calls = (i.op for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
     return sorted({op.custom_call_target for op in calls if not known.knows(op.custom_call_target)})
@@ -77,19 +79,19 @@ def cache_summary() -> str:
     """Where the compile cache is, and how full."""
     used = cache.usage()
     if used is None:
-        return "there is no place for a compile cache: neither XLAKIT_CACHE_DIR nor a home directory is set"
+        return "the compile cache has no directory: neither XLAKIT_CACHE_DIR nor a home directory is set"
     state = "" if cache.is_enabled() else " (switched off by XLAKIT_CACHE)"
     return f"{used.directory}{state}\n{used.entries} entries, {used.bytes:,} of {used.limit:,} bytes"
 
 
 def cache_directory() -> str:
-    """The directory alone."""
+    """The directory of the compile cache. Raises ArgumentError if there is none."""
     folder = cache.directory()
     if folder is None:
-        raise ArgumentError("there is no place for a compile cache", hint="set XLAKIT_CACHE_DIR")
+        raise ArgumentError("the compile cache has no directory", hint="set XLAKIT_CACHE_DIR")
     return str(folder)
 
 
 def clear_cache() -> str:
-    """Remove all entries, and say so."""
+    """Remove all entries of the compile cache; gives a message with their number."""
     return f"removed {cache.clear()} entries"

@@ -1,4 +1,4 @@
-"""Runs programs on jaxlib's CPU backend, to compare with.
+"""Runs programs on jaxlib's CPU backend, for comparison.
 
 jaxlib is optional: nothing else in the package needs it. A program travels as HLO to StableHLO, which is what
 jaxlib compiles, so an operation that StableHLO lacks cannot be run there (see UnsupportedError's text).
@@ -61,7 +61,9 @@ class JaxlibBackend:
         return self.prepare(module, arguments)()
 
     def prepare(self, module: HloModule | str | bytes, arguments: Sequence[Sequence[Any]]) -> Callable[[], list[Any]]:
-        """Compile a module and place each replica's arguments; what is returned runs it. Raises UnsupportedError."""
+        """Compile a module and copy each replica's arguments to its device; gives a function that runs it. Raises
+        UnsupportedError.
+        """
         count = len(arguments)
         devices = self._client.local_devices()[:count]
         if count == 0 or len(devices) < count:
@@ -72,12 +74,12 @@ class JaxlibBackend:
         with _refusals():
             hlo = self._read(module)
             executable = self._compile(hlo, devices)
-            placed = self._place([list(_leaves(values)) for values in arguments], devices)
+            on_devices = self._put_on_devices([list(_leaves(values)) for values in arguments], devices)
             result = self._hlo.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
 
         def execute() -> list[Any]:
             with _refusals():
-                outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
+                outputs = executable.execute_sharded(on_devices).disassemble_into_single_device_arrays()
                 return [self._all_gather(result, iter(outputs), device) for device in range(count)]
 
         return execute
@@ -107,11 +109,11 @@ class JaxlibBackend:
         options.executable_build_options.debug_options.xla_cpu_enable_fast_math = False
         return self._client.compile_and_load(mlir, self._client_module.DeviceList(tuple(devices)), options)
 
-    def _place(self, values: Sequence[Sequence[Array]], devices: Sequence[Any]) -> list[Any]:
+    def _put_on_devices(self, values: Sequence[Sequence[Array]], devices: Sequence[Any]) -> list[Any]:
         """One array of jaxlib for each parameter, holding each device's value."""
         alone = [self._sharding([device]) for device in devices]
         everywhere = self._sharding(devices)
-        placed: list[Any] = []
+        whole_arrays: list[Any] = []
         for shards in zip(*values, strict=True):
             aval = _Aval(shards[0])
             # One by one: put on all devices at once, a sharding that replicates would copy the first to all.
@@ -119,9 +121,10 @@ class JaxlibBackend:
                 self._jax.batched_device_put(aval, sharding, [shard], [device], enable_x64=True)
                 for shard, sharding, device in zip(shards, alone, devices, strict=True)
             ]
-            whole = parts[0] if len(parts) == 1 else self._jax.ArrayImpl(aval, everywhere, parts, True, True)
-            placed.append(whole)
-        return placed
+            whole_arrays.append(
+                parts[0] if len(parts) == 1 else self._jax.ArrayImpl(aval, everywhere, parts, True, True)
+            )
+        return whole_arrays
 
     def _sharding(self, devices: Sequence[Any]) -> Any:
         hlo, base = self._hlo, self._jax.GSPMDSharding
@@ -153,7 +156,7 @@ def _is_optimized(module: HloModule) -> bool:
 
 
 def _with_plain_fusions(module: HloModule) -> HloModule:
-    """The module with fusions that may be taken apart; what a kernel of XLA's own does, its computation says."""
+    """The module with its custom fusions made loop fusions: their computations say what XLA's own kernels compute."""
     made: dict[Computation, Computation] = {}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
@@ -168,7 +171,7 @@ def _with_plain_fusions(module: HloModule) -> HloModule:
 
 @cache
 def _register_lapack() -> None:
-    """Have jaxlib know LAPACK's functions, which JAX tells it of where JAX is loaded, and where they are."""
+    """Register LAPACK's functions with jaxlib, as JAX does when it is imported."""
     from jaxlib import lapack, xla_client  # pyright: ignore
 
     # An extension module without typing.

@@ -1,7 +1,7 @@
-"""jaxlib in a process of its own, with limits: it ends its process on some programs, and never comes back from others.
+"""jaxlib in a child process with limits, because some programs make it abort its process or run forever.
 
-The process that asks writes the program and its arguments into a folder, starts this module as a program, and reads
-what that has written there.
+The parent writes the program and its arguments into a folder, starts this module, and reads the results from the
+folder.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LONGEST_MESSAGE = 300
 
 
 class NothingToCompareError(ExecutionError):
-    """The other backend gave no result: it refused the program, died of it, or took too long or too much memory."""
+    """The other backend gave no result: it refused the program, aborted, or exceeded the limits of time or memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the process may take: seconds, and bytes of memory that it holds (counted on Linux alone)."""
+    """Limits of the child process: seconds, and bytes of resident memory (measured on Linux only)."""
 
     seconds: float = 120.0
     memory: int = 4 << 30
@@ -70,7 +70,7 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
 
 
 def _environment() -> dict[str, str]:
-    """The environment, in which the child finds this package where its parent has found it."""
+    """The child's environment variables, by which it imports this package from the same folder."""
     own = str(Path(__file__).resolve().parents[2])
     given = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([own, given] if given else [own])}
@@ -93,7 +93,7 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
 
 
 def _memory_of(process: int) -> int:
-    """The bytes that a process holds in memory; 0 where the system does not tell."""
+    """The resident memory of a process in bytes; 0 if the system does not say."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -118,11 +118,11 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _serve(folder: Path) -> None:
-    """Run what is asked for in a folder."""
+    """Run the program in a folder, and write its results there."""
     if sys.platform != "win32":
         import resource
 
-        # A process that aborts is an answer here, of which a file of all its memory tells nothing more.
+        # No core dump: an abort is an expected outcome.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 

@@ -1,4 +1,4 @@
-"""What is supported, read off the op pages and the code: ``xlakit ops`` and the generated documents."""
+"""What is supported, read from the op pages and the code: ``xlakit ops`` and the generated documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xlakit.ops.registry import PAGES
 
 # A signature that is longer has a line for each parameter.
 _LONGEST_SIGNATURE = 100
-# Where it is said that an operation is not run.
+# The file that refuses operations which are not run.
 _NOT_RUN = "xlakit/ir/operation.py"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -147,7 +147,7 @@ def _as_markdown(doc: str) -> str:
 
 
 def support_page() -> str:
-    """``docs/support.md``: what is run, and every place in the code that says it is not supported."""
+    """``docs/support.md``: what is run, and every limit that the code reports by UnsupportedError."""
     run = [op for op in OPERATIONS.values() if is_evaluated(op)]
     other = sorted(op.opcode for op in OPERATIONS.values() if not is_evaluated(op))
     parts = [

@@ -8,7 +8,7 @@ from xlakit.ir.instruction import HloModule
 
 
 def described(*, measure: bool) -> str:
-    """The description in force, as JSON; with ``measure``, all that it has is measured anew and kept."""
+    """The description in use, as JSON; with ``measure``, it is measured again and stored."""
     if not measure:
         return measuring.described().as_text()
     return measuring.measure(lambda text: compile_module(HloModule.from_text(text), cache=False)).as_text()

@@ -1,4 +1,4 @@
-"""``xlakit opt``: run passes, show what each has changed, and list them with their rules."""
+"""``xlakit opt``: run passes, print what each changed, and list passes and rules."""
 
 from __future__ import annotations
 

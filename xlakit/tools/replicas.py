@@ -1,4 +1,4 @@
-"""A program of several partitions as one of several replicas: the same devices, which meet as they did."""
+"""A program of several partitions as one of several replicas, whose collectives have the same groups of devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlakit.passes.core.framework import with_callees, with_computations
 def as_replicas(module: HloModule) -> HloModule:
     """The program whose replicas do what the partitions of a program with one replica do.
 
-    Raises UnsupportedError where there are several of both, which no numbers of one kind can tell.
+    Raises UnsupportedError if there are several of both, since replica numbers alone cannot say both.
     """
     count = module.num_partitions
     if count == 1:

@@ -1,7 +1,8 @@
-"""Whole arrays and the parts of them that devices have: what ``xlakit run`` gives to a program and shows of it.
+"""Whole arrays and their shards: how ``xlakit run`` splits the arguments of a program and joins its results.
 
-A program that says how its arrays are split takes whole arrays here, which are cut as it says, and its results are
-joined. So does one that XLA has split already, as far as it still says how: its parameters have the shapes of parts.
+A program with shardings takes whole arrays here, which are split by its shardings, and its results are joined. A
+program that XLA has already partitioned is handled the same way if it still has shardings; its parameters have the
+shapes of shards.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _Parts = tuple[tuple[Split | None, ...] | None, Split | None]
 
 @dataclass(frozen=True)
 class Devices:
-    """A program as its devices run it, and how whole arguments and results are split over them.
+    """The program of one device, and how whole arguments and results are split over the devices.
 
     module: the program of one partition. program: the shapes of whole arguments, and of the whole result where that is
     known. whole: the program of all partitions on one device, where it can run there.
@@ -44,13 +45,13 @@ class Devices:
 
     @property
     def count(self) -> int:
-        """How many devices run it."""
+        """The number of devices."""
         return self.module.replica_count * self.module.num_partitions
 
     # -- arguments ---------------------------------------------------------------------------------
 
     def arguments(self, values: Sequence[Any]) -> list[list[Any]]:
-        """What each device is given of whole arguments. Raises ArgumentError where a shape is another."""
+        """The arguments of each device, cut from whole arguments. Raises ArgumentError for a wrong shape."""
         partitions = self.module.num_partitions
         given: list[list[Any]] = [[] for _ in range(partitions)]
         shapes = zip(self.program.parameters, self.module.entry.parameters, self.parameters, values, strict=True)
@@ -71,7 +72,7 @@ class Devices:
         if array is TOKEN or not whole.is_array or (splits is None and unreduced is None):
             return [array] * partitions
         array, splits = np.asarray(array), splits or (None,) * whole.rank
-        # The program of a part does not say whether the last part is padded, so the whole may be smaller.
+        # The program of one partition does not say whether the last shard is padded, so the whole may be smaller.
         if array.ndim != whole.rank or local_sizes(splits, array.shape) != local.dimensions:
             if self.whole is None and array.shape == local.dimensions:
                 return [array] * partitions
@@ -85,7 +86,7 @@ class Devices:
     # -- results -----------------------------------------------------------------------------------
 
     def joined(self, results: Sequence[Any]) -> Any:
-        """The result of one device, or of one replica, put together; a tuple of them where there are several."""
+        """The joined result of all partitions; with several replicas, a tuple of one for each."""
         partitions = self.module.num_partitions
         if self.result is None or partitions == 1:
             return results[0] if len(results) == 1 else tuple(results)
@@ -102,14 +103,14 @@ class Devices:
 
 
 def on_devices(module: HloModule) -> Devices:
-    """How a module runs on as many devices as it says. Raises ShapeError for shardings that cannot be."""
+    """The program of one device, with the shardings of its arguments and results. Raises ShapeError."""
     count = module.num_partitions
     if is_to_be_split(module, count):
         split = split_over(module, count)
         said, result = split.spmd_parameters_shardings, split.spmd_output_sharding
         parameters = [_said(s, p.shape, split) for s, p in zip(said, split.entry.parameters, strict=True)]
         found = None if result is None else _said(result, split.entry.root.shape, split)
-        # Nothing but shardings, on which no value depends, tells the whole program of several partitions from one.
+        # The program differs from that of one device by its shardings only, on which no value depends.
         whole = on_one_device(module) if not _has_manual(module) else None
         return Devices(split, module.entry.program_shape, whole, tuple(parameters), found)
     own = module.entry.program_shape
@@ -131,13 +132,13 @@ def on_devices(module: HloModule) -> Devices:
 
 
 def with_partitions(module: HloModule) -> HloModule:
-    """The module with as many partitions as its shardings have, where its format has not said how many there are."""
+    """The module with as many partitions as its shardings have, if its format has no field for their number."""
     count = partitions_said(module) if module.num_partitions == 1 and module.replica_count == 1 else 1
     return module if count == 1 else module.replace(num_partitions=count)
 
 
 def on_one_device(module: HloModule) -> HloModule:
-    """A program that says how it is split, as one that says nothing of it."""
+    """The program without its shardings, for one device."""
     made: dict[Any, Any] = {}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
@@ -155,7 +156,7 @@ def on_one_device(module: HloModule) -> HloModule:
 
 
 def _has_manual(module: HloModule) -> bool:
-    """Whether there are computations that say themselves what each partition does."""
+    """Whether the module has manual computations, which say what each partition does."""
     calls = [i.op for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)]
     return any(o.custom_call_target.startswith(("SPMD", "xla.sdy.")) and not _is_hint(o) for o in calls)
 
@@ -216,7 +217,7 @@ def _box(splits: Sequence[Split | None], local: Sequence[int], partition: int) -
 
 
 def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], partition: int) -> Array:
-    """The part of a partition, with zeros where it reaches beyond the array."""
+    """The shard of a partition, padded with zeros beyond the array."""
     inside = array[_box(splits, local, partition)]
     if inside.shape == tuple(local):
         return np.ascontiguousarray(inside)
@@ -252,9 +253,9 @@ def _join(found: Sequence[Any], said: _Parts, whole: Shape) -> Any:
 def _total(arrays: Sequence[Array], splits: Sequence[Split | None], numbers: Split, partition: int) -> Array:
     """The sum of the values of one part, one for each number."""
 
-    def place(p: int) -> list[int | None]:
+    def part_numbers(p: int) -> list[int | None]:
         return [None if split is None else split[p] for split in splits]
 
-    chosen = {numbers[p]: p for p in range(len(arrays)) if place(p) == place(partition)}
+    chosen = {numbers[p]: p for p in range(len(arrays)) if part_numbers(p) == part_numbers(partition)}
     total: Callable[[Sequence[Array]], Any] = sum  # pyright: ignore[reportAssignmentType]
     return np.asarray(total([arrays[chosen[n]] for n in sorted(chosen)])).astype(arrays[0].dtype)

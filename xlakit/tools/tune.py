@@ -13,7 +13,7 @@ from xlakit.tools.shards import on_devices, with_partitions
 
 
 def tuned(module: HloModule, *, seconds: float, again: bool) -> TuningReport:
-    """Tune a program, and have what was chosen used whenever it is compiled; gives what was gained.
+    """Tune a program and store the choices, which are used whenever it is compiled; gives a report of the times.
 
     A program that was tuned before gives the report of that time, unless ``again``. Raises ArgumentError where the
     compile cache is off.

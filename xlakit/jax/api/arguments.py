@@ -1,4 +1,4 @@
-"""The structures that functions of the interface are called with, and some that those point at.
+"""The argument structures of the functions of PJRT's C interface, and some structures that these point at.
 
 Each begins with its size and a pointer to extensions; the fields that follow are named here in their order. A field
 is a word of 8 bytes, unless ``:i`` (an int of 4 bytes) or ``:b`` (a bool of one byte) says otherwise; each is aligned
@@ -136,7 +136,7 @@ _TYPES: Final = {"": I64, "i": I32, "b": I8}
 
 
 class Arguments:
-    """Where the fields of one structure are."""
+    """The layout of one structure: the offset and type of each field."""
 
     def __init__(self, fields: str) -> None:
         self._fields: dict[str, tuple[int, Type]] = {}
@@ -149,18 +149,18 @@ class Arguments:
             end = begin + type.bytes
         self.size = -(-end // 8) * 8
 
-    def place(self, name: str) -> tuple[int, Type]:
+    def offset_and_type(self, name: str) -> tuple[int, Type]:
         """The offset of a field in bytes, and its type."""
         return self._fields[name]
 
     @property
     def first(self) -> str:
-        """The field after the prefix: mostly the object that the function is about."""
+        """The field after the prefix: in most structures the object that the function works on."""
         return list(self._fields)[2]
 
     @property
     def results(self) -> list[str]:
-        """The fields after that one."""
+        """The fields after :attr:`first`."""
         return list(self._fields)[3:]
 
     def at(self, fn: Function, base: Value, name: str) -> Value:

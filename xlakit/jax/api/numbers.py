@@ -1,4 +1,4 @@
-"""Numbers with a meaning: codes of errors, and what the interface calls the types of elements."""
+"""Numbers of PJRT's C interface: error codes and element types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlakit.data.primitive import PrimitiveType
 
 
 class Code(IntEnum):
-    """What kind of error it is, in the numbers that gRPC and Abseil share."""
+    """Error codes, with the numbers that gRPC and Abseil share."""
 
     CANCELLED = 1
     UNKNOWN = 2

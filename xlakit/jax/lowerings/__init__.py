@@ -1,4 +1,4 @@
-"""What JAX makes of its operations on this platform, where that is not what it makes of them everywhere."""
+"""Lowering rules of JAX's operations for this platform, where JAX's rules for all platforms are not used."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _FROM_CPU: Final = (
     "tridiagonal_p",
 )
 
-# JAX's rules for its own ``cpu`` that are made for what XLA's compiler has not, or does slowly there. Its rules for all
-# platforms end in HLO, or in fewer operations.
+# JAX's rules for its own ``cpu`` that work around what XLA's CPU compiler lacks or does slowly. For these operations
+# JAX's rules for all platforms are used, which give HLO, or fewer operations.
 _COMMON: Final = frozenset(
     {"bcsr_dot_general", "cholesky", "select_and_scatter_add", "threefry2x32", "triangular_solve"}
 )
 
 
 def register_lowerings(platform: str) -> None:
-    """Tell JAX, once the platform is registered."""
+    """Register the rules with JAX, after the platform has been registered."""
     from jax._src.interpreters import mlir as interpreter
     from jax._src.lax import linalg
 

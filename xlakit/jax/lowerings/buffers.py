@@ -1,7 +1,7 @@
-"""``jax.experimental.buffer_callback``: Python functions that write their results where they are told to.
+"""``jax.experimental.buffer_callback``: Python functions that write their results into given buffers.
 
-The memory of the arguments is read where it is. Results are written into memory of their own, and go from there to
-where the program has them.
+Arguments are views of the program's memory. Results are written into temporary arrays, which are then copied to the
+program's memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlakit.runtime.dlpack import CPU, exported
 
 
 class Buffer:
-    """An array as such a function gets it; that of an argument may not be used any more when the function is done."""
+    """An array that is passed to such a function. The function must not use it after it has returned."""
 
     def __init__(self, array: Array, *, is_result: bool) -> None:
         self._array = array.view()
@@ -62,18 +62,18 @@ class Buffer:
 
 
 class ExecutionContext:
-    """What such a function is told of how it is run."""
+    """The execution context that is passed to such a function."""
 
     @property
     def stage(self) -> Any:
-        """There is but one: the program runs."""
+        """The stage; there is one only: the program runs."""
         from jax.experimental.buffer_callback import ExecutionStage
 
         return ExecutionStage.EXECUTE
 
     @property
     def stream(self) -> int:
-        """What a GPU would have. Raises JaxRuntimeError."""
+        """The stream of a GPU. Raises JaxRuntimeError, since this platform has none."""
         import jax
 
         raise jax.errors.JaxRuntimeError("XLA FFI GPU context is not available: this platform is the processor")
@@ -83,7 +83,9 @@ _CONTEXT: Final = ExecutionContext()
 
 
 class BufferCallback(Callback):
-    """Such a function, with the numbers of the results that begin as arguments, and of these arguments."""
+    """A Python function with its aliases: the numbers of results that start with the value of an argument, and of these
+    arguments.
+    """
 
     def __init__(self, function: Callable[..., Any], results: Sequence[Any], aliases: Mapping[int, int]) -> None:
         super().__init__(function, results)
@@ -105,7 +107,7 @@ class BufferCallback(Callback):
 
 
 def buffer_rule(_: Any) -> Any:
-    """The rule of ``buffer_callback``."""
+    """The lowering rule of ``buffer_callback``."""
     from jax import tree
 
     def lower(

@@ -1,6 +1,6 @@
 """Calls from JAX's programs back to Python: ``pure_callback``, ``io_callback``, ``debug.callback`` and ``debug.print``.
 
-A program calls them by a number. The function stays as long as the program does, which JAX keeps it with.
+A program has the number of a function. JAX holds the function as long as the program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _functions: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictio
 
 
 class Callback:
-    """A function with the types and dimensions that it is to give."""
+    """A function with the types and dimensions of the results that it must return."""
 
     def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[Any]) -> None:
         self.number = next(_numbers)
@@ -35,10 +35,10 @@ class Callback:
         _functions[self.number] = self
 
     def __call__(self, *arguments: Array) -> tuple[Array, ...]:
-        """Call it, and check what it gives."""
+        """Call the function, and check its results."""
         from jax._src import dtypes
 
-        # It may keep what it gets for longer than the program lives.
+        # The function may keep its arguments for longer than the program lives.
         given = self.function(*(argument.copy() for argument in arguments))
         if len(given) != len(self.results):
             raise RuntimeError(
@@ -55,12 +55,13 @@ class Callback:
 
 
 def answer(context: Evaluation, *operands: Any) -> Any:
-    """The custom call: the function of the number that it says."""
+    """Execute the custom call: call the function whose number it has."""
     number = int(context.instruction.annotations.backend_config or 0)
     callback = _functions.get(number)
     if callback is None:
         raise ExecutionError(
-            "a callback of another process, or of a program that is gone", hint="programs with callbacks are not kept"
+            "a callback of another process, or of a program that is gone",
+            hint="compile the program in the process that traced it",
         )
     # A token comes first where callbacks have an order.
     tokens = [None for operand in operands if operand is None]
@@ -69,7 +70,7 @@ def answer(context: Evaluation, *operands: Any) -> Any:
 
 
 def _types(ctx: Any, aval: Any) -> Sequence[Any]:
-    """The MLIR types of a value: one, but for values that JAX makes of several."""
+    """The MLIR types of a value; JAX represents some values by several."""
     from jax._src.interpreters import mlir
 
     flat, _ = mlir.ir_tree_registry.flatten(mlir.aval_to_ir_types(ctx.module_context, aval))
@@ -86,11 +87,11 @@ def emit_call(
     token: Any = None,
     target: str = TARGET,
 ) -> Any:
-    """The custom call of a function, which lives as long as the program does; with a token it gives one first."""
+    """The custom call of a function, which lives as long as the program. With a token, the first result is a token."""
     from jax._src.interpreters import mlir
     from jaxlib.mlir.dialects import stablehlo
 
-    # With it JAX keeps programs out of files: the number means nothing to other processes.
+    # JAX does not write programs with such an object to files: the number has no meaning in other processes.
     ctx.module_context.add_host_callback(callback)
     types = [type for aval in result_avals for type in _types(ctx, aval)]
     given = list(operands)
@@ -141,7 +142,7 @@ def _emit(
 
 
 def register_callbacks(platform: str) -> None:
-    """Have JAX's callbacks become calls of ours on a platform."""
+    """Register the lowering of JAX's callbacks for a platform."""
     import jax.interpreters.mlir as public
     from jax._src import callback, debugging
     from jax._src.interpreters import mlir

@@ -1,8 +1,8 @@
-"""Rules for operations of modules of JAX that a program may import after JAX has begun, or never.
+"""Lowering rules for operations of JAX modules that a program may import later, or never.
 
-Their primitives are known by name alone before. JAX looks a rule up in the table of its platform, so the table makes
-these rules when it is first asked for them. Of rules that JAX's modules register for the platform meanwhile, it keeps
-neither those in whose place there are such rules, nor those that are to be left to JAX's rules for all platforms.
+Before the import a primitive is known by its name only. JAX looks a rule up in the table of its platform, and this
+table creates the deferred rules when JAX first looks for them. The table ignores rules that JAX's modules register for
+the platform if there is a deferred rule for the primitive, or if JAX's rule for all platforms is to be used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Makers = Mapping[str, Callable[[Any], Any]]
 
 
 def _rule_for_processors(primitive: Any) -> Any:
-    """The rule that JAX has for its own CPU platform; it ends in a callback, which is ours here."""
+    """JAX's rule for its own CPU platform. It emits a callback, which becomes a callback of this platform."""
     from jax._src.interpreters import mlir as interpreter
 
     mlir: Any = interpreter
@@ -26,7 +26,7 @@ def _rule_for_processors(primitive: Any) -> Any:
 
 
 def _buffer_rule(primitive: Any) -> Any:
-    # Its module takes a while to load, and few programs need it.
+    # The module is slow to import, and few programs need it.
     from xlakit.jax.lowerings.buffers import buffer_rule
 
     return buffer_rule(primitive)
@@ -69,7 +69,7 @@ def _name(primitive: object) -> str:
 
 
 def register_rules(platform: str, makers: Makers, common: AbstractSet[str]) -> None:
-    """Replace JAX's table by this one.
+    """Replace JAX's table of rules for a platform.
 
     makers: the rules that it makes. common: primitives that are left to JAX's rules for all platforms.
     """

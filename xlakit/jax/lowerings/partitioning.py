@@ -1,4 +1,4 @@
-"""Functions of Python that have a part in how the compiler splits a program over devices.
+"""Python functions that the partitioner calls.
 
 ``jax.debug.inspect_array_sharding`` inside ``jit`` has one that is told how an array is split, ``custom_partitioning``
 one that splits a call. JAX's rules write addresses of theirs into the program. Here these are names and no more: what
@@ -24,7 +24,7 @@ _functions: weakref.WeakValueDictionary[bytes, Callable[[Any], None]] = weakref.
 
 
 def register_functions() -> None:
-    """Have functions that are told shardings remembered by what JAX writes for them."""
+    """Register the functions that are called with shardings, by the name that JAX's program has for each."""
     from jaxlib import xla_client
 
     client: Any = xla_client
@@ -39,7 +39,7 @@ def register_functions() -> None:
 
 
 def tell(backend_config: str, sharding: Sharding) -> None:
-    """Call the function that is told a sharding; one of another process is not there to be called."""
+    """Call the function that receives a sharding. A function of another process is not called."""
     from xlakit.formats.hlo_proto.metadata import bytes_of
 
     function = _functions.get(bytes_of(backend_config))
@@ -48,7 +48,7 @@ def tell(backend_config: str, sharding: Sharding) -> None:
 
 
 def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence[Sharding]) -> SplitCall:
-    """What the function of a call of ``custom_partitioning`` makes of it."""
+    """The partitioned form of a call of ``custom_partitioning``, given by the function of the call."""
     from jaxlib import xla_client
 
     from xlakit.formats.hlo_proto import read_module
@@ -77,7 +77,7 @@ def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence
 
 
 def _shape(shape: Shape) -> Any:
-    """A shape as jaxlib has it."""
+    """A shape as jaxlib's Shape."""
     from jaxlib import xla_client
 
     client: Any = xla_client
@@ -108,7 +108,7 @@ def _from_jaxlib(sharding: Any) -> Sharding:
 
 
 def register_with_partitioner() -> None:
-    """Have the compiler call these functions while it splits programs."""
+    """Register these functions with the partitioner."""
     from xlakit.passes.spmd.operations.custom import register_partitioner
     from xlakit.passes.spmd.operations.inspection import register_inspector
 

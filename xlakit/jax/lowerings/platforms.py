@@ -1,6 +1,6 @@
-"""Which branch of ``lax.platform_dependent`` is taken: that for ``xlakit``, or that for ``cpu`` where there is none.
+"""The branch of ``lax.platform_dependent`` that is taken: that for ``xlakit``, or that for ``cpu`` if there is none.
 
-A branch for platform ``cpu`` is meant for the machine that this compiler makes programs for.
+A branch for platform ``cpu`` is written for the processor that this compiler compiles for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def with_ours(platforms: Platforms) -> Platforms:
 
 
 def register_platforms() -> None:
-    """Have JAX take the branch. It asks twice: for the number of a branch, and where it leaves out the others."""
+    """Register the choice in two rules: that for the number of the branch, and that which drops the other branches."""
     from jax._src.interpreters import mlir as interpreter
     from jax._src.lax.control_flow import conditionals
 

@@ -26,7 +26,7 @@ def sparse_solve(values: Array, columns: Array, starts: Array, right: Array) -> 
     from scipy.sparse import csr_array  # takes a while to load, and few programs need it
     from scipy.sparse.linalg import spsolve
 
-    # SuperLU sorts rows in place, so it gets a copy.
+    # SuperLU sorts the rows in its input array, so it gets a copy.
     matrix = csr_array((values, columns, starts), shape=(right.size, right.size), copy=True)
     solution: Any = spsolve(matrix, right)
     return solution.astype(right.dtype)

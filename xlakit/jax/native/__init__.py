@@ -1,13 +1,14 @@
-"""The functions of the interface in machine code: all that is hot, and all that may run while Python cleans up.
+"""The functions of the interface in machine code: those that are called often, and those that destroy objects.
 
-An object may go while a Python exception is on its way, or when the interpreter ends: what runs then is not Python.
+An object may be destroyed while a Python exception propagates, or while the interpreter shuts down; Python code cannot
+run then.
 
-records.py   what objects are made of
-getters.py   functions that only hand out what a record holds, as a table
+records.py   the fields of objects
+getters.py   functions that only return fields of a record, as a table
 errors.py    errors, and the functions that are not supported
 events.py    events
 memory.py    blocks: memory that buffers share
 buffers.py   buffers, and copies between them and the host
 execute.py   programs
-library.py   all of it in memory, with the addresses
+library.py   the functions compiled and loaded, with their addresses
 """

@@ -1,4 +1,4 @@
-"""Buffers: arrays on devices, always there, always major to minor."""
+"""Buffers: arrays on devices, always computed, always laid out major to minor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GONE = "the buffer has been deleted or donated"
 
 
 def emit_buffers(module: Module) -> None:
-    """Write the functions about buffers that are there."""
+    """Emit the functions of existing buffers."""
     _emit_make(module)
     _emit_hold(module)
     _emit_drop(module)
@@ -46,7 +46,7 @@ def _emit_make(module: Module) -> None:
 
 
 def dimensions(fn: Function, buffer: Value) -> Value:
-    """Where the dimensions of a buffer are; the order of its memory follows them."""
+    """The address of the dimensions of a buffer; its minor-to-major order follows them."""
     return fn.at(buffer, I8, BUFFER.size)
 
 
@@ -66,7 +66,7 @@ def _unlock(fn: Function, buffer: Value) -> None:
 
 
 def _emit_hold(module: Module) -> None:
-    """``hold(ptr buffer) -> ptr``: its block, which the caller releases; null where the buffer is gone."""
+    """``hold(ptr buffer) -> ptr``: its block, which the caller releases; null if the buffer is deleted."""
     fn = module.function("hold", PTR, [PTR])
     (buffer,) = fn.parameters
     _locked(fn, buffer)
@@ -79,18 +79,18 @@ def _emit_hold(module: Module) -> None:
 
 
 def _emit_drop(module: Module) -> None:
-    """``drop(ptr buffer, i1 delete, i1 even_held)``: perhaps delete it, and give its block up if it is not needed."""
+    """``drop(ptr buffer, i1 delete, i1 even_held)``: delete it if asked to, and release a block that nothing uses."""
     fn = module.function("drop", VOID, [PTR, I1, I1])
     buffer, delete, even_held = fn.parameters
     _locked(fn, buffer)
     with fn.if_(delete):
         BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
-    place = BUFFER.at(fn, buffer, "block")
+    field = BUFFER.at(fn, buffer, "block")
     is_free = BUFFER.load(fn, buffer, "external").eq(0) | even_held
-    goes = is_free & BUFFER.load(fn, buffer, "is_deleted").ne(0)
-    block = fn.select(goes, fn.load(PTR, place), fn.null())
-    with fn.if_(goes):
-        fn.store(fn.null(), place)
+    is_released = is_free & BUFFER.load(fn, buffer, "is_deleted").ne(0)
+    block = fn.select(is_released, fn.load(PTR, field), fn.null())
+    with fn.if_(is_released):
+        fn.store(fn.null(), field)
     _unlock(fn, buffer)
     with fn.if_(block.ne(fn.null())):
         fn.call("release_block", VOID, block)
@@ -98,7 +98,7 @@ def _emit_drop(module: Module) -> None:
 
 
 def delete(fn: Function, buffer: Value) -> None:
-    """Make a buffer unusable."""
+    """Mark a buffer as deleted."""
     fn.call("drop", VOID, buffer, fn.constant(I1, 1), fn.constant(I1, 0))
 
 
@@ -187,7 +187,7 @@ def _emit_addresses(module: Module) -> None:
 
 
 def _held(fn: Function, buffer: Value) -> Value:
-    """The block of a buffer, which the caller releases; returns an error where the buffer is gone."""
+    """The block of a buffer, which the caller releases. Emits the return of an error for a deleted buffer."""
     block = fn.call("hold", PTR, buffer)
     fail_if(fn, block.eq(fn.null()), Code.INVALID_ARGUMENT, _GONE)
     return block
@@ -234,8 +234,10 @@ def _emit_copies(module: Module) -> None:
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
         (given,) = fn.parameters
-        buffer, place = args.pointer(fn, given, "buffer"), args.pointer(fn, given, target)
-        device, memory = places(fn, *((place, fn.null()) if target == "device" else (fn.null(), place)))
+        buffer, destination = args.pointer(fn, given, "buffer"), args.pointer(fn, given, target)
+        device, memory = device_and_memory(
+            fn, *((destination, fn.null()) if target == "device" else (fn.null(), destination))
+        )
         source = _held(fn, buffer)
         size = BUFFER.load(fn, buffer, "size")
         block = fn.call("make_block", PTR, size)
@@ -250,8 +252,8 @@ def _emit_copies(module: Module) -> None:
         fn.ret(fn.null())
 
 
-def places(fn: Function, device: Value, memory: Value) -> tuple[Value, Value]:
-    """A device and its memory, where one of the two may be null."""
+def device_and_memory(fn: Function, device: Value, memory: Value) -> tuple[Value, Value]:
+    """The device and the memory of which the caller gives at least one; the other may be null."""
 
     def of_memory() -> tuple[Value, Value]:
         return memory_device(fn, memory), memory

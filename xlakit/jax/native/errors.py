@@ -1,4 +1,4 @@
-"""Errors, and what stands in the table for functions that are not supported."""
+"""Errors, and the table's entries for functions that are not supported."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def emit_errors(module: Module) -> None:
 
 
 def emit_unsupported(module: Module, slots: Iterable[str]) -> None:
-    """For each of the functions one that says that it is not supported."""
+    """Emit, for each of these functions, one that returns an error that it is not supported."""
     for slot in slots:
         fn = module.function(slot, PTR, [PTR], external=True)
         fn.ret(error(fn, Code.UNIMPLEMENTED, f"xlakit does not support PJRT_{slot}"))
 
 
 def error(fn: Function, code: Code, text: str) -> Value:
-    """A new error with a text that is known when the code is written."""
+    """A new error with a constant text."""
     data = text.encode()
     name = fn.module.constant_data("text", data, align=1)
     return fn.call("make_error", PTR, fn.i64(code), fn.address(name), fn.i64(len(data)))
 
 
 def fail_if(fn: Function, condition: Value, code: Code, text: str) -> None:
-    """Return an error where the condition holds."""
+    """Emit a return of an error for the case that the condition holds."""
     with fn.if_(condition, likely=False):
         fn.ret(error(fn, code, text))

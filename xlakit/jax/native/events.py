@@ -1,6 +1,6 @@
 """Events. All but a few are ready when they are made: those are one event, which is never destroyed.
 
-An event that is still to come is about memory of the host that a buffer uses: it is ready when the buffer is gone.
+A pending event belongs to memory of the host that a buffer uses: it becomes ready when the buffer is destroyed.
 """
 
 from __future__ import annotations

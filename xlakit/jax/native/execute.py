@@ -1,7 +1,7 @@
-"""Running programs: from the buffers of arguments to buffers of results.
+"""Execution of programs: from buffers of arguments to buffers of results.
 
-A program runs at once, on the thread that calls, and with as many more as it has work for. ``run`` in its record is
-machine code, or a function of Python's for what needs Python; native code around it does not know the difference.
+A program runs on the calling thread, and on threads of the pool. ``run`` in its record is machine code, or a ctypes
+callback for a program that needs Python; the native code around it is the same for both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
 
 
 def emit_execute(module: Module) -> None:
-    """Write the functions about executables that are more than getters."""
+    """Emit the functions of executables, except getters."""
     module.global_data("dead_executables", 8)
     module.declare("xlakit_jax_failure", PTR, [I64, I64])
     _emit_lives(module)
@@ -103,10 +103,10 @@ def _emit_is_donatable(module: Module) -> None:
     args = arguments_of("ExecuteOptions")
     fn = module.function("is_donatable", I1, [PTR, I64])
     options, argument = fn.parameters
-    kept = args.pointer(fn, options, "non_donatable_input_indices")
+    numbers = args.pointer(fn, options, "non_donatable_input_indices")
     count = args.load(fn, options, "num_non_donatable_input_indices")
     with fn.loop(0, count, carried=[fn.constant(I1, 1)]) as iteration:
-        iteration.next(iteration.carried[0] & fn.load(I64, fn.at(kept, I64, iteration.index)).ne(argument))
+        iteration.next(iteration.carried[0] & fn.load(I64, fn.at(numbers, I64, iteration.index)).ne(argument))
     fn.ret(iteration.results[0])
 
 

@@ -1,4 +1,4 @@
-"""Functions that only hand out what a record holds."""
+"""Functions that only return fields of a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GETTERS: Final[list[tuple[Record, str]]] = [
 
 
 def emit_getters(module: Module) -> None:
-    """Write them: each field among the arguments, but the object itself, is that of the same name in the record."""
+    """Emit the getters: each field of the arguments, except the object, gets the record's field of that name."""
     for record, slots in GETTERS:
         for slot in slots.split():
             args = arguments_of(slot)

@@ -27,7 +27,7 @@ _VARIANT: Final = "jax"
 def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
     """The functions as LLVM IR, and which of the interface's there are.
 
-    of_python: those that Python answers, so that they are not written as unsupported.
+    of_python: the functions that are written in Python, which are not emitted as unsupported.
     """
     module = Module("jax")
     module.declare("xlakit_allocate", PTR, [I64])
@@ -87,7 +87,7 @@ class Native:
 
 
 def _machine_code(of_python: tuple[str, ...]) -> tuple[list[str], bytes]:
-    # As the runtime, which is one for all programs of the process.
+    # Loaded for the life of the process, as the runtime is.
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
         return _kept_or_made(of_python)
 

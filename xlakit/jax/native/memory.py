@@ -66,5 +66,5 @@ def is_ours(fn: Function, block: Value) -> Value:
 
 
 def share(fn: Function, block: Value) -> None:
-    """Count one more user of a block."""
+    """Add a reference to a block."""
     fn.atomic_update("add", BLOCK.at(fn, block, "references"), fn.i64(1))

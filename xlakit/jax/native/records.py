@@ -1,6 +1,6 @@
-"""What objects of the interface are made of: the words that native code and Python both know by their names.
+"""The fields of the interface's objects, which native code and Python both access by name.
 
-A field that a function of the interface hands out has the name that it has among the function's arguments.
+A field that a function of the interface returns has the name that it has in the function's arguments.
 """
 
 from __future__ import annotations

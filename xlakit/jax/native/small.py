@@ -1,4 +1,4 @@
-"""Small functions about the client, and those that have nothing to do."""
+"""Small functions of the client, and functions that do nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _NOTHING_TO_DO: Final = (
     "CopyToDeviceStream_Destroy",
     "AsyncHostToDeviceTransferManager_Destroy",
     "Plugin_Initialize",
-    # Tells which processes take part; there is this one. jaxlib ends the process where this gives an error, which of
-    # the others it does for those alone that need something first that is refused.
+    # Receives the processes that take part, of which there is one. jaxlib aborts the process if it returns an error.
     "Client_UpdateGlobalProcessInfo",
 )
 
 
 def emit_small(module: Module) -> None:
-    """Write them, and ``make_bytes(ptr data, i64 size) -> ptr``, a copy; ``destroy_bytes(ptr)``, as callers end it."""
+    """Emit them, and ``make_bytes(ptr data, i64 size) -> ptr``, which gives a copy, and ``destroy_bytes(ptr)``."""
     fn = module.function("make_bytes", PTR, [PTR, I64], external=True)
     data, size = fn.parameters
     copy = fn.call("xlakit_allocate", PTR, size)
@@ -42,7 +41,7 @@ def emit_small(module: Module) -> None:
         fn = module.function(slot, PTR, [PTR], external=True)
         fn.ret(fn.null())
 
-    # It holds nothing; it only must not be null.
+    # The context holds nothing, but it must not be null.
     args = arguments_of("ExecuteContext_Create")
     fn = module.function("ExecuteContext_Create", PTR, [PTR], external=True)
     fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "context"))

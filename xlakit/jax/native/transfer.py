@@ -1,22 +1,22 @@
-"""From the host's memory to buffers: copied, read where it is, or found elsewhere."""
+"""Buffers made from memory of the host: copied, or used without a copy."""
 
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import Arguments, arguments_of
 from xlakit.jax.api.numbers import TYPE_NUMBERS, Code
-from xlakit.jax.native.buffers import places
+from xlakit.jax.native.buffers import device_and_memory
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.records import BLOCK
 
-# From here on the numbers of semantics say that memory of the host may be used as long as the buffer lives.
+# From this number on, PJRT's host buffer semantics let the buffer use the host's memory as long as it lives.
 _ZERO_COPY = 2
 _MAX_TYPES = 64
 
 
 def emit_transfer(module: Module) -> None:
-    """Write the functions that make buffers of memory."""
+    """Emit the functions that make buffers from memory."""
     widths = bytearray(_MAX_TYPES)
     for kind, number in TYPE_NUMBERS.items():
         widths[number] = kind.dtype.itemsize if kind.is_array else 0
@@ -60,9 +60,9 @@ def _emit_is_dense(module: Module) -> None:
     dims, strides, rank, element = fn.parameters
     with fn.loop(0, rank, carried=[element, fn.constant(I1, 1)]) as iteration:
         expected, good = iteration.carried
-        place = rank - 1 - iteration.index
-        size = fn.load(I64, fn.at(dims, I64, place))
-        fits = fn.load(I64, fn.at(strides, I64, place)).eq(expected) | size.eq(1)
+        dimension = rank - 1 - iteration.index
+        size = fn.load(I64, fn.at(dims, I64, dimension))
+        fits = fn.load(I64, fn.at(strides, I64, dimension)).eq(expected) | size.eq(1)
         iteration.next(expected * size, good & fits)
     fn.ret(iteration.results[1])
 
@@ -74,16 +74,16 @@ def _emit_gather(module: Module) -> None:
     with fn.loop(0, count) as each:
         with fn.loop(0, rank, carried=[each.index, fn.i64(0)]) as iteration:
             rest, offset = iteration.carried
-            place = rank - 1 - iteration.index
-            size = fn.load(I64, fn.at(dims, I64, place))
-            step = fn.load(I64, fn.at(strides, I64, place))
+            dimension = rank - 1 - iteration.index
+            size = fn.load(I64, fn.at(dims, I64, dimension))
+            step = fn.load(I64, fn.at(strides, I64, dimension))
             iteration.next(rest // size, offset + (rest % size) * step)
         fn.copy(fn.at(target, I8, each.index * element), fn.at(source, I8, iteration.results[1]), element)
     fn.ret()
 
 
 def _described(fn: Function, args: Arguments, given: Value) -> tuple[Value, Value, Value, Value]:
-    """Type, dimensions, rank and size of an element of the buffer that is asked for."""
+    """Type, dimensions, rank and bytes of an element of the requested buffer."""
     type, dims, rank = args.load(fn, given, "type"), args.pointer(fn, given, "dims"), args.load(fn, given, "num_dims")
     is_known = type.compare("ult", _MAX_TYPES)
     width = fn.load(I8, fn.at(fn.address("element_bytes"), I8, fn.select(is_known, type, fn.i64(0))))
@@ -108,7 +108,7 @@ def _emit_from_host(module: Module) -> None:
     args = arguments_of("Client_BufferFromHostBuffer")
     fn = module.function("Client_BufferFromHostBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
-    device, memory = places(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
+    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     type, dims, rank, element = _described(fn, args, given)
     _check_layout(fn, args.pointer(fn, given, "device_layout"), rank)
     source, strides = args.pointer(fn, given, "data"), args.pointer(fn, given, "byte_strides")
@@ -118,7 +118,7 @@ def _emit_from_host(module: Module) -> None:
     count = fn.call("count_of", I64, dims, rank)
     size = count * element
     aligned = _is_aligned(fn, source, element)
-    reads_there = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned
+    uses_host_memory = (args.load(fn, given, "semantics") >= _ZERO_COPY) & dense & aligned
 
     def wrapped() -> tuple[Value, Value]:
         event = fn.call("make_event", PTR)
@@ -129,9 +129,9 @@ def _emit_from_host(module: Module) -> None:
     def fresh() -> tuple[Value, Value]:
         return fn.call("make_block", PTR, size), ready_event(fn)
 
-    block, event = fn.if_else(reads_there, wrapped, fresh)
+    block, event = fn.if_else(uses_host_memory, wrapped, fresh)
     fail_if(fn, block.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for the buffer")
-    with fn.if_(~reads_there):
+    with fn.if_(~uses_host_memory):
         target = fn.load(PTR, BLOCK.at(fn, block, "data"))
         with fn.if_(dense):
             fn.copy(target, source, size)
@@ -147,7 +147,7 @@ def _emit_view(module: Module) -> None:
     args = arguments_of("Client_CreateViewOfDeviceBuffer")
     fn = module.function("Client_CreateViewOfDeviceBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
-    device, memory = places(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
+    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     type, dims, rank, element = _described(fn, args, given)
     _check_layout(fn, args.pointer(fn, given, "layout"), rank)
     data = args.pointer(fn, given, "data")
@@ -165,7 +165,7 @@ def _emit_uninitialized(module: Module) -> None:
     args = arguments_of("Client_CreateUninitializedBuffer")
     fn = module.function("Client_CreateUninitializedBuffer", PTR, [PTR], external=True)
     (given,) = fn.parameters
-    device, memory = places(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
+    device, memory = device_and_memory(fn, args.pointer(fn, given, "device"), args.pointer(fn, given, "memory"))
     type, dims, rank, element = _described(fn, args, given)
     size = fn.call("count_of", I64, dims, rank) * element
     block = fn.call("make_block", PTR, size)
