@@ -60,8 +60,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/kernels/gemm/gemm.py",
-                "even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows",
-                "even = engine.rows",
+                "even = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr",
+                "even = engine.mr",
             ),
             Edit(
                 "xlakit/cpu/kernels/gemm/driver.py",

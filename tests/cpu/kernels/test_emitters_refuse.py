@@ -15,7 +15,7 @@ from xlakit.cpu.kernels.fft.rows import emit_long_rows
 from xlakit.cpu.kernels.gemm.blas_tasks import emit_blas
 from xlakit.cpu.kernels.gemm.dot import emit_dot, plan_product
 from xlakit.cpu.kernels.gemm.few_rows import emit_few_rows
-from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.scan.prefix_sum import ScanPlan, emit_prefix_sum
 from xlakit.cpu.kernels.scatter import scatter
@@ -41,16 +41,16 @@ def refused(emit, *arguments):
 
 
 def product(rows, columns, depth, *, turned=False):
-    right = Steps(((columns, depth if turned else 1),)), Steps(((depth, 1 if turned else columns),))
-    left = Matrix(P.F32, Steps(((rows, depth),)), Steps(((depth, 1),)))
-    return Product(left, Matrix(P.F32, *right), P.F32, Steps(((rows, columns),)), Steps(((columns, 1),)))
+    right = Direction(((columns, depth if turned else 1),)), Direction(((depth, 1 if turned else columns),))
+    left = Matrix(P.F32, Direction(((rows, depth),)), Direction(((depth, 1),)))
+    return Product(left, Matrix(P.F32, *right), P.F32, Direction(((rows, columns),)), Direction(((columns, 1),)))
 
 
 def test_products_by_other_means():
     vector = plan_product(product(8, 1, 16))
     assert vector.kind == "vector"
     assert not refused(emit_dot, replace(vector, task_rows=0)).functions
-    strided = replace(vector.product.lhs, along=Steps(((16, 2),)))
+    strided = replace(vector.product.lhs, along=Direction(((16, 2),)))
     refused(emit_dot, replace(vector, product=replace(vector.product, lhs=strided)))
     few = plan_product(product(2, 4096, 32))
     assert few.kind == "few_rows"

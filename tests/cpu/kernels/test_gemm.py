@@ -6,7 +6,7 @@ from product_running import close, run
 
 import xlakit as xla
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up, transposed
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up, transposed
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
@@ -15,9 +15,9 @@ from xlakit.options import compiling
 
 
 def product(rows, columns, depth, **changes):
-    left = Matrix(P.F32, Steps(((rows, depth),)), Steps(((depth, 1),)), **changes.pop("lhs", {}))
-    right = Matrix(P.F32, Steps(((columns, 1),)), Steps(((depth, columns),)), **changes.pop("rhs", {}))
-    return Product(left, right, P.F32, Steps(((rows, columns),)), Steps(((columns, 1),)), **changes)
+    left = Matrix(P.F32, Direction(((rows, depth),)), Direction(((depth, 1),)), **changes.pop("lhs", {}))
+    right = Matrix(P.F32, Direction(((columns, 1),)), Direction(((depth, columns),)), **changes.pop("rhs", {}))
+    return Product(left, right, P.F32, Direction(((rows, columns),)), Direction(((columns, 1),)), **changes)
 
 
 def computed(what, arrays, sizes, epilogue=None):
@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_shares():
     a, b = operands(200, 150, 700)
     what = product(200, 150, 700)
     whole = plan_gemm(what)
-    cut = replace(whole, task_rows=72, row_tasks=3, task_columns=rounded_up(75, whole.engine.columns), column_tasks=2)
+    cut = replace(whole, task_rows=72, row_tasks=3, task_columns=rounded_up(75, whole.engine.nr), column_tasks=2)
     tasks = task_count(what, cut)
     assert tasks == 6
     module = Module("gemm")
@@ -71,21 +71,21 @@ def test_results_do_not_depend_on_shares():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda cut: {"task_columns": 75 + (75 % cut.engine.columns == 0), "column_tasks": 2},
-        lambda cut: {"task_columns": cut.engine.columns, "column_tasks": 1},
+        lambda cut: {"task_columns": 75 + (75 % cut.engine.nr == 0), "column_tasks": 2},
+        lambda cut: {"task_columns": cut.engine.nr, "column_tasks": 1},
         lambda cut: {"task_rows": 100, "row_tasks": 3},
-        lambda cut: {"mc": 4 * cut.engine.rows + 1, "engine": replace(cut.engine, rows=2 * cut.engine.rows)},
+        lambda cut: {"mc": 4 * cut.engine.mr + 1, "engine": replace(cut.engine, mr=2 * cut.engine.mr)},
         lambda cut: {"k_blocks": cut.k_blocks + 1},
-        lambda cut: {"steps": 0},
+        lambda cut: {"kc": 0},
         lambda cut: {"packs": (True, False)},
     ],
     ids=["slivers", "columns", "rows", "tiles", "blocks of k", "steps of k", "not packed"],
 )
 def test_a_cut_that_would_corrupt_memory_is_refused(change):
     depth = 700
-    left = Matrix(P.F32, Steps(((200, depth),)), Steps(((depth, 1),)))
-    right = Matrix(P.F32, Steps(((150, depth),)), Steps(((depth, 1),)))
-    what = Product(left, right, P.F32, Steps(((200, 150),)), Steps(((150, 1),)))
+    left = Matrix(P.F32, Direction(((200, depth),)), Direction(((depth, 1),)))
+    right = Matrix(P.F32, Direction(((150, depth),)), Direction(((depth, 1),)))
+    what = Product(left, right, P.F32, Direction(((200, 150),)), Direction(((150, 1),)))
     cut = plan_gemm(what)
     module = Module("gemm")
     with pytest.raises(InternalError, match="breaks the rule"):

@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_g
 from xlakit.cpu.kernels.conv.pad import Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.dot import Dims, make_product, merged
 from xlakit.cpu.kernels.gemm.gemm import Blocking, Product, emit_gemm, plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.llvm import Function, Module
@@ -207,7 +207,7 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
 
 def _time(columns: int, image: Geometry) -> float:
     """What a product takes for each of so many columns, where 1 is the time in tiles that are full."""
-    tile = choose_engine(*image.kinds).columns
+    tile = choose_engine(*image.kinds).nr
     return -(-columns // tile) * tile / max(1, columns)
 
 
@@ -338,4 +338,4 @@ def takes_epilogue(plan: ConvolutionPlan) -> bool:
     if plan.kind != "positions" or len(plan.products) != 1 or plan.geometry.groups.size > 1:
         return False
     product = plan.products[0][0]
-    return product.columns == Steps(((product.columns.size, 1),)) or product.columns.size == 1
+    return product.columns == Direction(((product.columns.size, 1),)) or product.columns.size == 1

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
 from xlakit.cpu.kernels.gemm.store import Output, store_elements
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, choose_engine, to_result, vectors_of
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 
-# Placements computed together, and registers of features.
-_TOGETHER = 4
+# Outputs computed at the same time, and registers of features.
+_OUTPUTS_AT_ONCE = 4
 _VECTORS = 2
 
 
@@ -40,12 +40,12 @@ def lanes_engine(geometry: Geometry) -> Engine:
     engine = choose_engine(*geometry.kinds)
     if engine.group == 2:
         engine = replace(engine, packed=engine.acc, group=1)
-    return replace(engine, rows=1, vectors=_VECTORS)
+    return replace(engine, mr=1, vectors=_VECTORS)
 
 
 def lanes_tasks(geometry: Geometry, axes: Sequence[Axis]) -> int:
     """Tasks of one phase: lines of placements times blocks of features."""
-    blocks = -(-geometry.groups.size // lanes_engine(geometry).columns)
+    blocks = -(-geometry.groups.size // lanes_engine(geometry).nr)
     return geometry.batch.size * math.prod(a.outputs for a in axes[:-1]) * blocks
 
 
@@ -64,22 +64,20 @@ def emit_lanes(module: Module, geometry: Geometry, axes: Sequence[Axis], name: s
     arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]
     engine = lanes_engine(geometry)
     features = geometry.groups.size
-    blocks = -(-features // engine.columns)
+    blocks = -(-features // engine.nr)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         block, rest = task.index.integer("urem", blocks), task.index.integer("udiv", blocks)
         positions: list[Value] = []
         for axis in reversed(axes[:-1]):
             positions.insert(0, rest.integer("urem", axis.outputs))
             rest = rest.integer("udiv", axis.outputs)
-        emitter = _Line(
-            fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, positions, block * engine.columns
-        )
-        tail = features % engine.columns
-        if features >= engine.columns:
-            with fn.if_(((block + 1) * engine.columns).compare("sle", features)):
-                emitter.emit(engine.columns)
+        emitter = _Line(fn, engine, geometry, [unturned(a) for a in axes], arrays, rest, positions, block * engine.nr)
+        tail = features % engine.nr
+        if features >= engine.nr:
+            with fn.if_(((block + 1) * engine.nr).compare("sle", features)):
+                emitter.emit(engine.nr)
         if tail:
-            with fn.if_(((block + 1) * engine.columns).compare("sgt", features)):
+            with fn.if_(((block + 1) * engine.nr).compare("sgt", features)):
                 emitter.emit(tail)
     fn.ret()
     return fn
@@ -123,17 +121,17 @@ class _Line:
         # The placements that meet no padding along this axis.
         low = min(last.outputs, max(0, -(last.shift // last.stride)))
         high = max(low, min(last.outputs, (last.size - 1 - reach - last.shift) // last.stride + 1))
-        if high - low < _TOGETHER or not geometry.inputs.size:
+        if high - low < _OUTPUTS_AT_ONCE or not geometry.inputs.size:
             with fn.loop(0, last.outputs, hints=NO_UNROLL) as position:
                 self._placements(position.index, 1, width, whole=low == 0 and high == last.outputs)
             return
         with fn.while_([fn.i64(0)], lambda loop: loop.carried[0] < last.outputs) as loop:
             position = loop.carried[0]
-            several = position.compare("sge", low) & position.compare("sle", high - _TOGETHER)
+            several = position.compare("sge", low) & position.compare("sle", high - _OUTPUTS_AT_ONCE)
 
             def some() -> list[Value]:
-                self._placements(position, _TOGETHER, width, whole=True)
-                return [fn.i64(_TOGETHER)]
+                self._placements(position, _OUTPUTS_AT_ONCE, width, whole=True)
+                return [fn.i64(_OUTPUTS_AT_ONCE)]
 
             def one() -> list[Value]:
                 self._placements(position, 1, width, whole=False)
@@ -147,7 +145,7 @@ class _Line:
         zeros = [fn.constant(acc_vector(engine, lanes), 0) for _ in range(count) for _, lanes in pieces]
         sums = self._inputs(position, count, pieces, zeros, whole=whole)
         kind = self.geometry.kinds[2]
-        output = Output(kind, Steps(()), Steps(()), self.arrays[2])
+        output = Output(kind, Direction(()), Direction(()), self.arrays[2])
         start = self.feature + self.batch * self.geometry.batch.output
         indices = [*self.positions, position] if self.axes else []
         for axis, index in zip(self.axes, indices, strict=True):
@@ -200,7 +198,7 @@ class _Line:
         """Add the products at one tap."""
         fn, engine = self.fn, self.engine
         kinds = self.geometry.kinds
-        nothing = Steps(())
+        nothing = Direction(())
         image, kernel = (
             Packer(fn, engine, Matrix(kind, nothing, nothing), array, kinds[2])
             for kind, array in zip(kinds[:2], self.arrays[:2], strict=True)
@@ -224,7 +222,7 @@ def _met(fn: Function, axis: Axis, base: Value) -> tuple[Value, Value]:
 
     def rounded_up(distance: Value) -> Value:
         bounded = fn.intrinsic("llvm.smax", I64, distance, fn.i64(0))
-        steps = (bounded + (axis.dilation - 1)).integer("udiv", axis.dilation)
-        return fn.intrinsic("llvm.smin", I64, steps, fn.i64(axis.taps))
+        taps = (bounded + (axis.dilation - 1)).integer("udiv", axis.dilation)
+        return fn.intrinsic("llvm.smin", I64, taps, fn.i64(axis.taps))
 
     return rounded_up(-base), rounded_up(fn.i64(axis.size) - base)

@@ -88,7 +88,7 @@ class Padded:
         return math.prod(self.padded[: self.line])
 
     @property
-    def together(self) -> int:
+    def lines_per_task(self) -> int:
         """Lines of a task."""
         line = math.prod(self.padded[self.line :]) * self.kind.byte_width
         return max(1, _TASK_BYTES.value // max(1, line))
@@ -96,7 +96,7 @@ class Padded:
     @property
     def tasks(self) -> int:
         """How many tasks there are."""
-        return -(-self.lines // self.together)
+        return -(-self.lines // self.lines_per_task)
 
 
 def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Function:
@@ -116,7 +116,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
     table, begin, end = fn.parameters
     source = fn.load(PTR, fn.at(table, PTR, padded.array))
     into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
-    each = padded.together
+    each = padded.lines_per_task
     last = fn.intrinsic("llvm.smin", I64, end * each, fn.i64(padded.lines))
     with fn.loop(begin * each, last, hints=NO_UNROLL) as line:
         (_write_line if padded.groups == 1 else _write_groups)(fn, padded, source, into, line.index)
@@ -138,11 +138,11 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
     type = memory_type(padded.kind)
     start = fn.at(into, type, line * (length * parts))
     inside, offset = _source_line(fn, padded, line)
-    unit = inner * parts * type.bytes
+    row_bytes = inner * parts * type.bytes
     if padded.holes[d] or not padded.sizes[d]:
         fn.fill(start, 0, length * parts * type.bytes)
     else:
-        low, high = padded.low[d] * unit, padded.high[d] * unit
+        low, high = padded.low[d] * row_bytes, padded.high[d] * row_bytes
         if low:
             with fn.if_(inside):
                 fn.fill(start, 0, low)
@@ -170,20 +170,20 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
     type = memory_type(padded.kind)
     d, every = padded.line, padded.sizes[-1]
     each = every // padded.groups
-    unit = each * type.bytes
+    row_bytes = each * type.bytes
     length, low, size = padded.padded[d], padded.low[d], padded.sizes[d]
     inside, offset = _source_line(fn, padded, line)
     with fn.loop(0, padded.groups, hints=NO_UNROLL) as group:
         start = fn.at(into, type, group.index * padded.group_stride + line * (length * each))
         with fn.if_(~inside):
-            fn.fill(start, 0, length * unit)
+            fn.fill(start, 0, length * row_bytes)
         with fn.if_(inside):
-            fn.fill(start, 0, low * unit)
-            fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * unit)
+            fn.fill(start, 0, low * row_bytes)
+            fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * row_bytes)
             begin = fn.at(source, type, offset * every + group.index * each)
             with fn.loop(0, size, independent=True, hints=NO_UNROLL) as element:
                 here = fn.at(begin, type, element.index * every)
-                fn.copy(fn.at(start, type, (element.index + low) * each), here, unit)
+                fn.copy(fn.at(start, type, (element.index + low) * each), here, row_bytes)
 
 
 def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:

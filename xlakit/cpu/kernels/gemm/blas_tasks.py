@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Steps, smaller
+from xlakit.cpu.kernels.gemm.operands import Direction, smaller
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -32,7 +32,7 @@ class Stored:
     distance: int
 
 
-def as_stored(across: Steps, along: Steps) -> Stored | None:
+def as_stored(across: Direction, along: Direction) -> Stored | None:
     """A matrix with rows ``across`` and columns ``along`` for column-major BLAS; None for what BLAS cannot read.
 
     It is ``turned`` where ``along`` has stride 1.
@@ -121,7 +121,7 @@ def emit_blas(
         row = task.index.integer("urem", row_tasks) * task_rows
         column = rest.integer("urem", column_tasks) * task_columns
         batch = rest.integer("udiv", column_tasks)
-        offsets = [steps.offset(fn, batch) for steps in product.batches]
+        offsets = [direction.offset(fn, batch) for direction in product.batches]
         offsets[0] = offsets[0] + product.lhs.across.offset(fn, row)
         offsets[1] = offsets[1] + product.rhs.across.offset(fn, column)
         offsets[2] = offsets[2] + product.rows.offset(fn, row) + column

@@ -23,7 +23,7 @@ def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:
         return False
     if len(across.dims) > 1:
         # Slivers one after the other are as packing would leave them.
-        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.columns
+        as_packed = len(across.dims) == 2 and across.stride == 1 and across.run == engine.nr
         return as_packed and stored_as_packed(engine, rhs.kind)
     return across.stride == 1 or across.run == 1
 
@@ -42,16 +42,16 @@ def _tiles(product: Product, cut: Blocking) -> list[Rule]:
     rows, columns, _ = product.sizes
     engine = cut.engine
     return [
-        ("tiles have rows and columns", engine.rows > 0 and engine.vectors > 0),
+        ("tiles have rows and columns", engine.mr > 0 and engine.vectors > 0),
         # A task stores whole slivers but for the last one of the result, which ends with the last column task.
-        ("tasks' columns are whole slivers", cut.column_tasks == 1 or cut.task_columns % engine.columns == 0),
+        ("tasks' columns are whole slivers", cut.column_tasks == 1 or cut.task_columns % engine.nr == 0),
         (
             "tasks have all columns",
             cut.task_columns > 0 and cut.column_tasks == max(1, -(-columns // cut.task_columns)),
         ),
         ("tasks have all rows", cut.task_rows > 0 and cut.row_tasks == max(1, -(-rows // cut.task_rows))),
         # Rows past the end of a block are computed like its last one: the block's tables have room for whole tiles.
-        ("blocks of rows are whole tiles", cut.mc > 0 and cut.mc % engine.rows == 0),
+        ("blocks of rows are whole tiles", cut.mc > 0 and cut.mc % engine.mr == 0),
         ("rows of all batches together are of several batches", not cut.batches_inner or product.batch > 0),
     ]
 
@@ -65,7 +65,7 @@ def _operands(product: Product, cut: Blocking) -> list[Rule]:
         ("operands have the same runs of k", [n for n, _ in lhs.along.dims] == [n for n, _ in rhs.along.dims]),
         ("rows are those of the result", lhs.across.size == product.rows.size),
         ("columns are those of the result", rhs.across.size == product.columns.size),
-        ("batches are those of the result", len({steps.size for steps in product.batches}) == 1),
+        ("batches are those of the result", len({direction.size for direction in product.batches}) == 1),
     ]
 
 
@@ -73,12 +73,12 @@ def _steps(product: Product, cut: Blocking) -> list[Rule]:
     """Blocks of k."""
     along = product.lhs.along
     runs, run = along.outer.size, along.run
-    whole = cut.runs > 1 or cut.steps == run
-    blocks = -(-runs // max(1, cut.runs)) if whole else runs * -(-run // max(1, cut.steps))
+    whole = cut.runs > 1 or cut.kc == run
+    blocks = -(-runs // max(1, cut.runs)) if whole else runs * -(-run // max(1, cut.kc))
     return [
-        ("blocks of several runs have whole runs", cut.runs == 1 or cut.steps == run),
-        ("blocks have all steps of k", not runs * run or (cut.runs > 0 and cut.steps > 0 and cut.k_blocks == blocks)),
-        ("pairs of steps are in one run", cut.engine.group == 1 or cut.runs == 1 or cut.steps % cut.engine.group == 0),
+        ("blocks of several runs have whole runs", cut.runs == 1 or cut.kc == run),
+        ("blocks have all steps of k", not runs * run or (cut.runs > 0 and cut.kc > 0 and cut.k_blocks == blocks)),
+        ("pairs of steps are in one run", cut.engine.group == 1 or cut.runs == 1 or cut.kc % cut.engine.group == 0),
     ]
 
 
@@ -86,7 +86,7 @@ def _steps_of_others(product: Product, cut: Blocking) -> list[Rule]:
     """Blocks that may begin at any step of a run, and of which there may be any number."""
     return [
         ("blocks that begin anywhere are of one run", cut.runs == 1),
-        ("blocks that begin anywhere have whole groups of steps", cut.steps > 0 and cut.steps % cut.engine.group == 0),
+        ("blocks that begin anywhere have whole groups of steps", cut.kc > 0 and cut.kc % cut.engine.group == 0),
         ("sums of any number of blocks are added up in memory", cut.k_blocks > 1),
         ("blocks that begin anywhere are packed one at a time", not cut.ahead),
     ]

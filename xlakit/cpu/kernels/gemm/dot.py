@@ -13,7 +13,7 @@ from xlakit.cpu.kernels.gemm.blas_tasks import cut_for_blas, emit_blas, fits_bla
 from xlakit.cpu.kernels.gemm.few_rows import MOST_ROWS, emit_few_rows, stretch
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.matrix_vector import emit_matrix_vector
-from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine
@@ -64,8 +64,10 @@ def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
     return plan_product(dot_product(op, lhs, rhs, result))
 
 
-def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: Sequence[int] | None = None) -> Product:
-    """The matrix product that a dot is; ``steps`` are the strides of its result where that is not row-major."""
+def dot_product(
+    op: Contraction, lhs: Shape, rhs: Shape, result: Shape, strides: Sequence[int] | None = None
+) -> Product:
+    """The matrix product that a dot is; ``strides`` are those of its result if that is not row-major."""
     left, right = strides_of(lhs), strides_of(rhs)
     if result.element_type.is_complex is False:
         # Of complex operands, real results see the real parts.
@@ -73,7 +75,7 @@ def dot_product(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, steps: S
         rhs, right = real_parts(rhs, right)
     if result.element_type is PrimitiveType.PRED and (lhs.element_type.is_complex or rhs.element_type.is_complex):
         raise DeclinedError("a dot of complex numbers has no result of type pred")
-    out = strides_of(result) if steps is None else steps
+    out = strides_of(result) if strides is None else strides
     lhs_free = free_dimensions(lhs.rank, op.lhs_batch_dims, op.lhs_contracting_dims)
     rhs_free = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
     batch: Dims = []
@@ -104,16 +106,16 @@ def make_product(
     Their strides are those in (lhs, rhs, result), in (lhs, result), in (rhs, result), and in (lhs, rhs).
     """
 
-    def steps(dims: Dims, operand: int) -> Steps:
-        return Steps(tuple((size, strides[operand]) for size, strides in dims))
+    def direction(dims: Dims, operand: int) -> Direction:
+        return Direction(tuple((size, strides[operand]) for size, strides in dims))
 
     return Product(
-        Matrix(kinds[0], steps(rows, 0), steps(along, 0)),
-        Matrix(kinds[1], steps(columns, 0), steps(along, 1)),
+        Matrix(kinds[0], direction(rows, 0), direction(along, 0)),
+        Matrix(kinds[1], direction(columns, 0), direction(along, 1)),
         kinds[2],
-        steps(rows, 1),
-        steps(columns, 1),
-        (steps(batch, 0), steps(batch, 1), steps(batch, 2)),
+        direction(rows, 1),
+        direction(columns, 1),
+        (direction(batch, 0), direction(batch, 1), direction(batch, 2)),
     )
 
 

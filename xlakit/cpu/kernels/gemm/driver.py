@@ -12,9 +12,9 @@ from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
 from xlakit.cpu.kernels.gemm.operands import (
     Block,
+    Direction,
     Packer,
-    Steps,
-    direction,
+    direction_table,
     joined,
     rounded_up,
     smaller,
@@ -69,15 +69,15 @@ class GemmEmitter:
         self.direct = not self.begins_with_zeros and _is_stored_by_tiles(
             engine, product, epilogue, local=self.local > 0
         )
-        slivers = -(-min(cut.task_columns, self.columns) // engine.columns)
-        self.sliver = cut.kc * engine.columns * engine.parts
+        slivers = -(-min(cut.task_columns, self.columns) // engine.nr)
+        self.sliver = cut.packed_kc * engine.nr * engine.parts
         self.block_of_slivers = slivers * self.sliver
         right = self.block_of_slivers * (cut.k_blocks if cut.ahead else 1)
-        left = cut.mc * cut.kc * engine.parts
+        left = cut.mc * cut.packed_kc * engine.parts
         # The elements of a row of a tile. Rows past the end go to a row of their own.
-        self.tile_row = engine.columns * engine.parts
-        rows = cut.mc if self.several else min(cut.mc, _TILES.value * engine.rows)
-        sums = slivers * (engine.columns if self.direct else rows * self.tile_row)
+        self.tile_row = engine.nr * engine.parts
+        rows = cut.mc if self.several else min(cut.mc, _TILES.value * engine.mr)
+        sums = slivers * (engine.nr if self.direct else rows * self.tile_row)
         self.sums_bytes = sums * engine.acc.bytes
         pointers = cut.mc * 8
         sizes = [
@@ -88,7 +88,7 @@ class GemmEmitter:
             pointers,
             pointers if cut.packs[0] else 0,
             pointers,
-            slivers * engine.columns * 8 if cut.packs[1] else 0,
+            slivers * engine.nr * 8 if cut.packs[1] else 0,
             cut.runs * 16,
             cut.runs * 16 if self._is_mixed else 0,
         ]
@@ -115,16 +115,16 @@ class GemmEmitter:
         self.left, self.right, self.sums, self.results = left, right, sums, results
         self.sources, self.pointers, self.targets, self.sliver_sources, self.runs, self.packed_runs = tables
         if cut.packs[0]:
-            rows = Steps(((cut.mc, cut.kc * self.engine.parts),))
+            rows = Direction(((cut.mc, cut.packed_kc * self.engine.parts),))
             self._walk(rows, fn.i64(0), fn.i64(cut.mc), (left, self.engine.packed.bytes), self.pointers)
         else:
             self.pointers = self.sources
         if self._is_mixed:
             # Runs of the packed operand lie one after another.
             side = cut.packs.index(True)
-            steps = Steps(((cut.runs, cut.steps * (1, self.engine.columns)[side]),))
+            direction = Direction(((cut.runs, cut.kc * (1, self.engine.nr)[side]),))
             table = fn.at(self.packed_runs, I64, side)
-            self._walk(steps, fn.i64(0), fn.i64(cut.runs), (None, 1), table, apart=2)
+            self._walk(direction, fn.i64(0), fn.i64(cut.runs), (None, 1), table, apart=2)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             if cut.batches_inner:
@@ -148,8 +148,8 @@ class GemmEmitter:
         bases: list[Value] = []
         kinds = (product.lhs.kind, product.rhs.kind, product.result)
         firsts = (product.lhs.first, product.rhs.first, product.first)
-        for array, kind, steps, start in zip(self.arrays, kinds, product.batches, firsts, strict=True):
-            offset = (steps.offset(fn, batch) + start) * (2 if kind.is_complex else 1)
+        for array, kind, direction, start in zip(self.arrays, kinds, product.batches, firsts, strict=True):
+            offset = (direction.offset(fn, batch) + start) * (2 if kind.is_complex else 1)
             bases.append(fn.at(array, memory_type(kind), offset))
         return bases
 
@@ -162,13 +162,13 @@ class GemmEmitter:
         epilogue = self.epilogue
         self.output = Output(product.result, product.rows, product.columns, bases[2], epilogue)
         if self.local:
-            rows, columns = Steps(((self.rows, self.local),)), Steps(((self.columns, 1),))
+            rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))
             self.output = Output(product.result, rows, columns, self.results, epilogue)
         self.column = column
         self.whole, self.tail = self._slivers()
         if cut.packs[1]:
             width = smaller(fn, fn.i64(self.columns) - column, fn.i64(cut.task_columns))
-            columns = self.engine.columns
+            columns = self.engine.nr
             padded = (width + (columns - 1)).integer("udiv", columns) * columns
             source = self.rhs.base, _bytes(product.rhs.kind)
             self._walk(product.rhs.across, column, width, source, self.sliver_sources, padded=padded)
@@ -190,17 +190,17 @@ class GemmEmitter:
     def _slivers(self) -> tuple[Value, int]:
         """Whole slivers of the task's columns, and the columns of one that is not whole (only in the last task)."""
         fn, engine, cut = self.fn, self.engine, self.cut
-        tail = self.columns % engine.columns
+        tail = self.columns % engine.nr
         if cut.column_tasks == 1:
-            return fn.i64(self.columns // engine.columns), tail
+            return fn.i64(self.columns // engine.nr), tail
         width = smaller(fn, fn.i64(self.columns) - self.column, fn.i64(cut.task_columns))
-        return width.integer("udiv", engine.columns), tail
+        return width.integer("udiv", engine.nr), tail
 
     def _each(self, do: Callable[[Value, Value, int], None]) -> None:
         """Do something for the first of some slivers, and their number and width: whole ones, and one that is not."""
         fn, cut = self.fn, self.cut
         if self.whole.constant != 0:
-            do(fn.i64(0), self.whole, self.engine.columns)
+            do(fn.i64(0), self.whole, self.engine.nr)
         if not self.tail:
             return
         if cut.column_tasks == 1:
@@ -217,23 +217,23 @@ class GemmEmitter:
         """Block ``number`` of k."""
         fn, cut, along = self.fn, self.cut, self.product.lhs.along
         if not self.several:
-            return Block(fn.i64(0), cut.runs, fn.i64(0), cut.steps)
-        if cut.runs > 1 or cut.steps == along.run:
+            return Block(fn.i64(0), cut.runs, fn.i64(0), cut.kc)
+        if cut.runs > 1 or cut.kc == along.run:
             run = number * cut.runs
             total = along.outer.size
             runs = cut.runs if total % cut.runs == 0 else smaller(fn, fn.i64(total) - run, fn.i64(cut.runs))
-            return Block(run, runs, fn.i64(0), cut.steps)
-        per_run = -(-along.run // cut.steps)
-        step = number.integer("urem", per_run) * cut.steps
-        even = along.run % cut.steps == 0
-        steps = cut.steps if even else smaller(fn, fn.i64(along.run) - step, fn.i64(cut.steps))
-        return Block(number.integer("udiv", per_run), 1, step, steps)
+            return Block(run, runs, fn.i64(0), cut.kc)
+        per_run = -(-along.run // cut.kc)
+        step = number.integer("urem", per_run) * cut.kc
+        even = along.run % cut.kc == 0
+        kc = cut.kc if even else smaller(fn, fn.i64(along.run) - step, fn.i64(cut.kc))
+        return Block(number.integer("udiv", per_run), 1, step, kc)
 
     # -- tables ----------------------------------------------------------------------------------
 
     def _walk(
         self,
-        steps: Steps,
+        direction: Direction,
         first: Value,
         count: Value,
         source: tuple[Value | None, int],
@@ -246,7 +246,7 @@ class GemmEmitter:
     ) -> None:
         """Write addresses (from a pointer on, of elements of so many bytes) or distances (``base`` more than those)."""
         fn = self.fn
-        name, rank = direction(fn.module, steps)
+        name, rank = direction_table(fn.module, direction)
         pointer, scale = source
         start = fn.null() if pointer is None else pointer
         common.call(
@@ -268,11 +268,11 @@ class GemmEmitter:
         """Where each row of a block begins, and where its sums go; rows past the end are computed like the last one."""
         fn, engine, output = self.fn, self.engine, self.output
         count = last - first
-        padded = (count + (engine.rows - 1)).integer("udiv", engine.rows) * engine.rows
+        padded = (count + (engine.mr - 1)).integer("udiv", engine.mr) * engine.mr
         lhs = self.product.lhs
         self._walk(lhs.across, first, count, (self.lhs.base, _bytes(lhs.kind)), self.sources, padded=padded)
         if not self.direct:
-            row = Steps(((self.cut.mc, self.tile_row),))
+            row = Direction(((self.cut.mc, self.tile_row),))
             self._walk(row, fn.i64(0), padded, (self.sums, engine.acc.bytes), self.targets)
             return
         row, column = output.origin or (fn.i64(0), fn.i64(0))
@@ -306,10 +306,10 @@ class GemmEmitter:
             pack,
             self.sources,
             self.runs,
-            *_numbers(fn, block.runs, block.steps, lhs.along.stride),
+            *_numbers(fn, block.runs, block.kc, lhs.along.stride),
             count,
             self.left,
-            fn.i64(self.cut.kc),
+            fn.i64(self.cut.packed_kc),
         )
 
     def _begins_with_vectors(self) -> bool:
@@ -322,21 +322,21 @@ class GemmEmitter:
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
-        form = form_of(rhs, engine.columns, along_first=False)
+        form = form_of(rhs, engine.nr, along_first=False)
         if form == ALONG and engine.parts == 2:
             form = SINGLE
-        runs, steps = block.runs, block.steps
+        runs, kc = block.runs, block.kc
         if len(joined(rhs.along).dims) <= 1:
             # Runs of k that follow on one another in this operand are one run.
-            runs, steps = 1, times(runs, steps)
+            runs, kc = 1, times(runs, kc)
 
         def pack(sliver: Value, slivers: Value, width: int) -> None:
             common.call(
                 fn,
                 PackSlivers(engine, rhs.kind, self._seen_by(rhs.kind), form, width),
-                fn.at(self.sliver_sources, PTR, sliver * engine.columns),
+                fn.at(self.sliver_sources, PTR, sliver * engine.nr),
                 fn.at(self.runs, I64, 1),
-                *_numbers(fn, runs, steps, rhs.along.stride),
+                *_numbers(fn, runs, kc, rhs.along.stride),
                 slivers,
                 self._packed_sliver(number, sliver),
                 fn.i64(self.sliver),
@@ -369,7 +369,7 @@ class GemmEmitter:
             if cut.packs[0]:
                 self._pack_rows(count, block)
             if self.direct or self.several:
-                advance = engine.columns if self.direct else cut.mc * self.tile_row
+                advance = engine.nr if self.direct else cut.mc * self.tile_row
                 self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
             else:
                 self._each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
@@ -399,21 +399,21 @@ class GemmEmitter:
         fn, cut, engine = self.fn, self.cut, self.engine
         lhs, rhs = self.product.lhs, self.product.rhs
         sliver, count = slivers
-        runs, steps, table = block.runs, block.steps, self.packed_runs if self._is_mixed else self.runs
+        runs, kc, table = block.runs, block.kc, self.packed_runs if self._is_mixed else self.runs
         if all(cut.packs):
-            runs, steps = 1, times(runs, steps)
+            runs, kc = 1, times(runs, kc)
             table = fn.address(fn.module.shared_data("no_distance", bytes(16), align=8))
         if engine.group == 2:
-            steps = (steps + 1) // 2 if isinstance(steps, int) else (steps + 1) >> 1
+            kc = (kc + 1) // 2 if isinstance(kc, int) else (kc + 1) >> 1
         next_right = self.sliver * engine.packed.bytes
         if not cut.packs[1]:
             # Of two directions, slivers are the outer one.
-            step = engine.columns * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
+            step = engine.nr * rhs.across.stride if len(rhs.across.dims) < 2 else rhs.across.dims[0][1]
             next_right = step * memory_type(rhs.kind).bytes
         common.call(
             fn,
-            self._tiles(width, steps),
-            (rows[1] + (engine.rows - 1)).integer("udiv", engine.rows),
+            self._tiles(width, kc),
+            (rows[1] + (engine.mr - 1)).integer("udiv", engine.mr),
             count,
             *_numbers(fn, next_right, advance),
             fn.at(self.pointers, PTR, rows[0]),
@@ -422,16 +422,16 @@ class GemmEmitter:
             *_numbers(
                 fn,
                 runs,
-                steps,
+                kc,
                 1 if cut.packs[0] else lhs.along.stride,
-                engine.columns if cut.packs[1] else rhs.along.stride,
+                engine.nr if cut.packs[1] else rhs.along.stride,
             ),
             self.targets,
             sliver * advance,
             fn.i64(1) if self.begins_with_zeros else number,
         )
 
-    def _tiles(self, width: int, steps: Value | int) -> Tiles:
+    def _tiles(self, width: int, kc: Value | int) -> Tiles:
         """The kind of tiles for so many columns."""
         cut, engine, product = self.cut, self.engine, self.product
         kind = product.rhs.kind
@@ -442,10 +442,10 @@ class GemmEmitter:
             width if self.direct else wide,
             wide,
             1 if cut.packs[0] or product.lhs.along.stride == 1 else None,
-            engine.columns if cut.packs[1] else None,
+            engine.nr if cut.packs[1] else None,
             None if cut.packs[1] else kind,
             None if cut.packs[1] or stored_as_packed(engine, kind) else product.result,
-            steps if isinstance(steps, int) and steps <= (4 if engine.rows > 1 else 8) else None,
+            kc if isinstance(kc, int) and kc <= (4 if engine.mr > 1 else 8) else None,
             self.several,
         )
 
@@ -454,7 +454,7 @@ class GemmEmitter:
         rhs = self.product.rhs
         if self.cut.packs[1]:
             return self._packed_sliver(number, sliver)
-        start = self.rhs.across(self.column + sliver * self.engine.columns)
+        start = self.rhs.across(self.column + sliver * self.engine.nr)
         return self.fn.at(self.rhs.base, memory_type(rhs.kind), start)
 
     # -- results that are not sums as they are ---------------------------------------------------
@@ -463,7 +463,7 @@ class GemmEmitter:
         self, number: Value, block: Block, slivers: tuple[Value, Value], rows: tuple[Value, Value], width: int
     ) -> None:
         """Multiply some tiles, then make results of their sums, and so on."""
-        fn, most = self.fn, _TILES.value * self.engine.rows
+        fn, most = self.fn, _TILES.value * self.engine.mr
         first, last = rows
         with fn.loop(0, slivers[1], hints=NO_UNROLL) as each, fn.loop(0, last - first, most, hints=NO_UNROLL) as row:
             sliver = slivers[0] + each.index
@@ -481,7 +481,7 @@ class GemmEmitter:
             there = replace(output, base=base, origin=tuple(origin) or None)
             store_rows(own, engine, there, (sums, registers), row, column, count, width)
 
-        column = self.column + sliver * engine.columns
+        column = self.column + sliver * engine.nr
         given = [self.fn.parameters[0], output.base, sums, first, count, column, *(output.origin or ())]
         apart(self.fn, f"{self.fn.name}.store", given, emit)
 

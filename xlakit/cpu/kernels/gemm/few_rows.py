@@ -80,8 +80,8 @@ class _Emitter:
             first = task.index.integer("urem", stretches) * self.stretch
             kinds = product.lhs.kind, product.rhs.kind, product.result
             bases = [
-                fn.at(array, memory_type(kind), steps.offset(fn, batch))
-                for array, kind, steps in zip(tables, kinds, product.batches, strict=True)
+                fn.at(array, memory_type(kind), direction.offset(fn, batch))
+                for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
             ]
             self.rhs = Packer(fn, engine, product.rhs, bases[1], product.result)
             self.output = Output(product.result, product.rows, product.columns, bases[2], self.epilogue)

@@ -5,7 +5,7 @@ The result is cut into the rectangles of tasks, ``task_rows`` x ``task_columns``
     where ``ahead``: pack the right operand of the task, kc x nc for each block of k, nc being task_columns
     for each block of mc rows:
         for each block of kc steps of k: pack mc x kc of the left operand, and kc x nc of the right one unless ``ahead``
-            for each micro-tile, engine.rows x engine.columns in registers: multiply kc steps, and add to the sums
+            for each micro-tile, mr x nr in registers: multiply kc steps, and add to the sums
 
 Tasks on the same columns that one thread does one after the other pack the right operand once. Each result is summed in
 the same order on whichever thread.
@@ -20,7 +20,7 @@ from xlakit import machine
 from xlakit.cpu.kernels.gemm.check import can_read_in_place
 from xlakit.cpu.kernels.gemm.driver import GemmEmitter
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall
-from xlakit.cpu.kernels.gemm.operands import Matrix, Steps, rounded_up
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.gemm.store import Epilogue
 from xlakit.cpu.kernels.shared.engine import Engine, choose_engine, stored_as_packed
@@ -65,25 +65,25 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _fitted(_tiled(choose_engine(product.lhs.kind, product.rhs.kind, product.result)), rows, columns)
-    if engine.rows > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
-        engine = replace(engine, rows=_WAYS)
+    if engine.mr > _WAYS and engine.vectors == 1 and _rows_meet(product.lhs):
+        engine = replace(engine, mr=_WAYS)
     if engine.group == 2 and along.size != along.run and along.run % 2:
         # Pairs of steps would straddle runs.
-        tile = engine.rows if engine.acc.is_float else 4
-        engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, rows=tile), rows, columns)
+        tile = engine.mr if engine.acc.is_float else 4
+        engine = _fitted(replace(engine, name=engine.acc.name, packed=engine.acc, group=1, mr=tile), rows, columns)
     packs = _packs(engine, product)
-    runs, steps, k_blocks = _cut_k(engine, along)
-    if rows <= engine.rows and not packs[1]:
+    runs, kc, k_blocks = _cut_k(engine, along)
+    if rows <= engine.mr and not packs[1]:
         # Nothing is read twice.
-        runs, steps, k_blocks = along.outer.size, along.run, 1
+        runs, kc, k_blocks = along.outer.size, along.run, 1
     # Tasks have whole slivers, whatever the width of a tile is.
-    most = max(1, _MOST_COLUMNS.value // engine.columns) * engine.columns
-    task_columns = min(rounded_up(max(columns, 1), engine.columns), most)
+    most = max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr
+    task_columns = min(rounded_up(max(columns, 1), engine.nr), most)
     if packs[1]:
-        room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * steps * engine.packed_bytes)
-        task_columns = min(task_columns, max(room // engine.columns, 4) * engine.columns)
+        room = _SLIVERS_BYTES.value // max(1, k_blocks * runs * kc * engine.packed_bytes)
+        task_columns = min(task_columns, max(room // engine.nr, 4) * engine.nr)
     wanted = min(_MOST_TASKS.value, product.batch * rows * columns * along.size // _TASK_PRODUCTS.value)
-    least = min(task_columns, engine.columns * _LEAST_SLIVERS.value) if not wide else task_columns
+    least = min(task_columns, engine.nr * _LEAST_SLIVERS.value) if not wide else task_columns
     task_rows, task_columns = _task_sizes(
         engine, packs, (rows, columns), (least, task_columns), -(-wanted // max(1, product.batch))
     )
@@ -92,20 +92,20 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     if batches_inner:
         lhs, width = product.lhs, product.result.byte_width
         reach = abs(lhs.across.stride) * lhs.kind.byte_width + abs(product.rows.stride) * width
-        task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.rows, 4) * engine.rows)
+        task_rows = min(task_rows, max(_SHARED_BYTES.value // reach // engine.mr, 4) * engine.mr)
     # Where rows are in runs, vectors of them are packed that must not reach into the next run.
-    even = math.lcm(engine.rows, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.rows
+    even = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
     task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, even)
     row_tasks = max(1, -(-rows // task_rows))
-    mc = _BLOCK_BYTES.value // max(1, runs * steps * engine.packed_bytes) // even * even
-    every = rounded_up(max(rows, 1), engine.rows)
-    mc = min(max(mc, rounded_up(4 * engine.rows, even)), every)
+    mc = _BLOCK_BYTES.value // max(1, runs * kc * engine.packed_bytes) // even * even
+    every = rounded_up(max(rows, 1), engine.mr)
+    mc = min(max(mc, rounded_up(4 * engine.mr, even)), every)
     ahead = rows > mc
-    slivers = min(task_columns, rounded_up(columns, engine.columns)) * engine.packed_bytes
-    if ahead and k_blocks * runs * steps * slivers > _MOST_SLIVERS_BYTES.value:
+    slivers = min(task_columns, rounded_up(columns, engine.nr)) * engine.packed_bytes
+    if ahead and k_blocks * runs * kc * slivers > _MOST_SLIVERS_BYTES.value:
         ahead, mc = False, min(rounded_up(_LARGE_BLOCK.value, even), every)
     return Blocking(
-        engine, runs, steps, k_blocks, task_rows, row_tasks, task_columns, column_tasks, mc, packs, ahead, batches_inner
+        engine, runs, kc, k_blocks, task_rows, row_tasks, task_columns, column_tasks, mc, packs, ahead, batches_inner
     )
 
 
@@ -119,12 +119,12 @@ def _task_sizes(
     """
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = machine.current().threads
-    least = min(rounded_up(rows, engine.rows), _LEAST_TILES.value * engine.rows)
+    least = min(rounded_up(rows, engine.mr), _LEAST_TILES.value * engine.mr)
     best, found = math.inf, (rows, widths[1])
     for column_tasks in range(-(-columns // widths[1]), wanted + 1):
-        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.columns)))
+        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.nr)))
         for row_tasks in range(1, wanted // column_tasks + 1):
-            task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.rows))
+            task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.mr))
             tasks = -(-rows // task_rows) * -(-columns // width)
             cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
             cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
@@ -150,36 +150,36 @@ def _tiled(engine: Engine) -> Engine:
     """The engine with the tile that the knobs say."""
     if engine.group > 1 or engine.parts > 1:
         return engine
-    return replace(engine, rows=_TILE_ROWS.value or engine.rows, vectors=_TILE_VECTORS.value or engine.vectors)
+    return replace(engine, mr=_TILE_ROWS.value or engine.mr, vectors=_TILE_VECTORS.value or engine.vectors)
 
 
 def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
     """The engine with the tile that wastes least on small sizes."""
     vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
-    if rows * 2 <= engine.rows and engine.group == engine.parts == 1:
+    if rows * 2 <= engine.mr and engine.group == engine.parts == 1:
         # Few rows: more columns, so that enough sums are under way.
         wide = min(8 // max(1, rows), -(-columns // engine.lanes))
-        return replace(engine, rows=max(1, rows), vectors=max(vectors, wide))
-    most = engine.rows if vectors == engine.vectors else max(engine.rows, 12)
+        return replace(engine, mr=max(1, rows), vectors=max(vectors, wide))
+    most = engine.mr if vectors == engine.vectors else max(engine.mr, 12)
     if rows <= most:
-        return replace(engine, rows=max(1, rows), vectors=vectors)
+        return replace(engine, mr=max(1, rows), vectors=vectors)
     # A tile of fewer than four rows takes as long as one of four.
     choices = range(max(2, most // 2), most + 1)
     best = min(choices, key=lambda r: (-(-rows // r) * (max(r, 4) + 0.5), -r))
-    return replace(engine, rows=best, vectors=vectors)
+    return replace(engine, mr=best, vectors=vectors)
 
 
-def _cut_k(engine: Engine, along: Steps) -> tuple[int, int, int]:
+def _cut_k(engine: Engine, along: Direction) -> tuple[int, int, int]:
     """Runs and steps of a block of k, and how many blocks there are."""
     runs, run = along.outer.size, along.run
     if not runs:
         return 1, 0, 1
-    most = max(32, min(_SLIVER_BYTES.value // (engine.columns * engine.packed_bytes), 1024))
+    most = max(32, min(_SLIVER_BYTES.value // (engine.nr * engine.packed_bytes), 1024))
     if runs <= 1 or run > most:
         # Blocks of like size: a small last one would cost as much traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
-        steps = min(run, rounded_up(-(-run // count), 8))
-        return 1, steps, runs * (-(-run // steps) if run else 1)
+        kc = min(run, rounded_up(-(-run // count), 8))
+        return 1, kc, runs * (-(-run // kc) if run else 1)
     count = max(1, -(-4 * runs * run // (5 * most)))
     each = -(-runs // count)
     return each, run, -(-runs // each)
@@ -191,7 +191,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     lhs = product.lhs
     plain = engine.group == 1
     left = plain and stored_as_packed(engine, lhs.kind)
-    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.columns:
+    if left and not (lhs.in_place and lhs.along.stride == 1) and columns > 2 * engine.nr:
         near = lhs.along.stride == 1 or lhs.along.run == 1
         left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _SLIVER_BYTES.value)
         left = left or (near and not _rows_meet(lhs))
@@ -214,8 +214,8 @@ def _is_read_in_place(engine: Engine, product: Product) -> bool:
     if rhs.in_place:
         return True
     if stored_as_packed(engine, rhs.kind):
-        return rows <= 2 * engine.rows or columns * depth * engine.packed_bytes <= _SLIVER_BYTES.value
-    return rows <= engine.rows
+        return rows <= 2 * engine.mr or columns * depth * engine.packed_bytes <= _SLIVER_BYTES.value
+    return rows <= engine.mr
 
 
 def task_count(product: Product, blocking: Blocking) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL
-from xlakit.cpu.kernels.gemm.operands import Matrix, Packer, Steps
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, Packer
 from xlakit.cpu.kernels.gemm.store import Epilogue, Output, store_tile
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, stored_as_packed
 from xlakit.cpu.kernels.shared.preconditions import require
@@ -14,8 +14,8 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 
-# Rows that are summed together, on the same elements of the vector.
-_TOGETHER = 4
+# Rows that are summed at the same time, on the same elements of the vector.
+_ROWS_AT_ONCE = 4
 
 
 def emit_matrix_vector(
@@ -24,7 +24,7 @@ def emit_matrix_vector(
     matrix: Matrix,
     vector_: Matrix,
     result: PrimitiveType,
-    batches: Sequence[Steps],
+    batches: Sequence[Direction],
     arrays: tuple[int, int],
     task_rows: int,
     *,
@@ -44,7 +44,7 @@ def emit_matrix_vector(
             ("rows of the matrix lie one element after another", depth < 2 or matrix.along.dims == ((depth, 1),)),
             ("the vector is as long as a row", vector_.along.size == depth and len(vector_.along.dims) <= 1),
             ("elements are computed one by one", engine.group == engine.parts == 1),
-            ("batches are those of the result", len({steps.size for steps in batches}) == 1),
+            ("batches are those of the result", len({direction.size for direction in batches}) == 1),
         ],
     )
     fn = module.function(name, VOID, [PTR, I64, I64])
@@ -57,8 +57,8 @@ def emit_matrix_vector(
         batch = task.index.integer("udiv", row_tasks)
         first = task.index.integer("urem", row_tasks) * task_rows
         bases: list[Value] = []
-        for array, kind, steps in zip(tables, (matrix.kind, vector_.kind, result), batches, strict=True):
-            bases.append(fn.at(array, memory_type(kind), steps.offset(fn, batch)))
+        for array, kind, direction in zip(tables, (matrix.kind, vector_.kind, result), batches, strict=True):
+            bases.append(fn.at(array, memory_type(kind), direction.offset(fn, batch)))
         values = bases[1]
         if not in_place:
             packer = Packer(fn, engine, vector_, bases[1], result)
@@ -67,7 +67,7 @@ def emit_matrix_vector(
                 fn.store(element, fn.at(scratch, engine.packed, k.index))
             values = scratch
         packer = Packer(fn, engine, matrix, bases[0], result)
-        output = Output(result, Steps(()), Steps(((rows, 1),)), bases[2], epilogue)
+        output = Output(result, Direction(()), Direction(((rows, 1),)), bases[2], epilogue)
         last = fn.intrinsic("llvm.smin", I64, first + task_rows, fn.i64(rows))
         _rows(packer, values, output, first, last)
     if not in_place:
@@ -79,16 +79,16 @@ def emit_matrix_vector(
 def _rows(packer: Packer, values: Value, output: Output, first: Value, last: Value) -> None:
     fn, engine = packer.fn, packer.engine
     rows = packer.matrix.across.size
-    together = min(_TOGETHER, engine.lanes)
-    if rows >= together:
-        whole = first + ((last - first) & -together)
-        with fn.loop(first, whole, together, hints=NO_UNROLL) as row:
-            joined = fn.undefined(acc_vector(engine, together))
-            for lane, total in enumerate(_sums(packer, values, row.index, together)):
+    at_once = min(_ROWS_AT_ONCE, engine.lanes)
+    if rows >= at_once:
+        whole = first + ((last - first) & -at_once)
+        with fn.loop(first, whole, at_once, hints=NO_UNROLL) as row:
+            joined = fn.undefined(acc_vector(engine, at_once))
+            for lane, total in enumerate(_sums(packer, values, row.index, at_once)):
                 joined = fn.with_lane(joined, lane, total)
-            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, together)
+            store_tile(fn, engine, output, [[(joined,)]], fn.i64(0), row.index, at_once)
         first = whole
-    if rows % together:
+    if rows % at_once:
         with fn.loop(first, last, hints=NO_UNROLL) as row:
             total = _sums(packer, values, row.index, 1)
             store_tile(fn, engine, output, [[(total[0],)]], fn.i64(0), row.index, 1)

@@ -67,12 +67,12 @@ def shaped(engine: Engine, flat: Sequence[Value], rows: int) -> Sums:
 
 
 def multiply(
-    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, steps: Value | int
+    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, kc: Value | int
 ) -> Sums:
-    """Add to the sums the products of ``runs`` runs of ``steps`` steps of k each (steps of the engine's group)."""
+    """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (steps of the engine's group)."""
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=NO_UNROLL) as outer:
-        outer.next(*_run(fn, engine, left, right, list(outer.carried), rows, outer.index, steps))
+        outer.next(*_run(fn, engine, left, right, list(outer.carried), rows, outer.index, kc))
     return shaped(engine, outer.results, rows)
 
 
@@ -84,7 +84,7 @@ def _run(
     flat: list[Value],
     rows: int,
     run: Value,
-    steps: Value | int,
+    kc: Value | int,
 ) -> list[Value]:
     type = engine.packed
     parts = engine.parts
@@ -102,12 +102,12 @@ def _run(
         start = fn.at(columns, stored, k * (engine.group * parts) * right.step)
         return _products(fn, engine, elements, start, right, sums)
 
-    if isinstance(steps, int) and steps <= (4 if rows > 1 else 8):
+    if isinstance(kc, int) and kc <= (4 if rows > 1 else 8):
         sums = shaped(engine, flat, rows)
-        for k in range(steps):
+        for k in range(kc):
             sums = step(fn.i64(k), sums)
         return flatten(sums)
-    with fn.loop(0, steps, carried=flat, hints=NO_UNROLL) as loop:
+    with fn.loop(0, kc, carried=flat, hints=NO_UNROLL) as loop:
         loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
     return list(loop.results)
 

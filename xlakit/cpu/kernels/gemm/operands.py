@@ -15,7 +15,7 @@ from xlakit.data.primitive import PrimitiveType
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class Direction:
     """A direction through an array: (size, stride) for each dimension, the last running fastest."""
 
     dims: tuple[tuple[int, int], ...]
@@ -36,9 +36,9 @@ class Steps:
         return self.dims[-1][1] if self.dims else 0
 
     @property
-    def outer(self) -> Steps:
+    def outer(self) -> Direction:
         """The direction from run to run."""
-        return Steps(self.dims[:-1])
+        return Direction(self.dims[:-1])
 
     def offset(self, fn: Function, index: Value) -> Value:
         """The distance of an element from the first."""
@@ -59,38 +59,38 @@ class Matrix:
     """
 
     kind: PrimitiveType
-    across: Steps
-    along: Steps
+    across: Direction
+    along: Direction
     first: int = 0
     in_place: bool = False
 
 
 @dataclass(slots=True)
 class Block:
-    """Part of k: ``runs`` runs from run ``run`` on, of each ``steps`` steps from ``step`` on."""
+    """A block of k: of each of the ``runs`` runs from ``run`` on, ``kc`` steps from ``step`` on."""
 
     run: Value
     runs: Value | int
     step: Value
-    steps: Value | int
+    kc: Value | int
 
 
-def direction(module: Module, steps: Steps) -> tuple[str, int]:
+def direction_table(module: Module, direction: Direction) -> tuple[str, int]:
     """Sizes and strides of a direction as constants of the module: their name, and how many dimensions there are."""
-    dims = steps.dims or ((1, 0),)
+    dims = direction.dims or ((1, 0),)
     name = "_".join(["direction", *(f"{size}x{stride}" for size, stride in dims)]).replace("-", "m")
     return module.shared_data(name, np.array(dims, dtype=np.int64).tobytes(), align=8), len(dims)
 
 
-def joined(steps: Steps) -> Steps:
+def joined(direction: Direction) -> Direction:
     """The same direction with neighboring dimensions made one where they lie evenly."""
     dims: list[tuple[int, int]] = []
-    for size, stride in steps.dims:
+    for size, stride in direction.dims:
         if dims and dims[-1][1] == size * stride:
             dims[-1] = (dims[-1][0] * size, stride)
         elif size != 1:
             dims.append((size, stride))
-    return Steps(tuple(dims))
+    return Direction(tuple(dims))
 
 
 @dataclass(slots=True)

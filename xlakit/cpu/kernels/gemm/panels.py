@@ -23,8 +23,8 @@ ALONG, ACROSS, SINGLE = "along", "across", "single"
 
 def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
     """How an operand lies, where ``width`` rows or columns are taken at a time."""
-    across, steps = matrix.across, matrix.along
-    along = steps.stride == 1 or steps.run == 1
+    across, k = matrix.across, matrix.along
+    along = k.stride == 1 or k.run == 1
     beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)
     if along and (along_first or not beside):
         return ALONG
@@ -35,8 +35,8 @@ def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
 class PackRows:
     """Rows of the left operand, of type ``kind``, for a result of type ``result``.
 
-    ``(ptr sources, ptr runs, i64 count, i64 steps, i64 stride, i64 rows, ptr target, i64 length)``: ``sources`` has a
-    pointer for each row, ``runs`` (every other word) how far each of ``count`` runs of ``steps`` steps is from there,
+    ``(ptr sources, ptr runs, i64 count, i64 kc, i64 stride, i64 rows, ptr target, i64 length)``: ``sources`` has a
+    pointer for each row, ``runs`` (every other word) how far each of ``count`` runs of ``kc`` steps is from there,
     in elements; steps of k are ``stride`` elements apart. Packed rows are ``length`` elements apart.
     """
 
@@ -60,14 +60,14 @@ class PackRows:
     def _rows(self, fn: Function) -> None:
         engine = self.engine
         reader = Reader(fn, engine, self.kind, self.result)
-        sources, runs, count, steps, stride, rows, target, length = fn.parameters
+        sources, runs, count, kc, stride, rows, target, length = fn.parameters
         with fn.loop(0, rows, hints=NO_UNROLL) as row:
             own = fn.at(target, engine.packed, row.index * length * engine.parts)
             source = fn.load(PTR, fn.at(sources, PTR, row.index))
             with fn.loop(0, count, hints=NO_UNROLL) as run:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
-                into = fn.at(own, engine.packed, run.index * steps * engine.parts)
-                with fn.loop(0, steps, independent=True) as step:
+                into = fn.at(own, engine.packed, run.index * kc * engine.parts)
+                with fn.loop(0, kc, independent=True) as step:
                     element = reader.at(start, step.index if self.form == ALONG else step.index * stride)
                     for part, value in enumerate(reader.elements(element, 1)):
                         fn.store(value, fn.at(into, engine.packed, step.index * engine.parts + part))
@@ -76,12 +76,12 @@ class PackRows:
         """Pack rows that are neighbors in memory: square blocks are transposed in registers."""
         engine = self.engine
         reader = Reader(fn, engine, self.kind, self.result)
-        sources, runs, count, steps, stride, rows, target, length = fn.parameters
+        sources, runs, count, kc, stride, rows, target, length = fn.parameters
         lanes, group = engine.lanes, engine.group
-        whole_rows, whole_steps = rows & -lanes, steps & -(lanes * group)
+        whole_rows, whole_steps = rows & -lanes, kc & -(lanes * group)
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
-            into = run.index * steps
+            into = run.index * kc
 
             def address(row: Value, step: Value) -> Value:
                 return fn.at(target, engine.packed, row * length + into + step)
@@ -102,21 +102,21 @@ class PackRows:
                         square = [column(step.index + k) for k in range(lanes)]
                     for k, value in enumerate(transposed(fn, square)):
                         fn.store(value, address(row.index + k, step.index), align=engine.packed.bytes)
-                with fn.loop(whole_steps, steps, hints=NO_UNROLL) as step:
+                with fn.loop(whole_steps, kc, hints=NO_UNROLL) as step:
                     value = column(step.index)
                     for k in range(lanes):
                         fn.store(fn.lane(value, k), address(row.index + k, step.index))
             with fn.loop(whole_rows, rows, hints=NO_UNROLL) as row:
                 start = reader.at(fn.load(PTR, fn.at(sources, PTR, row.index)), shift)
-                with fn.loop(0, steps, hints=NO_UNROLL) as step:
+                with fn.loop(0, kc, hints=NO_UNROLL) as step:
                     value = reader.elements(reader.at(start, step.index * stride), 1)[0]
                     fn.store(value, address(row.index, step.index))
 
 
 def _pad_rows(fn: Function, engine: Engine) -> None:
     """Pair the last element of rows of odd length with a zero."""
-    _, _, count, steps, _, rows, target, length = fn.parameters
-    total = count * steps
+    _, _, count, kc, _, rows, target, length = fn.parameters
+    total = count * kc
     with fn.if_((total & 1).ne(0)), fn.loop(0, rows, hints=NO_UNROLL) as row:
         fn.store(fn.constant(engine.packed, 0), fn.at(target, engine.packed, row.index * length + total))
 
@@ -125,7 +125,7 @@ def _pad_rows(fn: Function, engine: Engine) -> None:
 class PackSlivers:
     """Slivers of the right operand, of type ``kind``, for a result of type ``result``; ``width`` columns of each.
 
-    ``(ptr sources, ptr runs, i64 count, i64 steps, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources``
+    ``(ptr sources, ptr runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources``
     has a pointer for each column, the rest is as for PackRows. Packed slivers are ``distance`` elements apart.
     """
 
@@ -144,25 +144,25 @@ class PackSlivers:
             self._across(fn)
             return
         engine = self.engine
-        sources, _, count, steps, _, slivers, target, distance = fn.parameters
+        sources, _, count, kc, _, slivers, target, distance = fn.parameters
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             own = fn.at(target, engine.packed, sliver.index * distance)
-            columns = fn.at(sources, PTR, sliver.index * engine.columns)
+            columns = fn.at(sources, PTR, sliver.index * engine.nr)
             if self.form == ALONG and engine.parts == 1:
                 self._along(fn, columns, own)
             else:
                 self._singly(fn, columns, own)
             if engine.group == 2:
-                total = count * steps
-                with fn.if_((total & 1).ne(0)), fn.loop(0, engine.columns, hints=NO_UNROLL) as column:
+                total = count * kc
+                with fn.if_((total & 1).ne(0)), fn.loop(0, engine.nr, hints=NO_UNROLL) as column:
                     fn.store(fn.constant(engine.packed, 0), _packed_address(fn, engine, own, total, column.index))
 
     def _across(self, fn: Function) -> None:
         """Pack rows of k, each for all slivers, in the order of memory."""
         engine, width = self.engine, self.width
         reader = Reader(fn, engine, self.kind, self.result)
-        sources, runs, count, steps, stride, slivers, target, distance = fn.parameters
-        columns, group, parts = engine.columns, engine.group, engine.parts
+        sources, runs, count, kc, stride, slivers, target, distance = fn.parameters
+        columns, group, parts = engine.nr, engine.group, engine.parts
 
         def rows(run: Value, begin: Value | int, end: Value, *, odd: bool = False) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
@@ -173,7 +173,7 @@ class PackSlivers:
                     element = reader.at(source, shift + number * stride)
                     return [widened(fn, v, columns) for v in reader.elements(element, width)]
 
-                own = fn.at(target, engine.packed, sliver.index * distance + run * steps * (columns * parts))
+                own = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
                 if group == 2:
                     low = row(step.index * 2)[0]
                     high = fn.constant(low.type, 0) if odd else row(step.index * 2 + 1)[0]
@@ -186,23 +186,23 @@ class PackSlivers:
 
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             if group == 1:
-                rows(run.index, 0, steps)
+                rows(run.index, 0, kc)
                 return
-            rows(run.index, 0, steps >> 1)
-            rows(run.index, steps >> 1, (steps + 1) >> 1, odd=True)
+            rows(run.index, 0, kc >> 1)
+            rows(run.index, kc >> 1, (kc + 1) >> 1, odd=True)
 
     def _along(self, fn: Function, columns: Value, own: Value) -> None:
         """Pack columns whose elements along k are neighbors in memory: square blocks are transposed in registers."""
         engine, width = self.engine, self.width
         reader = Reader(fn, engine, self.kind, self.result)
-        _, runs, count, steps, _, _, _, _ = fn.parameters
+        _, runs, count, kc, _, _, _, _ = fn.parameters
         group, lanes = engine.group, engine.lanes
         # A step of the loops takes ``group`` steps of k; pairs of 16 bits move as 32.
-        unit = I32 if group == 2 else engine.packed
-        whole = (steps >> 1) & -lanes if group == 2 else steps & -lanes
+        element = I32 if group == 2 else engine.packed
+        whole = (kc >> 1) & -lanes if group == 2 else kc & -lanes
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
-            into = fn.at(own, engine.packed, run.index * steps * engine.columns)
+            into = fn.at(own, engine.packed, run.index * kc * engine.nr)
             with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=NO_UNROLL) as column:
                 # Beyond the last column it is read again: the table says so.
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
@@ -211,9 +211,9 @@ class PackSlivers:
                     if group == 2:
                         square = [v.bits_as(vector(I32, lanes)) for v in square]
                     for k, value in enumerate(transposed(fn, square)):
-                        address = fn.at(into, unit, (step.index + k) * engine.columns + column.index)
+                        address = fn.at(into, element, (step.index + k) * engine.nr + column.index)
                         fn.store(value, address, align=engine.packed.bytes)
-            with fn.loop(whole * group, steps, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
+            with fn.loop(whole * group, kc, hints=NO_UNROLL) as step, fn.loop(0, width, hints=NO_UNROLL) as column:
                 start = fn.load(PTR, fn.at(columns, PTR, column.index))
                 value = reader.elements(reader.at(start, shift + step.index), 1)[0]
                 fn.store(value, _packed_address(fn, engine, into, step.index, column.index))
@@ -221,13 +221,13 @@ class PackSlivers:
     def _singly(self, fn: Function, columns: Value, own: Value) -> None:
         engine = self.engine
         reader = Reader(fn, engine, self.kind, self.result)
-        _, runs, count, steps, stride, _, _, _ = fn.parameters
+        _, runs, count, kc, stride, _, _, _ = fn.parameters
         with fn.loop(0, count, hints=NO_UNROLL) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
-            into = fn.at(own, engine.packed, run.index * steps * (engine.columns * engine.parts))
+            into = fn.at(own, engine.packed, run.index * kc * (engine.nr * engine.parts))
             with fn.loop(0, self.width, hints=NO_UNROLL) as column:
                 start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
-                with fn.loop(0, steps, independent=True) as step:
+                with fn.loop(0, kc, independent=True) as step:
                     for part, value in enumerate(reader.elements(reader.at(start, step.index * stride), 1)):
                         fn.store(value, _packed_address(fn, engine, into, step.index, column.index, part))
 
@@ -235,5 +235,5 @@ class PackSlivers:
 def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
     """The address of an element in a packed sliver."""
     if engine.group == 2:
-        return fn.at(own, engine.packed, (step >> 1) * (2 * engine.columns) + column * 2 + (step & 1))
-    return fn.at(own, engine.packed, (step * engine.parts + part) * engine.columns + column)
+        return fn.at(own, engine.packed, (step >> 1) * (2 * engine.nr) + column * 2 + (step & 1))
+    return fn.at(own, engine.packed, (step * engine.parts + part) * engine.nr + column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlakit.cpu.kernels.gemm.operands import Matrix, Steps
+from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.shared.engine import Engine
 from xlakit.data.primitive import PrimitiveType
 
@@ -20,9 +20,9 @@ class Product:
     lhs: Matrix
     rhs: Matrix
     result: PrimitiveType
-    rows: Steps
-    columns: Steps
-    batches: tuple[Steps, Steps, Steps] = (Steps(()), Steps(()), Steps(()))
+    rows: Direction
+    columns: Direction
+    batches: tuple[Direction, Direction, Direction] = (Direction(()), Direction(()), Direction(()))
     # Where in the result the first element goes, and where lhs, rhs and result stand in the table.
     first: int = 0
     arrays: tuple[int, int, int] = (0, 1, 2)
@@ -42,15 +42,15 @@ class Product:
 class Blocking:
     """How a product is cut.
 
-    steps: steps of k in a block; runs: runs of k in a block (then each is whole). task_rows, task_columns: the
-    rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows that are packed at a time. packs: which
-    operands are packed; ahead: the right one all at once, before the first block of rows. batches_inner: the same rows
-    of all batches come before the next rows.
+    A block of k has ``runs`` runs of ``kc`` steps each; if it has several, each is whole. k_blocks: how many blocks
+    there are. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: how many there are. mc: rows
+    that are packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one all at once,
+    before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
     """
 
     engine: Engine
     runs: int
-    steps: int
+    kc: int
     k_blocks: int
     task_rows: int
     row_tasks: int
@@ -62,9 +62,9 @@ class Blocking:
     batches_inner: bool = False
 
     @property
-    def kc(self) -> int:
-        """Steps of k in the largest block, padded to the engine's group."""
-        return -(-self.runs * self.steps // self.engine.group) * self.engine.group
+    def packed_kc(self) -> int:
+        """Steps of k in the largest block, padded to a multiple of the engine's group."""
+        return -(-self.runs * self.kc // self.engine.group) * self.engine.group
 
     def local_width(self, product: Product) -> int:
         """How far the rows of a rectangle are apart that stands in memory of the task."""

@@ -107,8 +107,8 @@ def _in_several(product: Product) -> Blocking:
     """A cut whose blocks of k may begin anywhere in a run; sums of several blocks are added up in memory."""
     cut = plan_gemm(product)
     group = cut.engine.group
-    steps = max(group, min(cut.runs * cut.steps, product.lhs.along.run) // group * group)
-    return replace(cut, runs=1, steps=steps, k_blocks=2, ahead=False)
+    kc = max(group, min(cut.runs * cut.kc, product.lhs.along.run) // group * group)
+    return replace(cut, runs=1, kc=kc, k_blocks=2, ahead=False)
 
 
 class _Sides:
@@ -249,15 +249,15 @@ class _Sums(_Writer):
     @contextmanager
     def k_blocks(self) -> Generator[Loop]:
         """The blocks of k between the group's first and last step, run by run."""
-        fn, plan, steps = self.fn, self.plan, self.cut.steps
+        fn, plan, kc = self.fn, self.plan, self.cut.kc
         with fn.loop(0, self.product.lhs.along.outer.size, hints=NO_UNROLL) as runs:
             prefix = self.own * plan.before + runs.index.integer("udiv", plan.inner)
             with fn.loop(0, self.group, carried=[fn.i64(0)], hints=NO_UNROLL) as loop:
                 loop.next(loop.carried[0] + self.size(prefix, loop.index))
             low = self.clamped(loop.results[0])
             high = self.clamped(loop.results[0] + self.size(prefix, self.group))
-            with fn.loop(low, high, steps, hints=NO_UNROLL) as loop:
-                self.current = Block(runs.index, 1, loop.index, smaller(fn, high - loop.index, fn.i64(steps)))
+            with fn.loop(low, high, kc, hints=NO_UNROLL) as loop:
+                self.current = Block(runs.index, 1, loop.index, smaller(fn, high - loop.index, fn.i64(kc)))
                 yield loop
 
     def block(self, number: Value) -> Block:

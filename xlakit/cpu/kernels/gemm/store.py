@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlakit.cpu.kernels.gemm.micro_kernel import NO_UNROLL, Sums, flatten
-from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.shared.engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.scalars.memory import is_narrow, memory_type
@@ -22,8 +22,8 @@ class Output:
     """Where results go: their type, and how rows and columns lie from ``base`` on, where those of ``origin`` are."""
 
     kind: PrimitiveType
-    rows: Steps
-    columns: Steps
+    rows: Direction
+    columns: Direction
     base: Value
     epilogue: Epilogue | None = None
     origin: tuple[Value, Value] | None = None
@@ -36,7 +36,7 @@ class Output:
 
 def store_tile(fn: Function, engine: Engine, output: Output, sums: Sums, row: Value, column: Value, width: int) -> None:
     """Store a tile that starts at ``row`` and ``column``, of so many columns."""
-    if is_narrow(output.kind) or not output.is_contiguous(engine.columns):
+    if is_narrow(output.kind) or not output.is_contiguous(engine.nr):
         # Row by row in a loop: it takes little time besides the product, and much code otherwise.
         _store_some(fn, engine, output, sums, row, column, width)
         return
@@ -90,7 +90,7 @@ def _store_row(
         (row, column) if output.origin is None else (row - output.origin[0], column - output.origin[1])
     )
     start = output.rows.offset(fn, start_row)
-    contiguous = output.is_contiguous(engine.columns)
+    contiguous = output.is_contiguous(engine.nr)
     if contiguous:
         start = start + output.columns.offset(fn, start_column)
     for (first, lanes), register in zip(vectors_of(engine, width), registers, strict=False):

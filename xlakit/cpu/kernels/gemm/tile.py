@@ -23,10 +23,10 @@ class Tiles:
     width: how many columns are stored; computed: how many there are with those that only fill a register. left_step,
     right_step: the distances between steps of k, in elements; None where the caller tells. lies: the type of the right
     operand where it is read as it lies, converted for a result of type ``result`` if there is one; None where it is
-    packed. steps: how many there are in a run, where they are few. adds: whether what was stored before can be added
+    packed. kc: the steps of k in a run, where they are few. adds: whether what was stored before can be added
     to.
 
-    ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 steps, i64
+    ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
     left_step, i64 right_step, ptr targets, i64 offset, i64 adds)``: ``rows`` has a pointer for each row, ``runs`` for
     each of ``count`` runs of k how far it is from there, in elements of the left and of the right operand. ``targets``
     has for each row where its sums go, ``offset`` elements further on; where ``adds`` is not 0 they are added to what
@@ -41,7 +41,7 @@ class Tiles:
     right_step: int | None
     lies: PrimitiveType | None
     result: PrimitiveType | None
-    steps: int | None
+    kc: int | None
     adds: bool
 
     family: ClassVar[str] = "tiles"
@@ -61,14 +61,14 @@ class Tiles:
     def _is_harmless(self, fn: Function) -> Value:
         """Whether operands, which are packed, have the same products where subnormal numbers are taken for zero."""
         engine = self.engine
-        tiles, slivers, right_advance, _, rows, right, _, _, steps, *_ = fn.parameters
-        count = steps * engine.group
-        with fn.loop(0, tiles * engine.rows, carried=Seen.none(fn).state, hints=NO_UNROLL) as row:
+        tiles, slivers, right_advance, _, rows, right, _, _, kc, *_ = fn.parameters
+        count = kc * engine.group
+        with fn.loop(0, tiles * engine.mr, carried=Seen.none(fn).state, hints=NO_UNROLL) as row:
             start = fn.load(PTR, fn.at(rows, PTR, row.index))
             row.next(*Seen(list(row.carried)).in_order(fn, start, count).state)
         with fn.loop(0, slivers, carried=Seen.none(fn).state, hints=NO_UNROLL) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
-            sliver.next(*Seen(list(sliver.carried)).in_order(fn, start, count * engine.columns).state)
+            sliver.next(*Seen(list(sliver.carried)).in_order(fn, start, count * engine.nr).state)
         left, other = (Seen(list(loop.results)).exponents(fn) for loop in (row, sliver))
         return is_harmless(left, other)
 
@@ -77,19 +77,19 @@ class Tiles:
         with fn.loop(0, slivers, hints=NO_UNROLL) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
             into = offset + sliver.index * advance
-            with fn.loop(0, tiles * self.engine.rows, self.engine.rows, hints=NO_UNROLL) as row:
+            with fn.loop(0, tiles * self.engine.mr, self.engine.mr, hints=NO_UNROLL) as row:
                 sums = self._sums(fn, fn.at(rows, PTR, row.index), start, middle)
                 self._store(fn, sums, fn.at(targets, PTR, row.index), into, adds)
 
     def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value]) -> Sums:
         engine = self.engine
-        runs, count, steps, left_step, right_step = rest
-        pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.rows)]
+        runs, count, kc, left_step, right_step = rest
+        pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
 
         def shift(side: int) -> Callable[[Value], Value]:
             return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + side))
 
-        columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.columns)
+        columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.nr)
         if self.lies is not None:
             kind, result = self.lies, self.result
             columns.stored = memory_type(kind)
@@ -100,9 +100,9 @@ class Tiles:
             engine,
             Rows(pointers, left_step if self.left_step is None else self.left_step, shift(0)),
             columns,
-            zeros(fn, engine, engine.rows, self.computed),
+            zeros(fn, engine, engine.mr, self.computed),
             count,
-            steps if self.steps is None else self.steps,
+            kc if self.kc is None else self.kc,
         )
 
     def _store(self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value) -> None:
@@ -157,10 +157,10 @@ class Walk:
                 own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
                 outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
             start = fn.at(base, I8, outer.results[1] * scale)
-            together = fn.intrinsic("llvm.smin", I64, size - inner, end - number)
-            with fn.loop(0, together, hints=NO_UNROLL) as each:
+            in_run = fn.intrinsic("llvm.smin", I64, size - inner, end - number)
+            with fn.loop(0, in_run, hints=NO_UNROLL) as each:
                 fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
-            loop.next(number + together)
+            loop.next(number + in_run)
         with fn.loop(count, padded, hints=NO_UNROLL) as more:
             before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
             fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))

@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.gemm.blas_choice import has_faster_blas
 from xlakit.cpu.kernels.gemm.blas_tasks import fits_blas
 from xlakit.cpu.kernels.gemm.dot import dot_product, plan_product, strides_of
 from xlakit.cpu.kernels.gemm.gemm import plan_gemm, task_count
-from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Blocking, Product
 from xlakit.cpu.kernels.shared.engine import stored_as_packed
 from xlakit.ir.instruction import Instruction
@@ -61,7 +61,7 @@ class Cut:
         return self.product.batch * math.prod(self.product.sizes) * cost_model().multiplication
 
     @property
-    def result(self) -> tuple[Steps, Steps, Steps]:
+    def result(self) -> tuple[Direction, Direction, Direction]:
         """The directions through the result."""
         return self.product.batches[2], self.product.rows, self.product.columns
 
@@ -124,12 +124,12 @@ def _as_rows(product: Product, task_rows: int, task_columns: int) -> tuple[int, 
 def product_of(link: Link) -> Product:
     """The product of a dot; its result's strides are those of what is stored."""
     dot, stored = link.product, link.value
-    steps: Sequence[int] = strides_of(stored.shape)
+    strides: Sequence[int] = strides_of(stored.shape)
     if stored is not dot:
         order = stored.op_as(Transpose).dimensions
-        steps = [steps[order.index(d)] for d in range(len(order))]
+        strides = [strides[order.index(d)] for d in range(len(order))]
     lhs, rhs = (o.shape for o in dot.operands)
-    return dot_product(dot.op_as(Contraction), lhs, rhs, dot.shape, steps)
+    return dot_product(dot.op_as(Contraction), lhs, rhs, dot.shape, strides)
 
 
 def _cut_convolution(convolution: Instruction) -> Cut:
@@ -144,7 +144,7 @@ def _cut_convolution(convolution: Instruction) -> Cut:
 def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
     """Blocks of rows whose results stay in the cache."""
     most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
-    mc = max(4 * cut.engine.rows, most // cut.engine.rows * cut.engine.rows)
+    mc = max(4 * cut.engine.mr, most // cut.engine.mr * cut.engine.mr)
     if mc >= cut.mc or not (cut.ahead or cut.mc >= product.sizes[0]):
         return cut
     return replace(cut, mc=mc, ahead=True)
@@ -185,8 +185,8 @@ def _with_whole_rows(product: Product, cut: Blocking, mc: int, task_rows: int) -
     """Tasks of about ``task_rows`` rows, in blocks of at most ``mc``, of all columns."""
     rows, columns, _ = product.sizes
     engine = cut.engine
-    mc, task_rows = (-(-min(size, rows) // engine.rows) * engine.rows for size in (mc, task_rows))
-    task_columns = -(-columns // engine.columns) * engine.columns
+    mc, task_rows = (-(-min(size, rows) // engine.mr) * engine.mr for size in (mc, task_rows))
+    task_columns = -(-columns // engine.nr) * engine.nr
     return replace(
         cut,
         task_columns=task_columns,
@@ -217,25 +217,25 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
     a task is a few rows.
     """
     _, columns, depth = whole.sizes
-    lhs = replace(whole.lhs, across=Steps(((rows, depth),)), along=Steps(((depth, 1),)))
+    lhs = replace(whole.lhs, across=Direction(((rows, depth),)), along=Direction(((depth, 1),)))
     rhs = whole.rhs
     if rhs.along.run != depth:
         # Runs of k must be those of both operands.
         lhs = replace(lhs, along=_runs(rhs.along))
-    none = Steps(())
-    part = replace(whole, lhs=lhs, rows=Steps(((rows, whole.rows.stride),)), batches=(none, none, none))
+    none = Direction(())
+    part = replace(whole, lhs=lhs, rows=Direction(((rows, whole.rows.stride),)), batches=(none, none, none))
     if local:
-        part = replace(part, rows=Steps(((rows, columns),)), columns=Steps(((columns, 1),)))
+        part = replace(part, rows=Direction(((rows, columns),)), columns=Direction(((columns, 1),)))
     if _is_for_blas(part, rows):
         return _by_blas(part, rows, columns)
     cut = plan_gemm(part)
     if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
         # The rows are in the cache, and are read from there.
         cut = replace(cut, packs=(False, cut.packs[1]))
-    return _own(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.rows))
+    return _own(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.mr))
 
 
-def _runs(along: Steps) -> Steps:
+def _runs(along: Direction) -> Direction:
     """The direction through a row of elements that has the same dimensions as another one."""
     sizes = [size for size, _ in along.dims]
-    return Steps(tuple((size, math.prod(sizes[n + 1 :])) for n, size in enumerate(sizes)))
+    return Direction(tuple((size, math.prod(sizes[n + 1 :])) for n, size in enumerate(sizes)))

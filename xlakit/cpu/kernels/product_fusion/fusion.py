@@ -17,7 +17,7 @@ from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.blas_tasks import Routine, as_stored, emit_blas
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm
-from xlakit.cpu.kernels.gemm.operands import Steps
+from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -199,7 +199,7 @@ class _Fusion:
         self,
         space: Space,
         value: Instruction,
-        dims: tuple[Steps, Steps, Steps],
+        dims: tuple[Direction, Direction, Direction],
         roots: Sequence[tuple[Instruction, int]],
         local: LocalIndex,
         width: int | None,
@@ -361,8 +361,8 @@ def _local_index() -> LocalIndex:
     return LocalIndex(Variable(1 << 31, 1 << 18), Variable(1 << 31, (1 << 18) + 1))
 
 
-def _dims(steps: tuple[Steps, Steps, Steps]) -> tuple[Sequence[tuple[int, int]], ...]:
-    return tuple(s.dims for s in steps)
+def _dims(directions: tuple[Direction, Direction, Direction]) -> tuple[Sequence[tuple[int, int]], ...]:
+    return tuple(s.dims for s in directions)
 
 
 def _by_dimension(space: Space, rank: int) -> list[list[Variable]]:

@@ -61,6 +61,6 @@ def _written(value: Any) -> str:
     if isinstance(value, PrimitiveType):
         return f"k{value.hlo_name}"
     if isinstance(value, Engine):
-        parts = [value.packed.name, value.acc.name, value.group, value.parts, value.rows, value.vectors]
+        parts = [value.packed.name, value.acc.name, value.group, value.parts, value.mr, value.vectors]
         return "e" + "_".join(map(str, parts)) + "_1" * value.flushes
     raise InternalError(f"a common function cannot depend on {value!r}")

@@ -29,8 +29,8 @@ class Engine:
     """How products are summed.
 
     packed: the type of packed elements. acc: that of sums. group: how many steps of k one lane takes at once.
-    parts: 2 for complex numbers, whose parts are summed apart. rows and vectors: the tile that registers hold.
-    flushes: whether subnormal numbers may be taken for zero.
+    parts: 2 for complex numbers, whose parts are summed apart. The micro-tile, whose sums are in registers, has
+    mr rows of so many ``vectors``. flushes: whether subnormal numbers may be taken for zero.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Engine:
     acc: Type
     group: int
     parts: int
-    rows: int
+    mr: int
     vectors: int
     flushes: bool = False
 
@@ -48,8 +48,8 @@ class Engine:
         return vector_bytes() // self.acc.bytes
 
     @property
-    def columns(self) -> int:
-        """Columns of the tile."""
+    def nr(self) -> int:
+        """Columns of a micro-tile."""
         return self.lanes * self.vectors
 
     @property
