@@ -14,7 +14,8 @@ import xlakit as xla
 from fuzz import stress
 from fuzz.support.stress_programs import KINDS, Kind, make_program
 from xlakit.execution.channels import Channel, Message, Room
-from xlakit.execution.device import Device, Run
+from xlakit.execution.device import Device
+from xlakit.execution.run import Run
 
 
 @pytest.fixture(params=["interpreter", "cpu"])

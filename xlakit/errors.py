@@ -19,7 +19,7 @@ _LONGEST_LINE = 2000
 
 
 class Location(NamedTuple):
-    """A place in a file, counted from 1; ``column`` is 0 where only the line is known."""
+    """A line and column of a file, counted from 1; ``column`` is 0 if only the line is known."""
 
     file: str
     line: int

@@ -217,25 +217,25 @@ def _of_file(path: str) -> Machine:
 
 
 def _kept() -> Machine:
-    place = _place()
-    found = _known.get(place)
+    settings = _cache_settings()
+    found = _known.get(settings)
     if found is None:
-        entry = compile_cache.load(_key(place[2]))
+        entry = compile_cache.load(_key(settings[2]))
         found = own() if entry is None else Machine.from_text(str(entry.fields.get("machine")), "the compile cache")
-        _known[place] = found
+        _known[settings] = found
     return found
 
 
 def keep(found: Machine) -> Machine:
     """Have a description used from now on, and by other processes."""
-    place = _place()
-    _known[place] = found
+    settings = _cache_settings()
+    _known[settings] = found
     if compile_cache.is_enabled():
-        compile_cache.save(_key(place[2]), compile_cache.Entry({"machine": found.as_text()}, {}))
+        compile_cache.save(_key(settings[2]), compile_cache.Entry({"machine": found.as_text()}, {}))
     return found
 
 
-def _place() -> tuple[str, str, str]:
+def _cache_settings() -> tuple[str, str, str]:
     # Every knob that derives from the machine asks for it: making a path takes longer than all else.
     environment = os.environ
     return environment.get("XLAKIT_CACHE", ""), environment.get("XLAKIT_CACHE_DIR", ""), options.current().cpu

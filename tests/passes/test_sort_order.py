@@ -5,7 +5,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.builder.xla_builder import trace
-from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey, recognize_order
+from xlakit.passes.analysis.sort_order import NanOrder, Part, SortKey, recognize_order
 
 
 def order(comparator, *kinds):
@@ -20,7 +20,7 @@ def nan_to(x, value):
     return xla.select(xla.eq(x, x), x, number(x, value))
 
 
-HIGH, LOW = NanPlace.HIGH, NanPlace.LOW
+HIGH, LOW = NanOrder.HIGH, NanOrder.LOW
 
 
 @pytest.mark.parametrize(

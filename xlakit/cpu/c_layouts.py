@@ -105,5 +105,5 @@ def _step(
     op: Op, operands: Instruction | list[Instruction], shape: Shape, like: Instruction, cloner: ComputationCloner
 ) -> Instruction:
     given = operands if isinstance(operands, list) else [operands]
-    annotations = inherited(like.annotations, place_only=True)
+    annotations = inherited(like.annotations, metadata_only=True)
     return cloner.append(Instruction(op, given, shape, cloner.names.new(op.opcode), annotations=annotations))

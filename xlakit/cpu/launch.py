@@ -16,8 +16,9 @@ from xlakit.cpu.runtime import Context, Status, runtime
 from xlakit.cpu.runtime.call import array_address, execute_member, raise_status, run_devices
 from xlakit.cpu.runtime.rendezvous import ARRIVAL, LEAVE, NOTICE, RUN, SITE, SLOT, WAIT, run_bytes, slot_bytes
 from xlakit.errors import UnsupportedError
-from xlakit.execution.context import Wait
-from xlakit.execution.device import Device, Run
+from xlakit.execution.context import ExecutionContext, Wait
+from xlakit.execution.device import Device
+from xlakit.execution.run import Participant
 from xlakit.execution.run_group import has_group
 from xlakit.interpreter.executable import InterpreterExecutable
 from xlakit.ir.instruction import Instruction
@@ -25,6 +26,8 @@ from xlakit.ir.operation import Array
 
 _WORD = 8
 _LINE = 64
+# The execution context of a run that Python knows, and its devices.
+_Known = tuple[ExecutionContext, Sequence[Participant]]
 
 
 class RunRecord:
@@ -80,42 +83,41 @@ class Launch:
         self._instructions = instructions
         self._begin = begin
         self._has_ended = has_ended
-        self._devices: list[Device] = []
+        self._known: _Known | None = None
 
     @staticmethod
-    def of(run: Run, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
-        """That of a run which Python has begun."""
-        made = Launch(record, instructions, lambda: run.devices)
-        made._devices = run.devices
-        run.when_failed(record.stop)
+    def of(device: Device, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
+        """The launch of a device's run, which Python has begun."""
+        made = Launch(record, instructions, lambda: [device])
+        made._known = device.execution_context, device.run.devices
+        device.run.when_failed(record.stop)
         return made
 
     @property
     def failure(self) -> BaseException | None:
         """What has failed, as far as Python knows."""
-        return self._devices[0].run.failure if self._devices else None
+        return self._known[1][0].run.failure if self._known else None
 
-    def know(self) -> list[Device]:
-        """Have Python know of the run from now on; its devices."""
-        if not self._devices:
+    def know(self) -> _Known:
+        """Register the run with its execution context, if that is not done; gives this context and the devices."""
+        known = self._known
+        if known is None:
             devices = self._begin()
-            run = devices[0].run
-            with run.execution_context.condition:
-                if not self._devices:
-                    self._devices = devices
-                    run.when_failed(self.record.stop)
+            context = devices[0].execution_context
+            with context.condition:
+                known = self._known
+                if known is None:
+                    known = self._known = context, devices
+                    devices[0].run.when_failed(self.record.stop)
                     self.record.ask()
-                    run.execution_context.enter(
-                        [d for d in devices if self._has_ended is None or not self._has_ended(d.index)]
-                    )
-        return self._devices
+                    context.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
+        return known
 
     def wait(self, number: int, address: int) -> None:
         """Wait at a collective until all members are there; ``address`` is that of a notice. Raises what goes wrong."""
         notice = words(address, NOTICE.size)
-        devices = self.know()
+        context, devices = self.know()
         device = devices[notice[NOTICE.index("ordinal")]]
-        run = device.run
         rendezvous = _Rendezvous(notice, device)
 
         def sleep(seconds: float) -> None:
@@ -130,28 +132,28 @@ class Launch:
             sleep=sleep,
         )
         try:
-            with run.execution_context.bound(), run.execution_context.condition:
-                run.execution_context.wait(wait)
+            with context.bound(), context.condition:
+                context.wait(wait)
         except BaseException as error:
-            run.fail(error)
+            device.run.fail(error)
             raise
 
     def close(self) -> None:
         """Note that all devices have ended."""
-        if self._devices:
-            self._devices[0].execution_context.leave(self._devices)
+        if self._known:
+            context, devices = self._known
+            context.leave(devices)
 
     def leave(self, address: int) -> None:
         """Note that a device has ended."""
-        devices = self.know()
-        device = devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]
-        device.execution_context.leave([device])
+        context, devices = self.know()
+        context.leave([devices[words(address, NOTICE.size)[NOTICE.index("ordinal")]]])
 
 
 class _Rendezvous:
     """What a device waits for, read from the memory of the run."""
 
-    def __init__(self, notice: Any, device: Device) -> None:
+    def __init__(self, notice: Any, device: Participant) -> None:
         site_address = notice[NOTICE.index("site")]
         site = words(site_address, SITE.size)
         self._generation = notice[NOTICE.index("generation")]
@@ -247,18 +249,19 @@ class Replicas:
 
     def run_member(self, device: Device, arguments: Sequence[Array], results: Sequence[Array]) -> int:
         """Run the program on one device of a run, on the calling thread; gives the status."""
-        launch = self._launch_of(device.run)
+        launch = self._launch_of(device)
         return execute_member(self.context(device.index), arguments, results, launch.record.address)
 
-    def _launch_of(self, run: Run) -> Launch:
-        with run.execution_context.condition:
+    def _launch_of(self, device: Device) -> Launch:
+        run = device.run
+        with device.execution_context.condition:
             if run.session is not None and self._program.slots:
                 raise UnsupportedError(
                     "this program was compiled for devices in one process",
                     hint="compile it in the execution context that spans the processes",
                 )
             if run.native is None:
-                run.native = Launch.of(run, self._new_record(), self._program.collectives)
+                run.native = Launch.of(device, self._new_record(), self._program.collectives)
                 self._launches[run.native.record.address] = run.native
             return run.native
 

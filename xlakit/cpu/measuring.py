@@ -205,8 +205,8 @@ def _write_copy(fn: Function) -> None:
     with fn.loop(0, blocks) as loop:
         first: Value = loop.index * 8
         for n in range(8):
-            place = first + n
-            fn.store(fn.load(wide, fn.at(source, wide, place)), fn.at(result, wide, place))
+            index = first + n
+            fn.store(fn.load(wide, fn.at(source, wide, index)), fn.at(result, wide, index))
     fn.ret()
 
 

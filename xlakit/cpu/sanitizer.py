@@ -147,8 +147,8 @@ class SanitizedExecutable(CpuExecutable):
         for step in walk(code.plan.steps):
             if isinstance(step, KernelStep) and any(p.function == function for p in step.phases):
                 instruction = step.instruction
-                place = code.module.location_of(instruction)
-                return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=place)
+                location = code.module.location_of(instruction)
+                return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
         return found
 
 
@@ -164,15 +164,15 @@ class _Run:
         # The checksums of values, and who has written where, the latest last.
         self._known: dict[HloValue, bytes] = {}
         self._writers: list[tuple[int, int, str]] = []
-        self._places: dict[BufferSlice, int] = {}
+        self._offsets: dict[BufferSlice, int] = {}
         self._count = 0
         self._plan = code.plan
         end = _GUARD + code.plan.arena_bytes + _GUARD
         for own in code.plan.slices:
             if own.space is Space.ARENA:
-                self._places[own] = _GUARD + own.offset
+                self._offsets[own] = _GUARD + own.offset
             else:
-                self._places[own] = end
+                self._offsets[own] = end
                 end += -(-own.size // ALIGNMENT) * ALIGNMENT + _GUARD
         whole = np.full(end + ALIGNMENT, _POISON[0], np.uint8)
         skipped = -whole.ctypes.data % ALIGNMENT
@@ -182,8 +182,8 @@ class _Run:
     # -- values ----------------------------------------------------------------------------------
 
     def _range(self, own: BufferSlice) -> tuple[int, int]:
-        place = self._places[own]
-        return place, place + own.size
+        start = self._offsets[own]
+        return start, start + own.size
 
     def _ranges(self, values: Sequence[HloValue]) -> list[tuple[int, int]]:
         return [self._range(self._plan.slice_of(value)) for value in values]
@@ -220,8 +220,8 @@ class _Run:
         found = InternalError(f"the memory of '{self._code.module.name}': step {self._count} {text}")
         if instruction is None:
             return found
-        place = self._code.module.location_of(instruction)
-        return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=place)
+        location = self._code.module.location_of(instruction)
+        return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
 
     def _table(self, values: Sequence[HloValue]) -> Any:
         pointers = [self._address + low for low, _ in self._ranges(values)]
@@ -350,10 +350,10 @@ class _Run:
             changed[low:high] = False
         if not changed.any():
             return
-        place = int(np.argmax(changed))
-        near = min(written, key=lambda r: min(abs(place - r[1]), abs(r[0] - place)), default=(0, 0))
-        side = f"{place - near[1]} bytes behind" if place >= near[1] else f"{near[0] - place} bytes before"
-        hit = [own for own in self._places if self._range(own)[0] <= place < self._range(own)[1]]
+        offset = int(np.argmax(changed))
+        near = min(written, key=lambda r: min(abs(offset - r[1]), abs(r[0] - offset)), default=(0, 0))
+        side = f"{offset - near[1]} bytes behind" if offset >= near[1] else f"{near[0] - offset} bytes before"
+        hit = [own for own in self._offsets if self._range(own)[0] <= offset < self._range(own)[1]]
         victims = [_named(value) for own in hit for value in own.values]
         of = f", where {' or '.join(victims)} may lie" if victims else ""
         raise self._fault(f"writes outside of its results, {side} one{of}", instruction)

@@ -12,6 +12,7 @@ has them all. See docs/distributed.md.
 
     mpi.py         MPI itself: how it is loaded, and how its calls are made
     cluster.py     Cluster: the processes, and what they agree on when a run begins
+    processes.py   what the runs of one process share to reach the others
     session.py     one run: how groups with members in several processes meet
     reductions.py  the reductions that MPI does
     packing.py     values as bytes

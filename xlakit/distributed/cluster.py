@@ -21,12 +21,14 @@ import numpy as np
 from xlakit.distributed.mailbox import Mailbox
 from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.patience import Patience
+from xlakit.distributed.processes import Processes
 from xlakit.distributed.repair import Repair
 from xlakit.distributed.session import MpiSession
 from xlakit.distributed.spread import Link, Spread, ranks_of
 from xlakit.distributed.watch import Kind, Phase, State, Watch
 from xlakit.errors import ArgumentError, ExecutionError, RankError
-from xlakit.execution.network import ConnectedRun
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.run import Run
 from xlakit.ops.communication.collective import Collective
 
 if TYPE_CHECKING:
@@ -69,14 +71,12 @@ class _Generation:
     is_spoilt: bool = False
 
 
-class MpiCluster:
-    """The processes that MPI has started; a :class:`xlakit.execution.network.Network`."""
+class MpiCluster(Processes):
+    """The processes that MPI has started, and the runs that they agree on; a
+    :class:`~xlakit.execution.context.Network`.
+    """
 
     def __init__(self, mpi: Mpi, spread: Spread, *, timeout: float, any_order: bool) -> None:
-        self.mpi = mpi
-        self.spread = spread
-        self.timeout = timeout
-        self.any_order = any_order
         # One for the beginnings of runs, one for what follows from what was said there, one for messages; groups have
         # their own.
         self._starts_comm = mpi.call(mpi.world.Dup)
@@ -84,7 +84,8 @@ class MpiCluster:
         self._generation = _Generation(*mpi.call(self._answers_comm.Idup))
         self._repair: Repair | None = None
         self._repair_is_due = False
-        self.watch = Watch(mpi, mpi.call(mpi.world.Dup), self._describe)
+        watch = Watch(mpi, mpi.call(mpi.world.Dup), self._describe)
+        super().__init__(mpi, spread, watch, timeout=timeout, any_order=any_order)
         self._lock = threading.Lock()
         self._sessions: dict[int, MpiSession] = {}
         # What was said of runs, in their order, and has not been heard out.
@@ -97,7 +98,6 @@ class MpiCluster:
         self._has_failed = False
         # What other processes have said of runs that have not begun here.
         self._early_failures: dict[int, tuple[int, str]] = {}
-        self._abandoned: list[Any] = []
         self.has_left = False
         # Since when this process is in a call of MPI that cannot be interrupted.
         self._blocked_since: float | None = None
@@ -120,15 +120,9 @@ class MpiCluster:
             )
         return self.spread.local
 
-    def name_of(self, rank: int) -> str:
-        """What errors call a process."""
-        devices = self.spread.devices_of(rank)
-        many = len(devices) > 1
-        return f"rank {rank} (device{'s' * many} {devices[0]}{f' to {devices[-1]}' * many})"
-
     # -- the beginning of a run ------------------------------------------------------------------
 
-    def session(self, run: ConnectedRun) -> MpiSession | None:
+    def session(self, run: Run, execution_context: ExecutionContext) -> MpiSession | None:
         """Say that this process takes part in the next run; None for a program of one device."""
         if run.program.grid.num_devices == 1:
             return None
@@ -146,7 +140,9 @@ class MpiCluster:
                 lambda: self._starts_comm.Iallreduce([said, api.INT64_T], [heard, api.INT64_T], api.MAX)
             )
             self._starts[number] = _Start(request, said, heard, _description(run.program, number, mark))
-            session = self._sessions[number] = MpiSession(self, run, number, mark)
+            session = self._sessions[number] = MpiSession(
+                self, self.mailbox, run, execution_context, number, mark, self.begin, self.end
+            )
             self._posted = number
             early = self._early_failures.pop(number, None)
         self.mailbox.open(session)
@@ -187,7 +183,7 @@ class MpiCluster:
 
     def _finish(self, session: MpiSession, request: Any) -> None:
         others = [rank for rank in range(self.spread.ranks) if rank != self.spread.rank]
-        self.mpi.finish(request, Patience(session, None, others).check)
+        self.mpi.finish(request, Patience(self, session.run, session.number, None, others).check)
 
     def _finish_repair(self, session: MpiSession) -> None:
         """Mend communicators where a run has failed, or make new ones where that cannot be."""
@@ -281,10 +277,6 @@ class MpiCluster:
 
     def _is_over(self, number: int) -> bool:
         return number <= self._posted and number not in self._sessions
-
-    def abandon(self, *things: object) -> None:
-        """Keep what an operation that may never end goes on to use."""
-        self._abandoned.append(things)
 
     def leave(self) -> None:
         """Take part in no more runs, once those are over that were promised."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
-from xlakit.distributed.watch import Phase, State, Watch
+from xlakit.distributed.processes import Processes
+from xlakit.distributed.watch import Phase, State
 from xlakit.errors import RankError
-from xlakit.execution.program import AnyRun
+from xlakit.execution.run import Run
 
 # When the first question is asked, in seconds; each next one comes later by this factor.
 _FIRST, _LATER = 0.25, 1.5
@@ -20,61 +20,28 @@ _HINT = "the environment variable XLAKIT_TIMEOUT says how many seconds to wait f
 _MOST_LINES = 8
 
 
-class Processes(Protocol):
-    """The processes that run a program, as far as waiting for them needs it."""
-
-    @property
-    def timeout(self) -> float:
-        """How many seconds to wait for one that does not come."""
-        ...
-
-    @property
-    def watch(self) -> Watch:
-        """What they say of themselves."""
-        ...
-
-    def name_of(self, rank: int) -> str:
-        """What errors call one of them."""
-        ...
-
-
-class Waiting(Protocol):
-    """The part of a run that waits."""
-
-    @property
-    def cluster(self) -> Processes:
-        """Those that it waits for."""
-        ...
-
-    @property
-    def run(self) -> AnyRun:
-        """The run."""
-        ...
-
-    @property
-    def number(self) -> int:
-        """How many runs there were, with this one."""
-        ...
-
-
 class Patience:
-    """Waiting for some processes at one point of a run: ``mark``, or the beginning where that is None."""
+    """Waiting for some processes at one point of a run: ``mark``, or the beginning where that is None.
 
-    def __init__(self, session: Waiting, mark: int | None, ranks: Sequence[int]) -> None:
-        self._session = session
-        self._cluster = session.cluster
+    number: that of the run among all that the processes have begun.
+    """
+
+    def __init__(self, processes: Processes, run: Run, number: int, mark: int | None, ranks: Sequence[int]) -> None:
+        self._processes = processes
+        self._run = run
+        self._number = number
         self._mark = mark
         self._ranks = ranks
         self._since = self._last_change = time.monotonic()
-        self._interval = min(_FIRST, self._cluster.timeout / 8)
+        self._interval = min(_FIRST, self._processes.timeout / 8)
         self._next = self._since + self._interval
 
     def check(self) -> None:
         """Look at the other processes if it is time to; raises RankError if those waited for cannot come any more."""
-        self._session.run.check()
+        self._run.check()
         now = time.monotonic()
         if now >= self._next:
-            self._interval = min(_LATER * self._interval, self._cluster.timeout / 8)
+            self._interval = min(_LATER * self._interval, self._processes.timeout / 8)
             self._next = now + self._interval
             self._look(now)
 
@@ -86,37 +53,37 @@ class Patience:
             raise self._error(f"waits in vain:{self._lines(gone)}", "all processes must run the same programs")
         if any(state is not None and self._computes(state) for state in absent.values()):
             self._last_change = now
-        if now - self._last_change > self._cluster.timeout:
-            rule = f"some processes did not come for {self._cluster.timeout:g} seconds:{self._lines(absent)}"
+        if now - self._last_change > self._processes.timeout:
+            rule = f"some processes did not come for {self._processes.timeout:g} seconds:{self._lines(absent)}"
             raise self._error(rule, _HINT)
         for rank in self._ranks:
-            self._cluster.watch.ask(rank)
+            self._processes.watch.ask(rank)
 
     def _error(self, rule: str, hint: str) -> RankError:
         # Where it is at an instruction, that is added on the way up.
-        name = self._session.run.program.module.name
+        name = self._run.program.module.name
         return RankError(rule, operation=f"the beginning of '{name}'" if self._mark is None else "", hint=hint)
 
     def _state(self, rank: int) -> State | None:
         """What a process has said since this began, and not too long ago."""
-        state = self._cluster.watch.states.get(rank)
-        if state is None or state.when < self._since or time.monotonic() - state.when > self._cluster.timeout / 2:
+        state = self._processes.watch.states.get(rank)
+        if state is None or state.when < self._since or time.monotonic() - state.when > self._processes.timeout / 2:
             return None
         return state
 
     def _is_there(self, state: State) -> bool:
-        return state.posted >= self._session.number if self._mark is None else self._mark in state.marks
+        return state.posted >= self._number if self._mark is None else self._mark in state.marks
 
     def _is_gone(self, state: State) -> bool:
         if state.phase is Phase.LEFT:
             return True
-        return state.run > self._session.number or (state.run == self._session.number and state.phase is Phase.OUTSIDE)
+        return state.run > self._number or (state.run == self._number and state.phase is Phase.OUTSIDE)
 
     def _computes(self, state: State) -> bool:
         return state.phase is Phase.RUNNING
 
     def _lines(self, absent: Mapping[int, State | None]) -> str:
-        lines = [f"\n  {self._cluster.name_of(rank)} {self._says(state)}" for rank, state in absent.items()]
+        lines = [f"\n  {self._processes.name_of(rank)} {self._says(state)}" for rank, state in absent.items()]
         more = f"\n  and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
         return "".join(lines[:_MOST_LINES]) + more
 
@@ -125,7 +92,7 @@ class Patience:
             return "does not answer"
         if state.phase is Phase.LEFT:
             return "has ended"
-        ended = self._session.number + (state.phase is not Phase.OUTSIDE)
+        ended = self._number + (state.phase is not Phase.OUTSIDE)
         if state.run >= ended:
             return "has ended the program"
         if state.phase is Phase.OUTSIDE:

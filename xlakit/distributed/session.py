@@ -14,21 +14,22 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlakit.distributed.mailbox import Mailbox
-from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
-from xlakit.distributed.patience import Patience, Processes
+from xlakit.distributed.patience import Patience
+from xlakit.distributed.processes import Processes
 from xlakit.distributed.reductions import combine, datatype, mpi_operation
 from xlakit.distributed.slots import HEAD, inline_limit, open_rendezvous, slot_bytes
-from xlakit.distributed.spread import Link, Spread
+from xlakit.distributed.spread import Link
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
-from xlakit.execution.network import ConnectedRun, RendezvousKey
-from xlakit.execution.program import AnyDevice
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.network import RendezvousKey
+from xlakit.execution.run import Run
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
@@ -49,57 +50,39 @@ class _Slots:
     inline: list[Bytes] | None
 
 
-class Cluster(Processes, Protocol):
-    """The processes that MPI has started, as far as a run needs them; see :mod:`xlakit.distributed.cluster`."""
-
-    @property
-    def mpi(self) -> Mpi:
-        """MPI."""
-        ...
-
-    @property
-    def spread(self) -> Spread:
-        """Which devices are in which process."""
-        ...
-
-    @property
-    def mailbox(self) -> Mailbox:
-        """What comes for devices here."""
-        ...
-
-    @property
-    def any_order(self) -> bool:
-        """Whether MPI may combine the values of a reduction in an order of its own."""
-        ...
-
-    def begin(self, session: MpiSession) -> Mapping[tuple[int, ...], Link]:
-        """Wait until all processes take part in a run; gives the links of its groups."""
-        ...
-
-    def end(self, session: MpiSession) -> None:
-        """A run is over in this process."""
-        ...
-
-    def abandon(self, *things: object) -> None:
-        """Keep what an operation that may never end goes on to use."""
-        ...
-
-
 class MpiSession:
-    """See :class:`xlakit.execution.network.Session`."""
+    """See :class:`xlakit.execution.network.Session`.
 
-    def __init__(self, cluster: Cluster, run: ConnectedRun, number: int, program: int) -> None:
-        self.cluster = cluster
+    begin: waits until all processes take part in the run, and gives the links of its groups. end: is called when the
+    run is over in this process.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        mailbox: Mailbox,
+        run: Run,
+        execution_context: ExecutionContext,
+        number: int,
+        program: int,
+        begin: Callable[[MpiSession], Mapping[tuple[int, ...], Link]],
+        end: Callable[[MpiSession], None],
+    ) -> None:
+        self.processes = processes
         self.run = run
+        self._mailbox = mailbox
+        self._execution_context = execution_context
+        self._begin = begin
+        self._end = end
         # How many runs there were, with this one; and what stands for its program.
         self.number = number
         self.program = program
-        self._mpi = cluster.mpi
+        self._mpi = processes.mpi
         self._links: Mapping[tuple[int, ...], Link] = {}
         self._lock = threading.Lock()
         self._begun = threading.Lock()
         self._is_ready = False
-        self._devices = len(cluster.spread.local)
+        self._devices = len(processes.spread.local)
         self._running = self._done = 0
         self._is_over = False
         # Where devices of this process wait for other processes: marks of rendezvous, and words.
@@ -119,7 +102,7 @@ class MpiSession:
         try:
             with self._begun:
                 if not self._is_ready:
-                    self._links = self.cluster.begin(self)
+                    self._links = self._begin(self)
                     self._is_ready = True
             yield
         finally:
@@ -135,7 +118,7 @@ class MpiSession:
             if self._is_over or not (failed or self._done == self._devices):
                 return
             self._is_over = True
-        self.cluster.end(self)
+        self._end(self)
 
     @property
     def has_begun(self) -> bool:
@@ -144,7 +127,7 @@ class MpiSession:
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
-        return device in self.cluster.spread.local
+        return device in self.processes.spread.local
 
     # -- rendezvous --------------------------------------------------------------------------------
 
@@ -246,7 +229,7 @@ class MpiSession:
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
         """Whether MPI combines such arrays itself."""
-        return all(mpi_operation(computation, a, any_order=self.cluster.any_order) is not None for a in arrays)
+        return all(mpi_operation(computation, a, any_order=self.processes.any_order) is not None for a in arrays)
 
     def reduce(
         self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Array]], computation: Computation
@@ -260,7 +243,7 @@ class MpiSession:
 
     def _reduce_one(self, operation: _Operation, arrays: Sequence[Array], computation: Computation) -> Array:
         """Combine the arrays of the members here, then those of all processes by MPI's all-reduce."""
-        found = mpi_operation(computation, arrays[0], any_order=self.cluster.any_order)
+        found = mpi_operation(computation, arrays[0], any_order=self.processes.any_order)
         if found is None:
             raise InternalError(f"MPI has no operation for {computation.name}")
         (name, dtype), api = found, self._mpi.api
@@ -275,16 +258,18 @@ class MpiSession:
         """Send a value to a device in another process. Does not wait."""
         rendezvous, number = key
         address = (self.number, self.mark(rendezvous, "permute"), rendezvous.number, number, target)
-        self.cluster.mailbox.send(self.cluster.spread.rank_of(target), address, value)
+        self._mailbox.send(self.processes.spread.rank_of(target), address, value)
 
-    def receive(self, key: tuple[RendezvousKey, int], source: int, device: AnyDevice) -> Value:
+    def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
         rendezvous, number = key
         mark = self.mark(rendezvous, "permute")
-        patience = Patience(self, mark ^ rendezvous.number, [self.cluster.spread.rank_of(source)])
-        with self._waiting(mark, rendezvous), self.cluster.watch.expecting():
-            address = (self.number, mark, rendezvous.number, number, device.index)
-            return self.cluster.mailbox.receive(address, patience)
+        patience = Patience(
+            self.processes, self.run, self.number, mark ^ rendezvous.number, [self.processes.spread.rank_of(source)]
+        )
+        with self._waiting(mark, rendezvous), self.processes.watch.expecting():
+            address = (self.number, mark, rendezvous.number, number, receiver)
+            return self._mailbox.receive(address, patience)
 
     def post(self, channel_id: int | None, message: Message) -> None:
         """Put a message into a channel of the process where its receiver runs."""
@@ -292,18 +277,18 @@ class MpiSession:
         if receiver is None:
             raise InternalError("a message without a receiver stays in its process")
         address = (self.number, -1 if channel_id is None else channel_id, message.sender, receiver)
-        self.cluster.mailbox.send(self.cluster.spread.rank_of(receiver), address, message.value)
+        self._mailbox.send(self.processes.spread.rank_of(receiver), address, message.value)
 
     def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
         """Put a message from another process into a channel here."""
-        with self.run.execution_context.changing():
+        with self.run.changing():
             if self.run.failure is None:
                 channel = self.run.channels[None if channel_id < 0 else channel_id]
                 channel.send(Message(sender, receiver, value))
 
     def expecting(self) -> AbstractContextManager[object]:
         """Listen closely meanwhile."""
-        return self.cluster.watch.expecting()
+        return self.processes.watch.expecting()
 
     # -- where one is ----------------------------------------------------------------------------
 
@@ -328,7 +313,7 @@ class MpiSession:
         with self._lock:
             waits = list(self._waits.values())
         text = "; ".join(words for _, words in waits)
-        idle = len(waits) + self.run.execution_context.count_waiting(self.run) >= self._running
+        idle = len(waits) + self._execution_context.count_waiting(self.run) >= self._running
         return frozenset(mark for mark, _ in waits), text, bool(waits) and idle
 
     @contextmanager
@@ -348,8 +333,8 @@ class MpiSession:
         if link is None:
             raise InternalError(f"no communicator was made for the group {list(rendezvous.members)}")
         mark = self.mark(rendezvous, kind)
-        others = [rank for rank in link.ranks if rank != self.cluster.spread.rank]
-        patience = Patience(self, mark ^ rendezvous.number, others)
+        others = [rank for rank in link.ranks if rank != self.processes.spread.rank]
+        patience = Patience(self.processes, self.run, self.number, mark ^ rendezvous.number, others)
         with self._waiting(mark, rendezvous):
             yield _Operation(self, rendezvous, link, mark, patience)
 
@@ -411,7 +396,7 @@ class _Operation:
     def open(self, slot: Bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Wait until all processes are here; what they say."""
         self.session.run.check()
-        mpi = self.session.cluster.mpi
+        mpi = self.session.processes.mpi
         opening = open_rendezvous(mpi, self.link, slot)
         mpi.finish(opening.request, self.patience.check)
         self.link.open.remove(opening)
@@ -419,14 +404,14 @@ class _Operation:
 
     def do(self, start: Callable[[], Any]) -> None:
         """Start an operation of MPI, when all processes are here, and wait until it is done."""
-        mpi = self.session.cluster.mpi
+        mpi = self.session.processes.mpi
         request = mpi.call(start)
         try:
             mpi.finish(request, self._progress_check(), moves=True)
         except BaseException:
             self.link.is_spoilt = True
             # MPI goes on to use the memory.
-            self.session.cluster.abandon(request, start)
+            self.session.processes.abandon(request, start)
             raise
 
     def _progress_check(self) -> Callable[[], None]:

@@ -11,13 +11,13 @@ and one may receive: with two it would be open which value goes to which receive
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 
 from xlakit.errors import ExecutionError
-from xlakit.execution.program import AnyDevice, AnyRun, End
+from xlakit.execution.program import End
 from xlakit.ir.operation import Value
 
 
@@ -28,8 +28,8 @@ class Message:
     sender: int
     receiver: int | None
     value: Value
-    # The run that it comes from; None where that is in another process.
-    run: AnyRun | None = None
+    # The run that it comes from; None if that is in another process.
+    run: object | None = None
     has_arrived: bool = False
 
 
@@ -38,8 +38,16 @@ class Room:
     """Where a recv of a device wants a value, and the message that has come."""
 
     device: int
-    run: AnyRun
+    run: object
     message: Message | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _User:
+    """A device of a program that uses the end of a channel."""
+
+    name: str
+    has_failed: Callable[[], bool]
 
 
 class Channel:
@@ -86,34 +94,39 @@ class Channels:
 
     def __init__(self) -> None:
         self._channels: defaultdict[int | None, Channel] = defaultdict(Channel)
-        # For each end of a channel and device number, the device that uses it now.
-        self._users: dict[tuple[End, int], AnyDevice] = {}
+        # For each end of a channel and device number, the program that uses it now.
+        self._users: dict[tuple[End, int], _User] = {}
 
     def __getitem__(self, channel_id: int | None) -> Channel:
         return self._channels[channel_id]
 
     @contextmanager
-    def using(self, device: AnyDevice, ends: Iterable[End], condition: Condition) -> Generator[None]:
-        """Be at these ends meanwhile; raises ExecutionError where the same device of another program is.
+    def using(
+        self, name: str, device: int, ends: Iterable[End], condition: Condition, has_failed: Callable[[], bool]
+    ) -> Generator[None]:
+        """Use these ends for a device of a run during the block.
 
-        condition: what the channels are changed under.
+        name: of the program, for errors. condition: protects the channels. has_failed: whether the run has. Raises
+        ExecutionError if the device of the same number of another program uses one of the ends, and its run has not
+        failed.
         """
-        keys = [(end, device.index) for end in ends]
+        user = _User(name, has_failed)
+        keys = [(end, device) for end in ends]
         with condition:
             for key in keys:
                 other = self._users.get(key)
-                if other is not None and other.run.failure is None:
-                    raise _taken(key[0], other, device)
-            self._users.update(dict.fromkeys(keys, device))
+                if other is not None and not other.has_failed():
+                    raise _taken(key[0], other, user)
+            self._users.update(dict.fromkeys(keys, user))
         try:
             yield
         finally:
             with condition:
                 for key in keys:
-                    if self._users.get(key) is device:
+                    if self._users.get(key) is user:
                         del self._users[key]
 
-    def forget(self, run: AnyRun) -> list[Message]:
+    def forget(self, run: object) -> list[Message]:
         """Take away what a run has left behind, because it failed or is over; gives its messages."""
         left: list[Message] = []
         for number, channel in list(self._channels.items()):
@@ -125,11 +138,11 @@ class Channels:
         return left
 
 
-def _taken(end: End, one: AnyDevice, other: AnyDevice) -> ExecutionError:
-    names = " and ".join(f"'{device.program.module.name}'" for device in (one, other))
+def _taken(end: End, one: _User, other: _User) -> ExecutionError:
     channel_id, sends = end
+    names, does = f"{one.name} and {other.name}", "send" if sends else "receive"
     return ExecutionError(
-        f"{names} run at one time, and both {'send' if sends else 'receive'} on channel {channel_id}",
+        f"{names} run at one time, and both {does} on channel {channel_id}",
         hint="give each pair a channel of its own, or run pairs one after the other; run_together keeps them apart",
     )
 

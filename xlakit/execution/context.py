@@ -16,20 +16,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.feeds import Bounds, Feed, Sent, byte_count, from_host, frozen
-from xlakit.execution.program import AnyDevice, AnyRun
+from xlakit.execution.run import Participant, Run
 from xlakit.execution.values import to_host
 from xlakit.execution.wait_graph import WaitGraph
 from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
-    from xlakit.execution.network import Network
+    from xlakit.execution.network import Session
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Value
 
@@ -43,7 +43,7 @@ _QUEUE_BYTES = 1 << 30
 class Wait:
     """Why a device waits: for ``what``, until ``ready``."""
 
-    device: AnyDevice
+    device: Participant
     instruction: Instruction
     what: Callable[[], str]
     ready: Callable[[], bool]
@@ -84,6 +84,18 @@ class _Queues:
             yield from queues.values()
 
 
+class Network(Protocol):
+    """The processes that run a program together; :mod:`xlakit.distributed` implements it on MPI."""
+
+    def local_devices(self, num_devices: int) -> range:
+        """The devices, of a program of so many, that run in this process; raises ArgumentError if that cannot be."""
+        ...
+
+    def session(self, run: Run, execution_context: ExecutionContext) -> Session | None:
+        """Promise to take part in a run; None for one that this process runs alone."""
+        ...
+
+
 class ExecutionContext:
     """Feeds, channels and waiting, for the programs that share it; all methods may be called from any thread.
 
@@ -106,7 +118,7 @@ class ExecutionContext:
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
         # What runs: devices of programs, and whatever else brings something sooner or later.
         self._active: set[object] = set()
-        self._waits: dict[AnyDevice, Wait] = {}
+        self._waits: dict[Participant, Wait] = {}
         # Threads that run a device or wait for one: they bring nothing from outside.
         self._bound_threads = Counter[int]()
         # When the threads of the host that wait can go on.
@@ -250,7 +262,7 @@ class ExecutionContext:
         with self.changing():
             self._active.update(devices)
             for device in devices:
-                self._waits.pop(cast("AnyDevice", device), None)
+                self._waits.pop(cast("Participant", device), None)
 
     def announce(self, wait: Wait) -> None:
         """Count a device as running that has no thread yet and waits in a queue, until it enters."""
@@ -291,14 +303,14 @@ class ExecutionContext:
         finally:
             self.condition.acquire()
 
-    def count_waiting(self, run: AnyRun) -> int:
+    def count_waiting(self, run: Run) -> int:
         """How many devices of a run wait."""
         with self.condition:
             return sum(wait.device.run is run for wait in self._waits.values())
 
-    def next_infeed(self, device: AnyDevice, instruction: Instruction, shape: Shape) -> Value:
+    def next_infeed(self, device: Participant, instruction: Instruction, shape: Shape) -> Value:
         """The next value of a device's infeed; waits for it."""
-        queue = self._queues.infeed[device.place]
+        queue = self._queues.infeed[device.feed_index]
         wait = Wait(
             device,
             instruction,
@@ -308,9 +320,9 @@ class ExecutionContext:
         )
         return from_host(self._receive(queue, wait), shape, "infeed")
 
-    def next_from_host(self, device: AnyDevice, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
+    def next_from_host(self, device: Participant, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
         """The next value that the host sends on a channel; waits for it."""
-        queue = self._queues.from_host[device.place, channel_id]
+        queue = self._queues.from_host[device.feed_index, channel_id]
         what = f"the host to send on channel {channel_id}"
         wait = Wait(device, instruction, lambda: what, lambda: len(queue) > 0, from_outside=True)
         return from_host(self._receive(queue, wait), shape, "the value from the host")
@@ -323,19 +335,19 @@ class ExecutionContext:
             self._changed()
             return item
 
-    def append_outfeed(self, device: AnyDevice, instruction: Instruction, value: Value, shape: Shape) -> None:
+    def append_outfeed(self, device: Participant, instruction: Instruction, value: Value, shape: Shape) -> None:
         """Append to a device's outfeed; waits for room."""
-        queue = self._queues.outfeed[device.place]
+        queue = self._queues.outfeed[device.feed_index]
         self._put(queue, device, instruction, Sent(to_host(value), shape), byte_count(value), "its outfeed")
 
-    def append_to_host(self, device: AnyDevice, instruction: Instruction, channel_id: int, value: Value) -> None:
+    def append_to_host(self, device: Participant, instruction: Instruction, channel_id: int, value: Value) -> None:
         """Send to the host; waits for room."""
-        queue = self._queues.to_host[device.place, channel_id]
+        queue = self._queues.to_host[device.feed_index, channel_id]
         what = f"channel {channel_id} to the host"
         self._put(queue, device, instruction, to_host(value), byte_count(value), what)
 
     def _put(
-        self, queue: Feed[Any], device: AnyDevice, instruction: Instruction, item: object, size: int, what: str
+        self, queue: Feed[Any], device: Participant, instruction: Instruction, item: object, size: int, what: str
     ) -> None:
         def full() -> str:
             return f"room in {what}, which holds {queue}"
@@ -351,7 +363,7 @@ class ExecutionContext:
         return any(self._is_free(device) for device in self._active)
 
     def _is_free(self, participant: object) -> bool:
-        wait = self._waits.get(cast("AnyDevice", participant))
+        wait = self._waits.get(cast("Participant", participant))
         return wait is None or wait.ready()
 
     def _host_threads(self) -> bool:
@@ -388,7 +400,7 @@ class ExecutionContext:
             self._fail_runs(failed, stuck, late, graph)
 
     def _fail_runs(
-        self, failed: list[AnyRun], stuck: dict[AnyRun, list[Wait]], late: Set[AnyRun], graph: WaitGraph[object]
+        self, failed: list[Run], stuck: dict[Run, list[Wait]], late: Set[Run], graph: WaitGraph[object]
     ) -> None:
         dead = set(graph.deadlocked())
         is_total = all(wait.device in dead for run in stuck for wait in stuck[run])
@@ -401,7 +413,7 @@ class ExecutionContext:
             own = [wait for wait in stuck[run] if wait.device in dead]
             run.fail(DeadlockError(rule, hint=_TIMEOUT_HINT if run in late else _hint(own)))
 
-    def _late_runs(self, stuck: dict[AnyRun, list[Wait]], *, all_stuck: bool) -> set[AnyRun]:
+    def _late_runs(self, stuck: dict[Run, list[Wait]], *, all_stuck: bool) -> set[Run]:
         """The stuck runs that have waited for the host for longer than the timeout."""
         now = time.monotonic()
         return {
@@ -413,9 +425,7 @@ class ExecutionContext:
             and (all_stuck or not any(w.from_programs for w in waits))
         }
 
-    def _wait_graph(
-        self, stuck: dict[AnyRun, list[Wait]], late: Set[AnyRun], *, nothing_runs: bool
-    ) -> WaitGraph[object]:
+    def _wait_graph(self, stuck: dict[Run, list[Wait]], late: Set[Run], *, nothing_runs: bool) -> WaitGraph[object]:
         """The wait-for graph of the stuck runs, with a node for all that is outside of a run, and one for queues."""
         outside = {run: ("outside of", run) for run in stuck}
         queues = "queues"
@@ -438,10 +448,10 @@ class ExecutionContext:
                     graph.add(wait.device, [*others, *([outside[run]] if wait.from_outside else [])])
         return graph
 
-    def _stuck_runs(self) -> dict[AnyRun, list[Wait]]:
+    def _stuck_runs(self) -> dict[Run, list[Wait]]:
         """The runs all of whose devices wait, with what they wait for."""
         runs = {wait.device.run for wait in self._waits.values()}
-        found: dict[AnyRun, list[Wait]] = {}
+        found: dict[Run, list[Wait]] = {}
         for run in sorted(runs, key=lambda run: run.number):
             running = [device for device in run.devices if device in self._active]
             waits = [self._waits[device] for device in running if device in self._waits]
@@ -457,11 +467,11 @@ _FULL_HINT = (
 
 
 def _device_name(node: object) -> str:
-    device = cast("AnyDevice", node)
+    device = cast("Participant", node)
     return f"{device} of {device.program.module.name}" if device.run.shares_context else f"{device}"
 
 
-def _told(run: AnyRun, waits: list[Wait], active: Set[object]) -> list[str]:
+def _told(run: Run, waits: list[Wait], active: Set[object]) -> list[str]:
     """A line for each device of a run that waits, and one for those that have ended."""
     ended = [str(device) for device in run.devices if device not in active]
     lines = list(map(str, waits))

@@ -1,4 +1,4 @@
-"""Network: the interface of what carries rendezvous from process to process.
+"""Session: the interface of what carries the rendezvous of one run from process to process.
 
 The devices of a program may be spread over several processes. Each process runs its own of them; a group whose members
 all are here meets in memory. For any other group the last of the members here that arrives goes out for all of them,
@@ -7,15 +7,13 @@ through the :class:`Session` of the run, and comes back with what the members el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xlakit.execution.program import AnyDevice, AnyRun
-
 if TYPE_CHECKING:
-    from xlakit.execution.channels import Channels, Message
+    from xlakit.execution.channels import Message
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Value
 
@@ -79,8 +77,8 @@ class Session(Protocol):
         """Send a value, known by its key, to a device elsewhere. Does not wait."""
         ...
 
-    def receive(self, key: tuple[RendezvousKey, int], source: int, device: AnyDevice) -> Value:
-        """Wait for a value that a device elsewhere sends."""
+    def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
+        """Wait for a value that device ``source``, which is elsewhere, sends to device ``receiver``."""
         ...
 
     def post(self, channel_id: int | None, message: Message) -> None:
@@ -89,48 +87,4 @@ class Session(Protocol):
 
     def expecting(self) -> AbstractContextManager[object]:
         """Listen closely meanwhile: a device waits for what comes into a channel."""
-        ...
-
-
-class SharedState(Protocol):
-    """An :class:`xlakit.execution.context.ExecutionContext`, as far as networks need it."""
-
-    def changing(self) -> AbstractContextManager[object]:
-        """Hold the lock; whatever waits looks again afterwards."""
-        ...
-
-    def count_waiting(self, run: AnyRun) -> int:
-        """How many devices of a run wait."""
-        ...
-
-
-class ConnectedRun(AnyRun, Protocol):
-    """A run with the ways to devices: those in this process, and, where there are any, those in others."""
-
-    session: Session | None
-
-    @property
-    def channels(self) -> Channels:
-        """Where its sends and recvs meet."""
-        ...
-
-    @property
-    def execution_context(self) -> SharedState:
-        """What it shares with other programs, and with hosts."""
-        ...
-
-    def when_failed(self, stop: Callable[[], None]) -> None:
-        """Call ``stop`` as soon as a device has failed."""
-        ...
-
-
-class Network(Protocol):
-    """The processes that run a program together."""
-
-    def local_devices(self, num_devices: int) -> range:
-        """The devices of a program of so many that run in this process; raises ArgumentError where that cannot be."""
-        ...
-
-    def session(self, run: ConnectedRun) -> Session | None:
-        """Promise to take part in a run; None where it is for this process alone."""
         ...

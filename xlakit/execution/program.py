@@ -1,9 +1,8 @@
-"""Program: what all executions of a program share; and its devices as feeds, channels and rendezvous see them."""
+"""Program: what all executions of a program share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.calls.custom_calls import CustomCalls
@@ -46,46 +45,3 @@ def _channel_ends(module: HloModule) -> frozenset[End]:
 
 class Stopped(ExecutionError):
     """This device stops because another one failed; the caller of the program raises the error of that one."""
-
-
-class AnyRun(Protocol):
-    """A :class:`xlakit.execution.device.Run`, as far as feeds, channels and waiting need it."""
-
-    number: int
-    shares_context: bool
-    failure: BaseException | None
-
-    @property
-    def program(self) -> Program:
-        """The program that runs."""
-        ...
-
-    @property
-    def devices(self) -> Sequence[AnyDevice]:
-        """All of its devices, as soon as they are there."""
-        ...
-
-    def fail(self, error: BaseException) -> None:
-        """Stop all devices."""
-        ...
-
-    def check(self) -> None:
-        """Raise Stopped where a device has failed."""
-        ...
-
-
-class AnyDevice(Protocol):
-    """A :class:`xlakit.execution.device.Device`, as far as feeds, channels and waiting need it."""
-
-    index: int
-    place: int
-
-    @property
-    def program(self) -> Program:
-        """The program that it runs."""
-        ...
-
-    @property
-    def run(self) -> AnyRun:
-        """The run that it takes part in."""
-        ...

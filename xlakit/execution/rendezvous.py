@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlakit.execution.context import ExecutionContext, Wait
 from xlakit.execution.groups import check_pairs
-from xlakit.execution.network import ConnectedRun, RendezvousKey, Session
-from xlakit.execution.program import AnyDevice
+from xlakit.execution.network import RendezvousKey, Session
+from xlakit.execution.run import Box, Participant
 from xlakit.ops.communication.collective import reduce_members
 
 if TYPE_CHECKING:
@@ -32,16 +32,6 @@ _SMALL_REDUCTION = 1 << 15
 _Carrier = Callable[[Session, dict[int, Any]], dict[int, Any]]
 
 
-@dataclass(slots=True)
-class Box:
-    """What the members of a group have brought to one rendezvous."""
-
-    values: dict[int, Value] = field(default_factory=dict)
-    # What all of them get, once all are there.
-    outcome: dict[int, Any] | None = None
-    left: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Group:
     """Which devices meet: the attributes of a collective that say it."""
@@ -51,25 +41,19 @@ class Group:
     use_global_device_ids: bool | None
 
 
-class _Run(ConnectedRun, Protocol):
-    """A run whose devices meet."""
-
-    boxes: dict[Any, Box]
-
-
 class Rendezvous:
     """The rendezvous of one device in one run."""
 
-    def __init__(self, device: AnyDevice, run: _Run, context: ExecutionContext) -> None:
+    def __init__(self, device: Participant, context: ExecutionContext) -> None:
         self._device = device
-        self._run = run
+        self._run = device.run
         self._context = context
         self._grid = device.program.grid
         self._generations = Counter[Any]()
 
     # -- what collectives ask for ----------------------------------------------------------------
 
-    def place_in_group(self, group: Group) -> tuple[int, int]:
+    def index_in_group(self, group: Group) -> tuple[int, int]:
         """The own index in the group, and how many members it has; -1 and 0 for a device in no group."""
         members = self._members(group)
         return (members.index(self._device.index), len(members)) if members else (-1, 0)
@@ -162,7 +146,7 @@ class Rendezvous:
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if target == own and not here[source]:
-                    arrived[number] = session.receive((rendezvous, number), members[source], self._device)
+                    arrived[number] = session.receive((rendezvous, number), members[source], self._device.index)
         return arrived
 
     # -- how they come together ------------------------------------------------------------------

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from xlakit.execution.channels import Channels
-from xlakit.execution.program import AnyRun
+from xlakit.execution.run import Run
 
 if TYPE_CHECKING:
     from xlakit.execution.context import ExecutionContext
@@ -20,7 +20,7 @@ class RunGroup:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: list[AnyRun] = []
+        self._runs: list[Run] = []
         self._error: BaseException | None = None
         self._channels: dict[ExecutionContext, Channels] = {}
 
@@ -29,7 +29,7 @@ class RunGroup:
         with self._lock:
             return self._channels.setdefault(execution_context, Channels())
 
-    def add(self, run: AnyRun) -> None:
+    def add(self, run: Run) -> None:
         """Count a run in; it fails at once where another one has failed already."""
         with self._lock:
             self._runs.append(run)
@@ -65,7 +65,7 @@ def shared_channels(execution_context: ExecutionContext) -> Channels:
     return execution_context.channels if group is None else group.channels(execution_context)
 
 
-def enter_group(run: AnyRun) -> None:
+def enter_group(run: Run) -> None:
     """Count a run into the group of this thread, if it has one."""
     group = _current.get()
     if group is not None:

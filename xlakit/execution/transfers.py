@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, cast
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Message, Room
 from xlakit.execution.context import ExecutionContext, Wait
-from xlakit.execution.network import ConnectedRun
-from xlakit.execution.program import AnyDevice
+from xlakit.execution.run import Participant
 from xlakit.execution.values import to_device
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Value
@@ -44,9 +43,9 @@ class _Recv:
 class Transfers:
     """The feeds and channels of one device in one run."""
 
-    def __init__(self, device: AnyDevice, run: ConnectedRun, context: ExecutionContext) -> None:
+    def __init__(self, device: Participant, context: ExecutionContext) -> None:
         self._device = device
-        self._run = run
+        self._run = device.run
         self._context = context
         self._sends: dict[int, _Send] = {}
         self._recvs: dict[int, _Recv] = {}

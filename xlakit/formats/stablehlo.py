@@ -122,7 +122,7 @@ def _with_name(data: bytes, name: str) -> bytes:
 
 
 def _counts(text: str) -> dict[str, int]:
-    """The counts among the module's attributes, which stand before its body; the HLO proto has no place for them."""
+    """The counts among the module's attributes, which stand before its body; the HLO proto has no field for them."""
     head = text[: text.find("func.func") + 1 or None]
     return {kind: int(count) for kind, count in _COUNT.findall(head)}
 

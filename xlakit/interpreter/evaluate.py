@@ -211,15 +211,15 @@ class Context:
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
-        """Meet the other members of this device's group."""
+        """The payloads of all members of this device's group, and the index of this device."""
         group = Group(groups, channel_id, use_global_device_ids)
         return self.device.rendezvous.all_gather(self.instruction, group, payload)
 
-    def place_in_group(
+    def index_in_group(
         self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
     ) -> tuple[int, int]:
-        """This device's place in its group, and how many members that has."""
-        return self.device.rendezvous.place_in_group(Group(groups, channel_id, use_global_device_ids))
+        """This device's index in its group, and the number of members."""
+        return self.device.rendezvous.index_in_group(Group(groups, channel_id, use_global_device_ids))
 
     def all_to_all(
         self,
@@ -229,7 +229,7 @@ class Context:
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> list[Value]:
-        """What each member of this device's group has for it."""
+        """The payload that each member of this device's group has for this device."""
         group = Group(groups, channel_id, use_global_device_ids)
         return self.device.rendezvous.all_to_all(self.instruction, group, payloads)
 
@@ -242,7 +242,7 @@ class Context:
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> Value:
-        """What the member of this device's group at place ``root`` has."""
+        """The payload of the member of this device's group with index ``root``."""
         group = Group(groups, channel_id, use_global_device_ids)
         return self.device.rendezvous.broadcast(self.instruction, group, payload, root)
 
@@ -350,7 +350,7 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
             for dead in release:
                 values[dead] = None
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _placed(error, device, context.instruction) from error.__cause__
+        raise _located(error, device, context.instruction) from error.__cause__
     return values[plan.root]
 
 
@@ -387,10 +387,10 @@ def run_instruction(device: Device, instruction: Instruction, operands: Sequence
     try:
         return evaluator(instruction)(Context(device, instruction), *operands)
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _placed(error, device, instruction) from error.__cause__
+        raise _located(error, device, instruction) from error.__cause__
 
 
-def _placed(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
+def _located(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
     if isinstance(error, MemoryError):
         error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
     elif not isinstance(error, XlakitError):

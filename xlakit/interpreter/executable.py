@@ -15,11 +15,12 @@ from xlakit.errors import ArgumentError, DeadlockError, LiteralError, ResourceEr
 from xlakit.execution.analysis import Fallback, MemoryAnalysis
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.context import PAUSE_SECONDS, ExecutionContext
-from xlakit.execution.device import Device, Run
+from xlakit.execution.device import Device, start_run
 from xlakit.execution.executable import Executable
 from xlakit.execution.program import Program, Stopped
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.repeated import Repeatable
+from xlakit.execution.run import Run
 from xlakit.execution.run_group import RunGroup, running_in
 from xlakit.execution.values import at_declared_sizes, to_device, to_host
 from xlakit.interpreter.evaluate import Observer, run
@@ -105,10 +106,10 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                 if isinstance(instruction.op, ElidedConstant):
                     raise elided_error()
             except (LiteralError, ResourceError, UnsupportedError) as error:
-                raise _placed(error, module, instruction) from None
+                raise _located(error, module, instruction) from None
 
 
-def _placed(error: XlakitError, module: HloModule, instruction: Instruction) -> Exception:
+def _located(error: XlakitError, module: HloModule, instruction: Instruction) -> Exception:
     return error.at(
         operation=f"{instruction.opcode} '{instruction.name}'",
         shapes=[o.shape for o in instruction.operands],
@@ -268,23 +269,20 @@ class InterpreterExecutable(Repeatable):
         ]
 
     def begin(
-        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+        self, execution_context: ExecutionContext | None = None, feed_indices: Sequence[int] | None = None
     ) -> list[Device]:
         """The devices of a new run, for a caller that runs them and accounts for them in a shared execution context.
 
-        places: the numbers of their feeds there.
+        feed_indices: for each local device the index of its feeds there; by default that of the device.
         """
-        execution = Run(
-            self._program,
-            execution_context or self.execution_context,
-            shares_context=self._shares_context or execution_context is not None,
-        )
-        here = self.local_devices(execution.execution_context)
-        numbers = here if places is None else places
-        if execution.execution_context.network is not None:
-            execution.session = execution.execution_context.network.session(execution)
-        pairs = zip(here, numbers, strict=True)
-        return [Device(execution, index, self.random[index], place=place) for index, place in pairs]
+        context = execution_context or self.execution_context
+        run = start_run(self._program, context, shares_context=self._shares_context or execution_context is not None)
+        here = self.local_devices(context)
+        indices = here if feed_indices is None else feed_indices
+        if context.network is not None:
+            run.session = context.network.session(run, context)
+        pairs = zip(here, indices, strict=True)
+        return [Device(run, context, index, self.random[index], feed_index=feeds) for index, feeds in pairs]
 
     def local_devices(self, execution_context: ExecutionContext | None = None) -> range:
         """The devices that run in this process: all of them, unless the execution context reaches beyond it."""

@@ -182,7 +182,7 @@ class Mesh:
     def groups(self, axes: Sequence[AxisRef]) -> tuple[tuple[int, ...], ...]:
         """The devices that differ in ``axes`` only, group by group; an axis may be cut into sub-axes."""
         sizes: list[int] = []
-        place: dict[AxisRef, int] = {}
+        dimension_of: dict[AxisRef, int] = {}
         for number, (name, size) in enumerate(self.axes):
             done = 1
             cuts = [a for a in axes if a.mesh_axis_index == number]
@@ -194,11 +194,11 @@ class Mesh:
                         hint=f"give (before, size) of which before * size divides {size}",
                     )
                 sizes.append(before // done)
-                place[axis] = len(sizes)
+                dimension_of[axis] = len(sizes)
                 sizes.append(width)
                 done = before * width
             sizes.append(size // done)
-        if len(place) != len(axes):
+        if len(dimension_of) != len(axes):
             raise ShapeError(
                 f"the mesh has axes 0 to {len(self.axes) - 1}, each may be named once",
                 hint="name each axis once, or different parts of it",
@@ -206,10 +206,10 @@ class Mesh:
         devices = self.devices()
         if math.prod(sizes) != devices.size:
             raise ShapeError(
-                f"a mesh of {math.prod(sizes)} places has {devices.size} devices",
+                f"a mesh of {math.prod(sizes)} devices has {devices.size} devices",
                 hint=f"give {math.prod(sizes)} device_ids, or none for 0, 1, 2, ...",
             )
-        grouped = [place[a] for a in axes]
+        grouped = [dimension_of[a] for a in axes]
         order = [i for i in range(len(sizes)) if i not in grouped] + grouped
         rows = devices.reshape(sizes).transpose(order).reshape(-1, math.prod(sizes[i] for i in grouped))
         return tuple(tuple(int(i) for i in row) for row in rows)

@@ -198,7 +198,7 @@ class Computation:
     def rebuild(self, change: Callable[[Instruction, tuple[Instruction, ...]], Instruction]) -> Computation:
         """A new computation: ``change`` gets each instruction with its operands as already changed.
 
-        What it gives takes the instruction's place: a new instruction, or one of the operands to leave it out.
+        Its result replaces the instruction: a new instruction, or one of the operands to leave it out.
         """
         made: dict[Instruction, Instruction] = {}
         for old in self.instructions:
@@ -242,7 +242,7 @@ class HloModule:
 
     ``entry_computation_layout`` says the layouts of arguments and result where they are fixed.
     ``header`` keeps other attributes of the HloModule line as (name, text) pairs.
-    ``proto_fields`` keeps fields of HloModuleProto that have no place here, serialized.
+    ``proto_fields`` keeps fields of HloModuleProto that have no counterpart here, serialized.
     """
 
     name: str
@@ -300,7 +300,7 @@ class HloModule:
         return Location(frames.file_names[file - 1], line, column) if 1 <= file <= len(frames.file_names) else None
 
     def replace(self, **changes: object) -> HloModule:
-        """A new module that differs in what is given; a new ``entry`` takes the place of the old one."""
+        """A new module that differs in what is given; a new ``entry`` replaces the old one."""
         if "entry" in changes:
             changes.setdefault("computations", self.computations[:-1])
         return dataclasses.replace(self, **changes)  # pyright: ignore

@@ -161,17 +161,17 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> tuple[list[Value], int]:
-        """The payloads of all members of this device's group, in the group's order, and the own place.
+        """The payloads of all members of this device's group, in the group's order, and this device's index.
 
         ``use_global_device_ids`` is None where the operation has no such attribute. A device in no group gets
         nothing, and -1.
         """
         ...
 
-    def place_in_group(
+    def index_in_group(
         self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
     ) -> tuple[int, int]:
-        """This device's place in its group, and how many members that has; -1 and 0 where it is in no group."""
+        """This device's index in its group, and the number of members; -1 and 0 for a device in no group."""
         ...
 
     def all_to_all(
@@ -194,7 +194,7 @@ class Evaluation(Protocol):
         channel_id: int | None = None,
         use_global_device_ids: bool | None = None,
     ) -> Value:
-        """As :meth:`all_gather`: the payload of the member at place ``root``; on a device in no group its own."""
+        """As :meth:`all_gather`: the payload of the member with index ``root``; on a device in no group its own."""
         ...
 
     def reduce(
@@ -259,7 +259,7 @@ class Op:
     arity: ClassVar[int | None] = None
     # The result at an index depends only on the operands at the same index, and evaluate() broadcasts as NumPy does.
     pointwise: ClassVar[bool] = False
-    # The same where operands and result are scalars: evaluate() then takes arrays in their place.
+    # The same where operands and result are scalars: evaluate() then takes arrays instead.
     pointwise_on_scalars: ClassVar[bool] = False
     # The names of the operation in the documents that it comes from ("Add", "CrossReplicaSum").
     documents: ClassVar[tuple[str, ...]] = ()

@@ -36,20 +36,20 @@ def structure_of(module: HloModule) -> Structure:
 
 
 def _computation(computation: Computation, numbers: Mapping[Computation, int]) -> Structure:
-    places = {instruction: place for place, instruction in enumerate(computation.instructions)}
-    instructions = tuple(_instruction(i, places, numbers) for i in computation.instructions)
-    return computation.execution_thread, places[computation.root], instructions
+    indices = {instruction: index for index, instruction in enumerate(computation.instructions)}
+    instructions = tuple(_instruction(i, indices, numbers) for i in computation.instructions)
+    return computation.execution_thread, indices[computation.root], instructions
 
 
 def _instruction(
-    instruction: Instruction, places: Mapping[Instruction, int], numbers: Mapping[Computation, int]
+    instruction: Instruction, indices: Mapping[Instruction, int], numbers: Mapping[Computation, int]
 ) -> Structure:
     annotations = instruction.annotations
     return (
         _operation(instruction.op, numbers),
         _laid_out(instruction.shape),
-        tuple(places[operand] for operand in instruction.operands),
-        frozenset(places[before] for before in instruction.control_predecessors),
+        tuple(indices[operand] for operand in instruction.operands),
+        frozenset(indices[before] for before in instruction.control_predecessors),
         annotations.sharding,
         annotations.frontend_attributes,
         annotations.backend_config,

@@ -48,7 +48,7 @@ class Expensive:
 
 
 class DataMovement:
-    """Each element of the result is an element of the operand, at a place that its index alone tells."""
+    """Each element of the result is an element of the operand, at an index that depends on its own index only."""
 
     __slots__ = ()
 

@@ -70,8 +70,8 @@ def assign(sets: Sequence[ValueSet], results: Sequence[ValueSet]) -> tuple[list[
         small = []
     found += [_slice(own, Space.VARIABLE, number) for number, own in enumerate(small)]
     variables = set(small)
-    placed, size = _in_arena([own for own in temporary if own not in variables])
-    return found + placed, size
+    in_arena, size = _in_arena([own for own in temporary if own not in variables])
+    return found + in_arena, size
 
 
 def _slice(own: ValueSet, space: Space, number: int, offset: int = -1) -> BufferSlice:
@@ -81,8 +81,8 @@ def _slice(own: ValueSet, space: Space, number: int, offset: int = -1) -> Buffer
 def _in_arena(sets: Sequence[ValueSet]) -> tuple[list[BufferSlice], int]:
     """Slices of one arena, and its size in bytes.
 
-    They are placed in the order in which they come into use, the largest first and those that stay longest, each in the
-    smallest hole that fits it; in plain memory each has a place that no other one ever has.
+    They are assigned in the order in which they become live, the largest and longest-lived first, each to the smallest
+    hole that fits it. In plain memory no two slices overlap.
     """
     reuses = not is_plain("memory")
     guard = GUARD_BYTES if current().sanitize else 0

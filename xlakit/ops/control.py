@@ -76,7 +76,7 @@ def composite_call(
     attributes: str | None = None,
     version: int | None = None,
 ) -> XlaOp:
-    """A call that stands for the operation ``name``, which a compiler may put in its place.
+    """A call that stands for the operation ``name``, which a compiler may replace it by.
 
     attributes: text of a dictionary, ``{}`` by default. version: of the operation's meaning, 0 by default.
 

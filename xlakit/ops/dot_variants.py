@@ -166,9 +166,9 @@ class RaggedDot(Contraction):
                 kind,
             )
             mine = owner[..., span] == group
-            place = (slice(None),) * axis + (span,)
+            index = (slice(None),) * axis + (span,)
             mine = mine.reshape(*mine.shape, *[1] * (part.ndim - mine.ndim))
-            result[place] = np.where(mine, part, result[place])
+            result[index] = np.where(mine, part, result[index])
         return result
 
     def _ragged_contracting(self, lhs: Array, rhs: Array, ends: Array, kind: PrimitiveType) -> Array:
@@ -176,11 +176,11 @@ class RaggedDot(Contraction):
         axes = [*self._prefix(lhs.ndim), ragged]
         partner = dict(zip(self.lhs_contracting_dims, self.rhs_contracting_dims, strict=True))
         partner.update(zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True))
-        place = np.arange(lhs.shape[ragged])
+        index = np.arange(lhs.shape[ragged])
         parts: list[Array] = []
         for group in range(ends.shape[-1]):
             start = ends[..., group - 1, None] if group else 0
-            inside = (place >= start) & (place < ends[..., group, None])
+            inside = (index >= start) & (index < ends[..., group, None])
             parts.append(
                 self._contract(_keep(lhs, inside, axes), _keep(rhs, inside, [partner[axis] for axis in axes]), kind)
             )
@@ -190,7 +190,7 @@ class RaggedDot(Contraction):
 
 
 def _first_group(count: int, ends: Array) -> Array:
-    """For each of ``count`` places the first group that ends after it; -1 for places after the last group."""
+    """For each of ``count`` indices the first group that ends after it; -1 for indices after the last group."""
     before = np.arange(count)[:, None] < ends[..., None, :]
     if ends.shape[-1] == 0:
         return np.full(before.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Places and sizes that are known only when the program runs: dynamic slices, dimension sizes, dynamic reshape.
+"""Start indices and sizes that are known only when the program runs: dynamic slices, dimension sizes, dynamic reshape.
 
 Source: seed document "Operation semantics", sections DynamicSlice, DynamicUpdateSlice, GetDimensionSize and
 SetDimensionSize. A value with dynamic dimensions holds just the elements that are there.
@@ -124,7 +124,7 @@ class DynamicSlice(Op):
 
 @building
 def dynamic_slice(operand: XlaOp, start_indices: Sequence[OperandLike] | XlaOp, size_indices: Sequence[int]) -> XlaOp:
-    """A part of an array that starts at places computed by the program.
+    """A part of an array whose start indices are computed by the program.
 
     operand: an array of T of rank N.
     start_indices: N integer scalars of one type, or one vector of N integers. Each is clamped to
@@ -195,8 +195,8 @@ class DynamicUpdateSlice(Op):
         ]
         result = np.array(zero_extend(array[tuple(slice(0, n) for n in sizes)], sizes))
         update = update[tuple(slice(0, n) for n in sizes)]
-        places = zip(_starts(operands[2:]), update.shape, sizes, strict=True)
-        corners = [(_clamp(start, have - new), new) for start, new, have in places]
+        ranges = zip(_starts(operands[2:]), update.shape, sizes, strict=True)
+        corners = [(_clamp(start, have - new), new) for start, new, have in ranges]
         result[tuple(slice(start, start + new) for start, new in corners)] = convert(update, element_type(array))
         return result
 
@@ -207,7 +207,7 @@ def _is_buffer(shape: Shape) -> bool:
 
 @building
 def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: Sequence[OperandLike] | XlaOp) -> XlaOp:
-    """An array with a part of it replaced, at places computed by the program.
+    """An array with a part replaced whose start indices are computed by the program.
 
     operand: an array of T of rank N.
     update: an array of T of rank N, no dimension larger than the operand's. The document wants its sizes greater than

@@ -106,12 +106,12 @@ def check_batching(
 
 
 def check_indexed_once(name: str, index_map: Sequence[int], batching_name: str, batching: Sequence[int]) -> None:
-    """Raise ShapeError where a dimension of the operand has its place from an index vector and from batching."""
+    """Raise ShapeError where a dimension of the operand is indexed by an index vector and by batching."""
     twice = [dimension for dimension in index_map if dimension in batching]
     if twice:
         raise ShapeError(
             f"{name} {list(index_map)} and {batching_name} {list(batching)} both name dimension {twice[0]}",
-            hint=f"take {twice[0]} out of one of them; the place in a dimension comes from one source",
+            hint=f"take {twice[0]} out of one of them; the index in a dimension comes from one source",
         )
 
 
@@ -305,7 +305,7 @@ def gather(
     A slice that would reach outside is moved inside. Gives an array of the batch dimensions of start_indices and the
     offset dimensions, of the operand's type. Raises ShapeError. Source: Operation semantics, Gather.
     """
-    del unique_indices  # HLO's gather has no place for this promise
+    del unique_indices  # HLO's gather has no field for this promise
     builder = common_builder([operand, start_indices])
     indices = as_op(builder, start_indices)
     single = GatherDimensionNumbers(

@@ -179,7 +179,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     operand: an array of T.
     dimensions: consecutive dimension numbers in order, such as {1, 2}.
 
-    Gives T with those dimensions replaced, at the place of the first, by one of the product of their sizes.
+    Gives T with those dimensions replaced by one of the product of their sizes, at the index of the first.
     Raises ShapeError. Source: Operation semantics, Collapse.
     """
     shape = need_array(operand.shape)

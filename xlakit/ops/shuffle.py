@@ -92,12 +92,12 @@ class Shuffle(Op):
         array: Array = operands[0]
         if self.mode is ShuffleMode.ROTATE or self.indices is None:
             return np.roll(array, [-shift for shift in self.shifts], self.dimensions) if self.dimensions else array
-        places = list(np.ogrid[tuple(slice(size) for size in array.shape)])
+        indices = list(np.ogrid[tuple(slice(size) for size in array.shape)])
         numbers = self.indices.array
         for column, dimension in enumerate(self.dimensions):
             own = numbers[..., column] if numbers.ndim > array.ndim else numbers
-            places[dimension] = own.astype(np.int64)
-        return array[tuple(np.broadcast_to(place, array.shape) for place in places)]
+            indices[dimension] = own.astype(np.int64)
+        return array[tuple(np.broadcast_to(index, array.shape) for index in indices)]
 
 
 @building

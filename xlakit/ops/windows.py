@@ -32,7 +32,7 @@ from xlakit.ops.shared.checks import need_array
 from xlakit.ops.shared.hints import converted
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.shared.padding import Padding, make_padding
-from xlakit.ops.shared.window_geometry import make_window, window_places, window_shape
+from xlakit.ops.shared.window_geometry import make_window, window_positions, window_shape
 
 # From this many elements on, a window along one dimension is combined by doubling instead of one by one.
 _LONG_WINDOW = 32
@@ -63,7 +63,7 @@ class ReduceWindow(Op):
         running = [np.full(outputs, init) for init in fold.widen(operands[count:])]
         axis = _long_axis(window)
         if axis is None:
-            _combine_places(fold, arrays, running, window)
+            _combine_positions(fold, arrays, running, window)
         else:
             _combine_by_doubling(
                 fold,
@@ -74,11 +74,11 @@ class ReduceWindow(Op):
         return as_declared(fold.finish(running), context.shape)
 
 
-def _combine_places(
+def _combine_positions(
     fold: Folder, arrays: Sequence[Array], running: Sequence[Array], window: Sequence[WindowDimension]
 ) -> None:
-    """Add to ``running``, one place of the window after the other, the elements that all placements have there."""
-    for outputs, elements in window_places(arrays[0].shape, window):
+    """Combine ``running`` with the elements of all outputs at one window position after another."""
+    for outputs, elements in window_positions(arrays[0].shape, window):
         merged = fold.combine(*(r[outputs] for r in running), *(a[elements] for a in arrays))
         for target, value in zip(running, merged, strict=True):
             target[outputs] = value
@@ -145,7 +145,7 @@ def reduce_window(
     padding: "SAME", "VALID", or a pair (low, high) for each dimension.
     base_dilations, window_dilations: d puts d - 1 holes between the elements of arrays or window; 1 by default. Padding
         by name is that of the arrays and the window with their holes. They are given by name here: the document's table
-        has them before the padding, but its signature and its example have the padding in their place; in the table's
+        has them before the padding, but in its signature and its example the padding comes first; in the table's
         order ``reduce_window_with_general_padding`` takes them.
 
     Gives one element for each placement, or a tuple of N such arrays. Raises ShapeError.
@@ -270,7 +270,7 @@ class SelectAndScatter(Op):
         kind = self.select.parameters[0].shape.element_type
         values, positions = convert(array, kind), np.arange(array.size).reshape(array.shape)
         best, where = np.zeros(placements, dtype=kind.dtype), np.full(placements, -1)
-        for outputs, elements in window_places(array.shape, self.window.dimensions):
+        for outputs, elements in window_positions(array.shape, self.window.dimensions):
             kept = context.apply(self.select, best[outputs], values[elements])[0] & (where[outputs] >= 0)
             best[outputs] = np.where(kept, best[outputs], values[elements])
             where[outputs] = np.where(kept, where[outputs], positions[elements])

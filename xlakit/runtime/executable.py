@@ -48,7 +48,7 @@ class Compiled(Protocol):
         ...
 
     def begin(
-        self, execution_context: ExecutionContext | None = None, places: Sequence[int] | None = None
+        self, execution_context: ExecutionContext | None = None, feed_indices: Sequence[int] | None = None
     ) -> list[RunningDevice]:
         """The devices of a new run."""
         ...

@@ -1,4 +1,4 @@
-"""The command ``xlakit``."""
+"""The command ``xlakit``: reads its arguments, and calls the function of a verb."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ class Finding(NamedTuple):
 
 
 def verify(module: HloModule) -> None:
-    """Check a module; raises VerificationError or ShapeError that name the instruction, the rule and the place."""
+    """Check a module; raises VerificationError or ShapeError that name the instruction, the rule and the source
+    location.
+    """
     for finding in findings(module):
         raise finding.error
 

@@ -69,4 +69,4 @@ def _origin_fault(instruction: Instruction) -> str:
     leaves = {index for index, _ in instruction.shape.leaves()}
     if known == leaves:
         return ""
-    return f"its original value has {len(known)} parts, its shape {len(leaves)}, or they are at other places"
+    return f"its original value has {len(known)} parts, its shape {len(leaves)}, or they have other indices"

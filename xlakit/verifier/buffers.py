@@ -1,4 +1,4 @@
-"""Rules for buffers, values that are places in memory: which operations take them, and that no two write to one.
+"""Rules for buffers, values that stand for memory: which operations take them, and that no two operations write to one.
 
 Source: the checks of OpenXLA's HLO verifier for buffers.
 """
@@ -71,7 +71,7 @@ def _is_buffer(shape: Shape) -> bool:
 
 
 def _buffers_in(shape: Shape) -> list[_Index]:
-    """The places of the buffers in a shape."""
+    """The tuple indices of the buffers in a shape."""
     if _is_buffer(shape):
         return [()]
     if not shape.is_tuple:
@@ -116,17 +116,17 @@ def _cast_fault(call: Instruction, target: str, aliases: int) -> str:
 
 
 def _writers_fault(program: Program, source: Instruction) -> str:
-    for place in _buffers_in(source.shape):
-        writers = _writers(program, source, place)
+    for index in _buffers_in(source.shape):
+        writers = _writers(program, source, index)
         if len(writers) > 1:
             return f"'{writers[0].name}' and '{writers[1].name}' both write to its buffer"
     return ""
 
 
-def _writers(program: Program, source: Instruction, place: _Index) -> list[Instruction]:
-    """The instructions that may write to the buffer at a place of a value, or end it."""
+def _writers(program: Program, source: Instruction, index: _Index) -> list[Instruction]:
+    """The instructions that may write to, or free, the buffer at a tuple index of a value."""
     found: list[Instruction] = []
-    stack = [(source, place)]
+    stack = [(source, index)]
     while stack:
         node, index = stack.pop()
         for user in program.users.get(node, []):

@@ -16,9 +16,9 @@ from xlakit.cpu.kernels.sort.plan import make_layout
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import I32, I64
 from xlakit.data.primitive import PrimitiveType as P
-from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey
+from xlakit.passes.analysis.sort_order import NanOrder, Part, SortKey
 
-KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanPlace.LOW, zeros_equal=True)
+KEY = SortKey(1, P.F32, Part.IMAG, descending=True, nan=NanOrder.LOW, zeros_equal=True)
 RECORD = make_layout([KEY], [P.S8, P.C64], 1000, frozenset(), alone=False)
 
 
@@ -46,4 +46,4 @@ def test_a_name_says_all(function):
 def test_a_key_is_the_one_of_its_record():
     function = CountDigits.of(RECORD, KEY, exceptions=True, counter=I32)
     assert (function.record, function.offset, function.kind) == (64, RECORD.field(1, Part.IMAG).offset, P.F32)
-    assert function.key == SortKey(0, P.F32, descending=True, nan=NanPlace.LOW, zeros_equal=True)
+    assert function.key == SortKey(0, P.F32, descending=True, nan=NanOrder.LOW, zeros_equal=True)

@@ -196,8 +196,8 @@ class _Body:
             self._store(text)
         elif opcode in ("atomicrmw", "cmpxchg"):
             found = self._matched(_UPDATE, text)
-            place = self._check(found[1], _bytes(found[2]), f"{opcode} {found[2]}")
-            self._write(name, text.replace(f"ptr {found[1]},", f"ptr {place},", 1))
+            checked = self._check(found[1], _bytes(found[2]), f"{opcode} {found[2]}")
+            self._write(name, text.replace(f"ptr {found[1]},", f"ptr {checked},", 1))
         elif opcode == "call":
             self._call(name, text)
         elif name in self._own and opcode in ("phi", "select", "alloca"):
@@ -227,21 +227,21 @@ class _Body:
 
     def _load(self, name: str, text: str) -> None:
         found = self._matched(_LOAD, text)
-        place = self._check(found[2], _bytes(found[1]), f"load {found[1]}")
-        self._write(name, text.replace(f"ptr {found[2]}{found[3]}", f"ptr {place}{found[3]}"))
+        checked = self._check(found[2], _bytes(found[1]), f"load {found[1]}")
+        self._write(name, text.replace(f"ptr {found[2]}{found[3]}", f"ptr {checked}{found[3]}"))
         if found[1] == "ptr":
             for which, function in (("low", LOW), ("high", HIGH)):
-                self._write(f"{name}.{which}", f"call i64 @{function}(ptr {place}, ptr {name})")
+                self._write(f"{name}.{which}", f"call i64 @{function}(ptr {checked}, ptr {name})")
 
     def _store(self, text: str) -> None:
         found = self._matched(_STORE, text)
         kind = _type_of(found[1])
-        place = self._check(found[2], _bytes(kind), f"store {kind}")
-        self._write("", text.replace(f"ptr {found[2]}{found[3]}", f"ptr {place}{found[3]}"))
+        checked = self._check(found[2], _bytes(kind), f"store {kind}")
+        self._write("", text.replace(f"ptr {found[2]}{found[3]}", f"ptr {checked}{found[3]}"))
         if kind == "ptr":
             pointer = found[1].split()[-1]
             low, high = self._bounds(pointer)
-            self._write("", f"call void @{NOTE}(ptr {place}, ptr {pointer}, i64 {low}, i64 {high})")
+            self._write("", f"call void @{NOTE}(ptr {checked}, ptr {pointer}, i64 {low}, i64 {high})")
 
     def _call(self, name: str, text: str) -> None:
         found = self._matched(_CALL, text)
@@ -265,23 +265,23 @@ class _Body:
         what = callee.split(".")[1]
         for side in (0,) if what == "memset" else (0, 1):
             pointer = given[side].split()[-1]
-            place = self._check(pointer, count, f"{what} {'to' if side == 0 else 'from'}")
-            if place == pointer:
+            checked = self._check(pointer, count, f"{what} {'to' if side == 0 else 'from'}")
+            if checked == pointer:
                 continue
             is_there, some = self._new(), self._new()
-            self._write(is_there, f"icmp eq ptr {place}, {pointer}")
+            self._write(is_there, f"icmp eq ptr {checked}, {pointer}")
             self._write(some, f"select i1 {is_there}, i64 {count}, i64 0")
-            given[side], count = f"ptr {place}", some
+            given[side], count = f"ptr {checked}", some
         return [*given[:2], f"i64 {count}", *given[3:]]
 
     def _check(self, pointer: str, size: int | str, what: str) -> str:
         """Check an access of so many bytes; gives the pointer to use in place of it."""
         bounds = self._bounds(pointer)
-        place = self._new()
+        checked = self._new()
         site = self._sites.setdefault(f"{self._name}: {what}", f"bounds.site.{len(self._sites)}")
         given = f"ptr {pointer}, i64 {bounds[0]}, i64 {bounds[1]}, i64 {size}, ptr @{site}"
-        self._write(place, f"call ptr @{CHECK}({given})")
-        return place
+        self._write(checked, f"call ptr @{CHECK}({given})")
+        return checked
 
     def _new(self) -> str:
         self._count += 1
@@ -298,11 +298,11 @@ def _parts(text: str) -> list[str]:
     """What commas separate, but for those inside of brackets."""
     found: list[str] = []
     depth, begin = 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "<[({") - (letter in ">])}")
         if letter == "," and not depth:
-            found.append(text[begin:place].strip())
-            begin = place + 1
+            found.append(text[begin:index].strip())
+            begin = index + 1
     last = text[begin:].strip()
     return [*found, last] if last else found
 

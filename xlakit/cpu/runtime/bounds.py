@@ -5,7 +5,7 @@ It is loaded when a program that has checks is linked, and stays until the proce
 
 Bounds of pointers that are in memory are kept in a table of fixed size, by the address at which a pointer was stored:
 
-    | address | pointer | low | high |     at hash(address); a later address of the same hash takes the place
+    | address | pointer | low | high |     at hash(address); a later address with the same hash replaces it
 
 A pointer that is loaded has the bounds that stand there if both address and pointer are the same. Where they are not
 there (any more), bounds are unknown, and the check refuses nothing but null: so the table makes checks weaker at worst.
@@ -142,7 +142,7 @@ def _emit_check(module: Module) -> None:
     fn.ret(spare.cast("inttoptr", PTR))
 
 
-def _place(fn: Function, address: Value) -> Value:
+def _entry(fn: Function, address: Value) -> Value:
     """Where the bounds are of the pointer at an address."""
     word = address.cast("ptrtoint", I64) >> 3
     number = (word * (_HASH - (1 << 64))) >> (64 - _ADDRESS_BITS)
@@ -164,20 +164,20 @@ def _unlock(fn: Function) -> None:
 def _emit_note(module: Module) -> None:
     fn = module.function(NOTE, VOID, [PTR, PTR, I64, I64], external=True)
     address, pointer, low, high = fn.parameters
-    place = _place(fn, address)
+    entry = _entry(fn, address)
     _lock_up(fn)
     words = (address.cast("ptrtoint", I64), pointer.cast("ptrtoint", I64), low, high)
     for number, word in enumerate(words):
-        fn.store(word, fn.at(place, I64, number))
+        fn.store(word, fn.at(entry, I64, number))
     _unlock(fn)
     fn.ret()
 
 
 def _emit_noted(module: Module, name: str, word: int) -> None:
     fn = module.function(name, I64, [PTR, PTR], external=True)
-    place = _place(fn, fn.parameters[0])
+    entry = _entry(fn, fn.parameters[0])
     _lock_up(fn)
-    found = [fn.load(I64, fn.at(place, I64, number)) for number in (0, 1, word)]
+    found = [fn.load(I64, fn.at(entry, I64, number)) for number in (0, 1, word)]
     _unlock(fn)
     same = [number.eq(own.cast("ptrtoint", I64)) for number, own in zip(found, fn.parameters, strict=False)]
     fn.ret(fn.select(same[0] & same[1], found[2], fn.i64(0)))

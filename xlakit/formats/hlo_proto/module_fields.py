@@ -16,7 +16,7 @@ from xlakit.ir.instruction import HloModule
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 _MUST_ALIAS, _MAY_ALIAS = 2, 1
 
-# Fields that HloModule has no place for. They are kept as they are and written back.
+# Fields without a counterpart in HloModule. They are stored as they are and written back.
 _KEPT = (
     "cross_program_prefetches",
     "is_dynamic",

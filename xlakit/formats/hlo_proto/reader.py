@@ -68,11 +68,13 @@ class _Reading:
     computations: dict[int, Computation] = field(default_factory=dict[int, Computation])
 
     def computation(self, proto: Any) -> None:
-        place = f"computation '{proto.name}'"
+        operation = f"computation '{proto.name}'"
         if not proto.name:
             raise FormatError(f"name of the computation with id {proto.id} is missing")
         if proto.id in self.computations:
-            raise FormatError(f"id {proto.id} is already that of '{self.computations[proto.id].name}'", operation=place)
+            raise FormatError(
+                f"id {proto.id} is already that of '{self.computations[proto.id].name}'", operation=operation
+            )
         instructions = _Instructions()
         try:
             for instruction in proto.instructions:
@@ -82,7 +84,7 @@ class _Reading:
                 raise FormatError(f"root_id {proto.root_id} is not an instruction of the computation")
             ordered = self.scheduled(proto, instructions)
         except XlakitError as error:
-            raise error.at(operation=place) from None
+            raise error.at(operation=operation) from None
         thread = proto.execution_thread or "main"
         self.computations[proto.id] = Computation(sanitized(proto.name), ordered, root, thread)
 

@@ -185,7 +185,7 @@ def _read_iota_groups(proto: Any) -> ReplicaGroups:
 def write_replica_groups(groups: ReplicaGroups, instruction: Any) -> None:
     """Fill the replica groups of a HloInstructionProto.
 
-    The list goes into the field that every reader knows. The compact forms, and the newer place of the list, go
+    The list goes into the field that every reader knows. The compact forms, and the newer field of the list, go
     beside it: readers that know them look there first.
     """
     for group in groups.groups:

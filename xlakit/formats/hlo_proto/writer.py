@@ -156,7 +156,7 @@ _REFUSALS = (ValueError, TypeError, ProtobufError, XlakitError)
 _HINT = "verify() the module first; HLO text, from to_text(), has fewer limits than protos"
 
 
-def _explained(error: Exception, place: str) -> XlakitError:
+def _explained(error: Exception, operation: str) -> XlakitError:
     if isinstance(error, XlakitError):
-        return error.at(operation=place, hint=_HINT)
-    return FormatError(f"cannot be written as a proto: {error}", operation=place, hint=_HINT)
+        return error.at(operation=operation, hint=_HINT)
+    return FormatError(f"cannot be written as a proto: {error}", operation=operation, hint=_HINT)

@@ -224,15 +224,15 @@ def _dim_labels(lexer: Lexer) -> ConvolutionDimensionNumbers:
     numbers: list[Any] = []
     spatial: list[int] = []
     for labels, first, second in ((input_, "b", "f"), (kernel, "i", "o"), (output, "b", "f")):
-        places = {label: i for i, label in enumerate(labels) if label != "?"}
-        digits = sorted(label for label in places if label.isdigit())
-        if len(places) + labels.count("?") != len(labels):
+        dimensions = {label: i for i, label in enumerate(labels) if label != "?"}
+        digits = sorted(label for label in dimensions if label.isdigit())
+        if len(dimensions) + labels.count("?") != len(labels):
             raise lexer.error(f"a label stands twice in '{labels}'", start)
-        if first not in places or second not in places:
+        if first not in dimensions or second not in dimensions:
             raise lexer.error(f"'{labels}' needs the labels {first} and {second}", start)
         if digits != [str(i) for i in range(len(digits))]:
             raise lexer.error(f"spatial dimensions in '{labels}' must be 0 .. {len(digits) - 1}", start)
-        numbers += [places[first], places[second], tuple(places[d] for d in digits)]
+        numbers += [dimensions[first], dimensions[second], tuple(dimensions[d] for d in digits)]
         spatial.append(len(digits))
     if len(set(spatial)) > 1:
         raise lexer.error(f"input, kernel and output have {_join(spatial)} spatial dimensions", start)
@@ -241,8 +241,8 @@ def _dim_labels(lexer: Lexer) -> ConvolutionDimensionNumbers:
 
 def _print_dim_labels(numbers: ConvolutionDimensionNumbers) -> str:
     def labels(first: str, a: int, second: str, b: int, spatial: Sequence[int]) -> str:
-        places = {a: first, b: second} | {place: str(i) for i, place in enumerate(spatial)}
-        return "".join(places.get(i, "?") for i in range(max(places) + 1))
+        dimensions = {a: first, b: second} | {dimension: str(i) for i, dimension in enumerate(spatial)}
+        return "".join(dimensions.get(i, "?") for i in range(max(dimensions) + 1))
 
     n = numbers
     return (

@@ -56,7 +56,7 @@ def check_text(text: str, name: str = "<text>") -> Checked:
         return Checked(None, sorted(reader.faults, key=_offset))
     is_read = not reader.faults
     found = findings(module) if is_read else linker.plain(shape_findings(module))
-    faults = [*reader.faults, *(_placed(f, linker, lexer) for f in found)]
+    faults = [*reader.faults, *(_with_position(f, linker, lexer) for f in found)]
     return Checked(module if not faults else None, sorted(faults, key=_offset))
 
 
@@ -74,8 +74,8 @@ def _offset(fault: XlakitError) -> int:
     return fault.offset if isinstance(fault, ParseError) else 0
 
 
-class _Placed(ParseError):
-    """A fault of what a text says, shown as those of how it says it are."""
+class _SemanticFault(ParseError):
+    """An error of a program that parses, with its position in the text, like a syntax error."""
 
     def __init__(self, error: XlakitError, source: str, offset: int, name: str) -> None:
         rule = f"{error.operation}: {error.rule}" if error.operation else error.rule
@@ -86,13 +86,13 @@ class _Placed(ParseError):
         return "\n".join([super().__str__(), *self._notes])
 
 
-def _placed(finding: Finding, linker: _Linker, lexer: Lexer) -> ParseError:
+def _with_position(finding: Finding, linker: _Linker, lexer: Lexer) -> ParseError:
     offset = 0
     if finding.instruction is not None:
         offset = linker.offsets.get(finding.instruction, 0)
     elif finding.computation is not None:
         offset = linker.bodies[finding.computation.name].offset
-    return _Placed(finding.error, lexer.source, offset, lexer.name)
+    return _SemanticFault(finding.error, lexer.source, offset, lexer.name)
 
 
 class _Reader(Reader):
@@ -227,9 +227,10 @@ class _Linker(Linker):
             try:
                 result = super().instruction(record, made)
             except XlakitError as error:
-                placed = isinstance(error, ParseError)
                 source, name = self.lexer.source, self.lexer.name
-                self._faults.append(error if placed else _Placed(error, source, record.offset, name))
+                self._faults.append(
+                    error if isinstance(error, ParseError) else _SemanticFault(error, source, record.offset, name)
+                )
                 result = self._stand_in(record)
         self.offsets[result] = record.offset
         return result

@@ -2,7 +2,7 @@
 
 One regular expression finds the next word. An array shape with its layout (``f32[2,3]{1,0}``) is a single word, so
 that the parser can look up shapes it has met before; things with a grammar of their own (``3x3``, ``0_1x1_0``,
-``b01f_01io->b01f``, JSON) are taken with :meth:`Lexer.take` at the places where they can stand.
+``b01f_01io->b01f``, JSON) are taken with :meth:`Lexer.take` where the grammar allows them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Lexer:
-    """A place in HLO text: the current word is ``text``, of kind ``kind``, from ``start`` to ``end``."""
+    """A position in HLO text: the current word is ``text``, of kind ``kind``, from ``start`` to ``end``."""
 
     __slots__ = ("_match", "depth", "end", "kind", "name", "source", "start", "text")
 
@@ -168,9 +168,9 @@ class Lexer:
     # -- errors ------------------------------------------------------------------------------------
 
     def error(self, rule: str, offset: int | None = None, *, hint: str = "") -> ParseError:
-        """An error at a place, by default the current word."""
-        place = self.start if offset is None else offset
-        return ParseError(rule, source=self.source, offset=place, name=self.name, hint=hint)
+        """An error at an offset, by default that of the current word."""
+        position = self.start if offset is None else offset
+        return ParseError(rule, source=self.source, offset=position, name=self.name, hint=hint)
 
     def expected(self, what: str) -> ParseError:
         """An error that says what should stand at the current word, and what does."""

@@ -135,14 +135,14 @@ class Linker:
         try:
             return record.cls(**values).canonical([operand.made.shape for operand in record.operands])  # pyright: ignore
         except XlakitError as error:
-            raise self._placed(error, record) from None
+            raise self._with_position(error, record) from None
 
     def _inferred(self, record: Record, op: Op) -> Shape:
         shapes: list[Any] = [operand.made.shape for operand in record.operands]  # pyright: ignore
         try:
             return laid_out(op, shapes, infer_shape(op, shapes, None, name=record.name))
         except XlakitError as error:
-            raise self._placed(error, record) from None
+            raise self._with_position(error, record) from None
 
     def _check_operand_shapes(self, record: Record) -> None:
         for number, shape, offset in record.operand_shapes:
@@ -154,7 +154,7 @@ class Linker:
                     offset,
                 )
 
-    def _placed(self, error: XlakitError, record: Record) -> XlakitError:
+    def _with_position(self, error: XlakitError, record: Record) -> XlakitError:
         if isinstance(error, ParseError):
             return error
         return error.at(

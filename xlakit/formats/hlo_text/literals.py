@@ -173,7 +173,7 @@ class _Reader:
             self.sizes[self.depth] = seen
         if seen != self.sizes[self.depth]:
             raise self.lexer.error(
-                f"expected {self.sizes[self.depth]} elements in dimension {self.depth}{self._place()}, got {seen}",
+                f"expected {self.sizes[self.depth]} elements in dimension {self.depth}{self._at_index()}, got {seen}",
                 start,
             )
 
@@ -200,9 +200,9 @@ class _Reader:
         bound = self.shape.dimensions[level]
         if self.counts[level] > bound >= 0:
             self.depth -= 1
-            raise self.lexer.error(f"expected {bound} elements in dimension {level}{self._place()}, got more", start)
+            raise self.lexer.error(f"expected {bound} elements in dimension {level}{self._at_index()}, got more", start)
 
-    def _place(self) -> str:
+    def _at_index(self) -> str:
         counts = self.counts[: self.depth]
         return f" at [{','.join(str(count - 1) for count in counts)}]" if counts else ""
 

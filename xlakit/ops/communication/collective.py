@@ -93,35 +93,35 @@ class Collective(Op):
     def all_gather_members(
         self, context: Evaluation, payload: Value, *, optional: bool = False
     ) -> tuple[list[Value], int]:
-        """The payloads of all members in the order of this device's group, and this device's place in it.
+        """The payloads of all members in the order of this device's group, and this device's index in it.
 
         A device in no group gets nothing and -1 where that is ``optional``, else ExecutionError.
         """
-        gathered, place = context.all_gather(
+        gathered, index = context.all_gather(
             self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
-        if place < 0 and not optional:
+        if index < 0 and not optional:
             raise _in_no_group()
-        return gathered, place
+        return gathered, index
 
-    def place(self, context: Evaluation, *, optional: bool = False) -> tuple[int, int]:
-        """This device's place in its group, and how many devices that has.
+    def index_in_group(self, context: Evaluation, *, optional: bool = False) -> tuple[int, int]:
+        """This device's index in its group, and the number of devices of the group.
 
         A device in no group gets -1 and 0 where that is ``optional``, else ExecutionError.
         """
-        place, count = context.place_in_group(
+        index, count = context.index_in_group(
             self.replica_groups, channel_id=self.channel_id, use_global_device_ids=self.global_ids
         )
         if not count and not optional:
             raise _in_no_group()
-        return place, count
+        return index, count
 
     def all_to_all(self, context: Evaluation, payloads: Sequence[Value]) -> list[Value]:
         """What each member of the group has for this device, which has one payload for each of them.
 
         Raises ExecutionError unless there are as many of them.
         """
-        _, count = self.place(context)
+        _, count = self.index_in_group(context)
         if len(payloads) != count:
             raise ExecutionError(
                 f"the shapes are for groups of {len(payloads)}, the group has {count} devices",

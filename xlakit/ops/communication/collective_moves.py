@@ -86,7 +86,7 @@ class AllToAll(Collective):
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         if self.split_dimension is None:
             return tuple(self.all_to_all(context, operands))
-        _, count = self.place(context)
+        _, count = self.index_in_group(context)
         if operands[0].shape[self.split_dimension] % count:
             raise ExecutionError(
                 f"dimension {self.split_dimension} of {list(operands[0].shape)} does not divide by the group's "
@@ -198,7 +198,7 @@ class RaggedAllToAll(Collective):
         return target.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        _, count = self.place(context)
+        _, count = self.index_in_group(context)
         source = operands[0]
         if len(operands[2]) % count:
             raise ExecutionError(
@@ -207,11 +207,11 @@ class RaggedAllToAll(Collective):
             )
         starts, sizes, targets, received = (table.reshape(count, -1) for table in operands[2:])
         sent: list[Value] = []
-        for place in range(count):
-            ranges = zip(starts[place].tolist(), sizes[place].tolist(), strict=True)
+        for member in range(count):
+            ranges = zip(starts[member].tolist(), sizes[member].tolist(), strict=True)
             # Where a range is none the receiver tells.
             rows = tuple(source[start : start + size] if start >= 0 <= size else source[:0] for start, size in ranges)
-            sent.append((np.asarray(len(source)), starts[place], sizes[place], targets[place], rows))
+            sent.append((np.asarray(len(source)), starts[member], sizes[member], targets[member], rows))
         result = operands[1].copy()
         for sender, (length, *pieces, rows) in enumerate(self.all_to_all(context, sent)):
             for number, (start, size, target) in enumerate(zip(*(p.tolist() for p in pieces), strict=True)):

@@ -235,7 +235,7 @@ class ReduceScatter(Collective):
         own = context.shape.tuple_shapes[0] if context.shape.is_tuple else context.shape
         block, whole = (s.dimensions[self.scatter_dimension] for s in (own, context.instruction.operands[0].shape))
         # As the shapes say it; where they do not, or sizes are not known, as many as there are.
-        count = whole // block if block > 0 and whole > 0 else self.place(context)[1]
+        count = whole // block if block > 0 and whole > 0 else self.index_in_group(context)[1]
         for array in operands:
             if array.shape[self.scatter_dimension] % count:
                 raise ExecutionError(
@@ -296,7 +296,7 @@ def reduce_scatter(
 
 
 def _roots(op: Collective, context: Evaluation, table: Value) -> list[int]:
-    """The places of the roots in the group, for each operand: those that the group's first device names."""
+    """The indices of the roots in the group, for each operand: those that the group's first device names."""
     gathered, _ = op.all_gather_members(context, table)
     roots = [int(r) for r in gathered[0]]
     for root in roots:
@@ -326,7 +326,7 @@ def _check_roots(operands: Sequence[Shape], dynamic: bool) -> Sequence[Shape]:
 class CollectiveBroadcast(Collective):
     """The operands of the first device of each group, on all of its devices; zeros on a device in no group.
 
-    With ``has_dynamic_root`` the last operand says, for each other one, which place in the group sends.
+    With ``has_dynamic_root`` the last operand says, for each other one, which member of the group sends, by its index.
     """
 
     has_dynamic_root: bool = attribute(Kind.BOOL, default=False)
@@ -336,8 +336,8 @@ class CollectiveBroadcast(Collective):
         return bundle_shapes(_check_roots(operands, self.has_dynamic_root))
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        place, _ = self.place(context, optional=True)
-        if place < 0:
+        index, _ = self.index_in_group(context, optional=True)
+        if index < 0:
             return zero_value(context.shape)
         if not self.has_dynamic_root:
             return bundle(self._from(context, 0, operands))
@@ -365,8 +365,8 @@ def collective_broadcast(
 class CollectiveReduce(Collective):
     """An all-reduce whose result only the group's first device gets.
 
-    With ``has_dynamic_root`` the last operand says, for each other one, which place in the group gets it. The other
-    devices have zeros, where XLA leaves the value open.
+    With ``has_dynamic_root`` the last operand says, for each other one, which member of the group gets it, by its
+    index. The other devices have zeros, where XLA leaves the value open.
     """
 
     use_global_device_ids: bool = attribute(Kind.BOOL, default=False)
@@ -380,11 +380,11 @@ class CollectiveReduce(Collective):
         return bundle_shapes(data)
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
-        place, _ = self.place(context)
+        index, _ = self.index_in_group(context)
         data = operands[:-1] if self.has_dynamic_root else operands
         roots = _roots(self, context, operands[-1]) if self.has_dynamic_root else [0] * len(data)
         totals = self.reduce(context, data, self.to_apply)
-        return bundle([t if root == place else np.zeros_like(t) for t, root in zip(totals, roots, strict=True)])
+        return bundle([t if root == index else np.zeros_like(t) for t, root in zip(totals, roots, strict=True)])
 
 
 @building

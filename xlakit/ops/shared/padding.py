@@ -56,7 +56,7 @@ def make_padding(
     pairs: list[tuple[int, int]] = []
     for size, window, stride in zip(input_dimensions, window_dimensions, window_strides, strict=True):
         if stride < 1:
-            raise ShapeError(f"stride {stride} must be at least 1", hint="give 1 to place the window at every element")
+            raise ShapeError(f"stride {stride} must be at least 1", hint="give 1 for a window at every element")
         placements = -(-size // stride)
         total = max(0, (placements - 1) * stride + window - size)
         pairs.append((total // 2, total - total // 2))

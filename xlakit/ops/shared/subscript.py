@@ -80,7 +80,7 @@ def _part(item: object, shape: Shape, dimension: int) -> tuple[_Part, int | None
         return (0, size, 1, False), size
     if shape.is_dynamic:
         raise ShapeError(
-            "an array of dynamic size has no elements at fixed places",
+            "an array of dynamic size has no elements at fixed indices",
             hint="use xlakit.dynamic_slice or xlakit.slice, or fix its size with remove_dynamic_dimension",
         )
     if isinstance(item, slice):

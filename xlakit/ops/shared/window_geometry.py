@@ -1,4 +1,4 @@
-"""Where windows stand: their rules, their sizes, and which elements each place of a window meets.
+"""Geometry of windows: their rules, their sizes, and the elements that each window position covers.
 
 Source: seed document "Operation semantics", section ReduceWindow; OpenXLA's inference of window shapes.
 """
@@ -69,7 +69,7 @@ def check_window_dimension(number: int, window: WindowDimension) -> None:
 
 
 def window_output(size: int, window: WindowDimension) -> int:
-    """How many placements a window has over a dimension of ``size``."""
+    """The number of outputs of a window over a dimension of ``size``."""
     return UNBOUNDED if size == UNBOUNDED else window.output_size(size)
 
 
@@ -86,25 +86,25 @@ def window_shape(base: Shape, window: Window) -> Shape:
     return base.with_dimensions(sizes, base.dynamic_dimensions)
 
 
-def window_places(
+def window_positions(
     sizes: Sequence[int], window: Sequence[WindowDimension]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each place in the window, in order: which outputs meet an element there, and which elements.
+    """For each window position, in order: the outputs that read an element there, and these elements.
 
-    Both are boxes of slices of the same dimensions; placements whose element at that place is padding or a hole are
-    not in them. Places that meet no element at all are left out.
+    Both are boxes of slices of the same dimensions; outputs whose element at that position is padding or a hole are
+    not in them. Positions that cover no element are left out.
     """
-    axes = [[_overlap(size, d, place) for place in range(d.size)] for size, d in zip(sizes, window, strict=True)]
+    axes = [[_overlap(size, d, position) for position in range(d.size)] for size, d in zip(sizes, window, strict=True)]
     for pairs in itertools.product(*axes):
         if all(pair is not None for pair in pairs):
             outputs = tuple(pair[0] for pair in pairs if pair is not None)
             yield outputs, tuple(pair[1] for pair in pairs if pair is not None)
 
 
-def _overlap(size: int, window: WindowDimension, place: int) -> tuple[slice, slice] | None:
-    """The placements o whose ``place`` is on an element i, and those elements: o * stride + shift = i * dilation."""
+def _overlap(size: int, window: WindowDimension, position: int) -> tuple[slice, slice] | None:
+    """The placements o whose ``position`` is on an element i, and those elements: o * stride + shift = i * dilation."""
     outputs = window.output_size(size)
-    shift = place * window.window_dilation - window.padding_low
+    shift = position * window.window_dilation - window.padding_low
     stride, dilation = window.stride, window.base_dilation
     common = math.gcd(stride, dilation)
     if shift % common:

@@ -64,7 +64,7 @@ class Loop:
 
 
 def loop_of(instruction: Instruction) -> Loop | None:
-    """The loop that an instruction is, if it carries a tuple of static shape and has no place in an order."""
+    """The loop that an instruction is, if it carries a tuple of static shape and has no control dependencies."""
     if not isinstance(instruction.op, While) or instruction.control_predecessors:
         return None
     shape = instruction.shape
@@ -232,14 +232,14 @@ def with_loops(computation: Computation, changed: Mapping[Instruction, While], c
 class State:
     """What a loop is to carry instead of what it carries.
 
-    places: for each old element the number that it has now, or the constant that it always is; None where nothing
+    replacements: for each old element its new number, or the constant that it always is; None where nothing
         that is carried needs it.
     elements: for each new element the old one that it is, or None where it is new and stays what it was.
     moved: instructions of the body whose values are elements now, with their numbers.
     """
 
     shape: Shape
-    places: Sequence[int | Instruction | None]
+    replacements: Sequence[int | Instruction | None]
     elements: Sequence[int | None]
     moved: Mapping[Instruction, int] = field(default_factory=dict[Instruction, int])
 
@@ -274,8 +274,8 @@ class _Inside:
         self._computation = computation
         self._state = state
         (self._old,) = computation.parameters
-        place = inherited(self._old.annotations, place_only=True)
-        self._new = Instruction(Parameter(number=0), (), state.shape, self._old.name, annotations=place)
+        annotations = inherited(self._old.annotations, metadata_only=True)
+        self._new = Instruction(Parameter(number=0), (), state.shape, self._old.name, annotations=annotations)
         self._known: dict[int, Instruction] = {}
         self._read: dict[int, Instruction] = {}
 
@@ -289,7 +289,7 @@ class _Inside:
                 continue
             number = element_read(old, self._old)
             if old is self._old:
-                everything = [self._element(n) for n in range(len(self._state.places))]
+                everything = [self._element(n) for n in range(len(self._state.replacements))]
                 cloner.substitute(old, cloner.at(old).tuple(*everything))
             elif number is not None:
                 cloner.substitute(old, self._element(number))
@@ -320,12 +320,12 @@ class _Inside:
 
     def _element(self, number: int) -> Instruction:
         """An old element."""
-        place = self._state.places[number]
-        if isinstance(place, int):
-            return self.carried(place)
-        if place is None:
+        replacement = self._state.replacements[number]
+        if isinstance(replacement, int):
+            return self.carried(replacement)
+        if replacement is None:
             raise InternalError(f"element {number} of {self._computation.name} is read, but no longer carried")
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = self.cloner.copy_all(place)
+            found = self._known[number] = self.cloner.copy_all(replacement)
         return found

@@ -28,9 +28,9 @@ from xlakit.ops.reduction import Map
 from xlakit.ops.sort import Sort
 
 # The indices of arrays in a value.
-_Places = frozenset[tuple[int, ...]]
+_TupleIndices = frozenset[tuple[int, ...]]
 
-_NONE: _Places = frozenset()
+_NONE: _TupleIndices = frozenset()
 # Sums by what they are; floats in them are added in an order that the compiler chooses.
 _SUMS = (
     Contraction,
@@ -76,14 +76,16 @@ class _Analysis:
     def __init__(self, folds: bool) -> None:
         self._folds = folds
 
-    def inexact(self, computation: Computation, given: Sequence[_Places]) -> _Places:
+    def inexact(self, computation: Computation, given: Sequence[_TupleIndices]) -> _TupleIndices:
         """Which arrays of a computation's result are inexact, where these of its arguments are."""
-        found: dict[Instruction, _Places] = {}
+        found: dict[Instruction, _TupleIndices] = {}
         for instruction in computation.instructions:
             found[instruction] = self._of(instruction, [found[o] for o in instruction.operands], given)
         return found[computation.root]
 
-    def _of(self, instruction: Instruction, operands: Sequence[_Places], given: Sequence[_Places]) -> _Places:
+    def _of(
+        self, instruction: Instruction, operands: Sequence[_TupleIndices], given: Sequence[_TupleIndices]
+    ) -> _TupleIndices:
         op = instruction.op
         if isinstance(op, Parameter):
             return given[op.number]
@@ -105,7 +107,7 @@ class _Analysis:
         rounds = _sums_floats(instruction) or (self._folds and _is_elementary(instruction))
         return _everything(instruction) if rounds or any(operands) else _NONE
 
-    def _of_loop(self, op: While, instruction: Instruction, state: _Places) -> _Places:
+    def _of_loop(self, op: While, instruction: Instruction, state: _TupleIndices) -> _TupleIndices:
         while True:
             if self.inexact(op.condition, [state]):
                 return _everything(instruction)
@@ -115,7 +117,7 @@ class _Analysis:
             state = after
 
 
-def _everything(instruction: Instruction) -> _Places:
+def _everything(instruction: Instruction) -> _TupleIndices:
     return frozenset(tuple(path) for path, shape in instruction.shape.leaves() if shape.is_array)
 
 

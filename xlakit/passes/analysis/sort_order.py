@@ -28,7 +28,7 @@ from xlakit.ops.elementwise.unary import Imag, Negate, Not, Real
 from xlakit.ops.movement import Broadcast
 
 
-class NanPlace(enum.Enum):
+class NanOrder(enum.Enum):
     """Where NaN goes in the ascending order of a key."""
 
     BITS = "bits"  # by sign and payload: negative ones before -Inf, positive ones after Inf
@@ -59,13 +59,13 @@ class SortKey:
     kind: PrimitiveType
     part: Part = Part.WHOLE
     descending: bool = False
-    nan: NanPlace = NanPlace.BITS
+    nan: NanOrder = NanOrder.BITS
     zeros_equal: bool = False
 
     @property
     def merges(self) -> bool:
         """Whether different bits can be equal."""
-        return self.zeros_equal or self.nan is not NanPlace.BITS
+        return self.zeros_equal or self.nan is not NanOrder.BITS
 
 
 # A later key decides where all before it are equal.
@@ -173,10 +173,10 @@ def _key(form: _Form, operand: int, total: bool, descending: bool) -> SortKey:
     """The key of comparing a function's values: what that says of the elements themselves."""
     zeros_equal, nan = form.zeros_equal, form.nan
     if not total and form.kind.is_floating:
-        zeros_equal, nan = True, NanPlace.LOW if descending else NanPlace.HIGH
+        zeros_equal, nan = True, NanOrder.LOW if descending else NanOrder.HIGH
     if form.negated:
         descending = not descending
-        nan = {NanPlace.LOW: NanPlace.HIGH, NanPlace.HIGH: NanPlace.LOW}.get(nan, nan)
+        nan = {NanOrder.LOW: NanOrder.HIGH, NanOrder.HIGH: NanOrder.LOW}.get(nan, nan)
     return SortKey(operand, form.kind, form.part, descending, nan, zeros_equal)
 
 
@@ -189,7 +189,7 @@ class _Form(NamedTuple):
     kind: PrimitiveType
     part: Part
     negated: bool
-    nan: NanPlace
+    nan: NanOrder
     zeros_equal: bool
 
 
@@ -230,18 +230,18 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     if not isinstance(element_after, _Symbol) or not element_after.own:
         return None
     negated = element_after.negative
-    nan, zeros_equal = NanPlace.BITS, False
+    nan, zeros_equal = NanOrder.BITS, False
     kind = element.real_part
     if kind.is_floating:
         one_nan = _has_one_nan(kind)
-        place = _nan_place([_follow(nodes, symbol) for symbol in _NANS], negated, one_nan)
+        order = _nan_order([_follow(nodes, symbol) for symbol in _NANS], negated, one_nan)
         zeros = [_follow(nodes, symbol) for symbol in _ZEROS]
-        if place is None or not all(isinstance(z, _Symbol) and z.sort == "zero" for z in zeros):
+        if order is None or not all(isinstance(z, _Symbol) and z.sort == "zero" for z in zeros):
             return None
         signs = [z.negative is not negated for z in zeros if isinstance(z, _Symbol)]
         if signs == [False, True] or (negated and kind is PrimitiveType.F8E8M0FNU):
             return None
-        nan, zeros_equal = place, signs[0] is signs[1]
+        nan, zeros_equal = order, signs[0] is signs[1]
     part = parts.pop() if parts else Part.WHOLE
     number = parameters[0].op_as(Parameter).number
     return _ParameterFunction(number, _Form(kind, part, negated, nan, zeros_equal))
@@ -252,18 +252,18 @@ def _has_one_nan(kind: PrimitiveType) -> bool:
     return kind.name.endswith("FNUZ")
 
 
-def _nan_place(results: list[_Known], negated: bool, one_nan: bool) -> NanPlace | None:
+def _nan_order(results: list[_Known], negated: bool, one_nan: bool) -> NanOrder | None:
     """Where a function puts the two NaN that give ``results``."""
     first, second = results
     if not isinstance(first, _Symbol) or not isinstance(second, _Symbol) or not first.sort == second.sort == "nan":
         return None
     if one_nan:
-        return NanPlace.LOW
+        return NanOrder.LOW
     if first.own and second.own:
-        return NanPlace.BITS if (first.negative, second.negative) == (not negated, negated) else None
+        return NanOrder.BITS if (first.negative, second.negative) == (not negated, negated) else None
     if first.own or second.own or first.negative is not second.negative:
         return None
-    return NanPlace.LOW if first.negative else NanPlace.HIGH
+    return NanOrder.LOW if first.negative else NanOrder.HIGH
 
 
 def _follow(nodes: list[Instruction], element: _Symbol) -> _Known:

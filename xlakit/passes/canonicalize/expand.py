@@ -231,7 +231,7 @@ def _scan(
         made = cloner.add(loop, start, like=old)
         first = len(counts) + len(inputs)
         order = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
-        results = [cloner.at(old).element(made, place) for place in order]
+        results = [cloner.at(old).element(made, number) for number in order]
         if end is not None:
             for number in range(len(outputs)):
                 set_size = SetDimensionSize(dimension=op.dimension)

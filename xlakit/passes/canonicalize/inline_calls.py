@@ -83,7 +83,7 @@ def _same(a: Shape, b: Shape) -> bool:
 
 
 class _Body(ComputationCloner):
-    """A computation with calls that are put in their places."""
+    """A computation whose calls are inlined."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
         super().__init__(computation, context)
@@ -127,13 +127,13 @@ class _Body(ComputationCloner):
                 old.shape if sizes is None or not old.operands else old.shape.with_dimensions(tuple(sizes)),
                 self.names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
-                annotations=_placed(old.annotations, call.annotations),
+                annotations=_inlined_annotations(old.annotations, call.annotations),
             )
             made = self.append(new)
             inside[old] = made if sizes is None or old.operands else self.at(call).broadcast(made, sizes)
 
 
-def _placed(own: Annotations, call: Annotations) -> Annotations:
+def _inlined_annotations(own: Annotations, call: Annotations) -> Annotations:
     """What an instruction says of itself; it comes from where the call does, where it does not say from where."""
     if own.metadata is not None or call.metadata is None:
         return own

@@ -28,7 +28,7 @@ class ComputationBuilder(HloBuilder):
     ) -> Instruction:
         """Append a new instruction; its metadata is that of ``like``. Raises ShapeError if it is malformed."""
         inferred = infer_shape(op, [o.shape for o in operands], shape)
-        annotations = NO_ANNOTATIONS if like is None else inherited(like.annotations, place_only=True)
+        annotations = NO_ANNOTATIONS if like is None else inherited(like.annotations, metadata_only=True)
         return self.append(Instruction(op, operands, inferred, self.names.new(op.opcode), annotations=annotations))
 
     def at(self, old: Instruction) -> HloBuilder:

@@ -194,7 +194,7 @@ def programs(module: HloModule) -> set[Computation]:
 
 
 def is_fixed(instruction: Instruction) -> bool:
-    """Whether an instruction stays what it is: it has an effect, or its place in the order is said."""
+    """Whether an instruction stays what it is: it has an effect, or it has control dependencies."""
     return bool(instruction.control_predecessors) or instruction.op.has_side_effect
 
 
@@ -215,10 +215,10 @@ def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Ins
     return live
 
 
-def inherited(annotations: Annotations, *, place_only: bool = False) -> Annotations:
-    """What a replacement takes over: where it came from and, for what stands in its very place, how it is split."""
-    if place_only:
-        return _place(annotations)
+def inherited(annotations: Annotations, *, metadata_only: bool = False) -> Annotations:
+    """The annotations of an instruction made from another one: metadata and, unless ``metadata_only``, its sharding."""
+    if metadata_only:
+        return _metadata_of(annotations)
     if not annotations.backend_config and not annotations.statistics and not annotations.parameter_replication:
         return annotations
     return Annotations(
@@ -229,7 +229,7 @@ def inherited(annotations: Annotations, *, place_only: bool = False) -> Annotati
     )
 
 
-def _place(annotations: Annotations) -> Annotations:
+def _metadata_of(annotations: Annotations) -> Annotations:
     plain = Annotations(metadata=annotations.metadata)
     return annotations if annotations == plain else plain
 

@@ -51,10 +51,10 @@ class HloBuilder(ABC):
         return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
 
     def iota(self, shape: Shape, dimension: int) -> Instruction:
-        """At each place of an array its index along a dimension."""
+        """For each element of an array its index along a dimension."""
         return self.add(Iota(iota_dimension=dimension), shape=shape)
 
-    # -- elements in other places and types ----------------------------------------------------------
+    # -- moves and conversions of elements -----------------------------------------------------------
 
     def broadcast(self, operand: Instruction, sizes: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
         """The operand repeated into ``sizes``, its dimension i being dimension ``dimensions[i]`` there.

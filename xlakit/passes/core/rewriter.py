@@ -128,12 +128,12 @@ class Rewriter(HloBuilder):
             found = rewrite(instruction, self)
             if found is None or found is instruction:
                 continue
-            placed = self._placed(instruction, found, name)
-            if placed is None:
+            replacement = self._with_shape_of(instruction, found, name)
+            if replacement is None:
                 continue
             if not self._may_go_on(name):
                 return None
-            return placed
+            return replacement
         return None
 
     def _may_go_on(self, rule: str) -> bool:
@@ -146,7 +146,7 @@ class Rewriter(HloBuilder):
         self._rest -= 1
         return self.context.spend(rule)
 
-    def _placed(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:
+    def _with_shape_of(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:
         """``new`` with the shape and the name of ``old``, which it replaces; None where its shape does not allow that.
 
         A program may declare results in another floating point precision, or otherwise dynamic, than operands have;
@@ -183,7 +183,7 @@ class Rewriter(HloBuilder):
         """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
         inferred = infer_shape(op, [o.shape for o in operands], shape)
         name = self._names.new(op.opcode)
-        annotations = inherited(self._current.annotations, place_only=True)
+        annotations = inherited(self._current.annotations, metadata_only=True)
         return Instruction(op, operands, inferred, name, annotations=annotations)
 
     def on(self, old: Instruction, *operands: Instruction) -> Instruction:

@@ -1,6 +1,6 @@
 """Rules: named functions from an instruction to a better one, in tables that add up, and the pass that applies them.
 
-A rule looks at an instruction whose operands can no longer be improved, and gives what to put in its place, or None.
+A rule looks at an instruction whose operands can no longer be improved, and gives its replacement, or None.
 Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities and NaN where the numbers are floats.
 """
 

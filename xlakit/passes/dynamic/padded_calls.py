@@ -63,7 +63,7 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
         operands=[*(x.value for x in operands), *sizes],
         shape=with_sizes(old.shape.without_layout(), len(dynamic_dims)),
     )
-    return parted(make.placed(call), old.shape, dynamic_dims, make)
+    return parted(make.append_after_control(call), old.shape, dynamic_dims, make)
 
 
 def _marked(shape: Shape, sizes: Collection[DynamicDimension]) -> Shape:

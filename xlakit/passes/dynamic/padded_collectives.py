@@ -128,7 +128,7 @@ def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
     shapes = list(static_shape(old.shape).tuple_shapes or (static_shape(old.shape),))
     count = _members(operands, shapes, along)
     lines = [Shape(PrimitiveType.S32, tuple(count if d == along else 1 for d in range(x.shape.rank))) for x in ragged]
-    came = make.placed(
+    came = make.append_after_control(
         old.replace(operands=[*(x.value for x in operands), *sizes], shape=make_tuple_shape([*shapes, *lines]))
     )
     arrays: list[Padded] = []

@@ -93,7 +93,7 @@ def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 
 
 @_rule("copy", "bitcast-convert", "opt-barrier", "add-dependency")
-def same_places(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
+def same_positions(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """Elements stay where they are, and so do the sizes of the first operand."""
     return Padded(make.again([o.value for o in operands]), operands[0].sizes)
 

@@ -117,10 +117,10 @@ class Padder(HloBuilder):
 
     def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
         """The old instruction on other operands, with all its dimensions at their bounds."""
-        return self.placed(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
+        return self.append_after_control(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
 
-    def placed(self, new: Instruction) -> Instruction:
-        """An instruction made of the old one, after what that has to come after."""
+    def append_after_control(self, new: Instruction) -> Instruction:
+        """Append an instruction made from the old one, with control predecessors of the new computation."""
         if new.control_predecessors:
             new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
         return self.builder.append(new)

@@ -132,7 +132,7 @@ class _Padding:
         """Whether an instruction has dynamic dimensions, or calls what has."""
         return instruction.shape.is_dynamic or any(c in self._affected for c in instruction.op.called_computations)
 
-    def placed(self, error: XlakitError, instruction: Instruction) -> XlakitError:
+    def located(self, error: XlakitError, instruction: Instruction) -> XlakitError:
         """The error with the location in the program where it is."""
         return error.at(
             operation=f"{instruction.opcode} '{instruction.name}'",
@@ -225,7 +225,7 @@ class _Computation:
             try:
                 new = self._instruction(old, operands)
             except XlakitError as error:
-                raise self._module.placed(error, old) from error.__cause__
+                raise self._module.located(error, old) from error.__cause__
             self._enter(old, new)
         return self._values[self._computation.root]
 

@@ -137,7 +137,7 @@ def is_free(instruction: Instruction) -> bool:
 
 
 def is_simple(instruction: Instruction) -> bool:
-    """Whether it computes each element from those at its place, in a few machine instructions."""
+    """Whether it computes each element from those at its own index, in a few machine instructions."""
     return isinstance(instruction.op, ELEMENTWISE) and not isinstance(instruction.op, Expensive)
 
 
@@ -364,11 +364,11 @@ class Cluster:
         if isinstance(user.op, (*ELEMENTWISE, Reshape)):
             return relation
         if isinstance(user.op, Broadcast) and relation is Relation.FULL:
-            places = user.op.dimensions
-            if self.over and places == tuple(d for d in range(len(self.sizes)) if d not in self.over):
+            dimensions = user.op.dimensions
+            if self.over and dimensions == tuple(d for d in range(len(self.sizes)) if d not in self.over):
                 return Relation.ROW
-            rank = len(places)
-            if not self.over and places == tuple(range(rank)) and user.shape.dimensions == self.sizes:
+            rank = len(dimensions)
+            if not self.over and dimensions == tuple(range(rank)) and user.shape.dimensions == self.sizes:
                 return Relation.ROW
         return Relation.OTHER
 

@@ -61,7 +61,7 @@ class _Group:
         self.members: dict[Instruction, None] = {}
         self.given: list[Instruction] = []
         self.results: list[Instruction] = []
-        self.place = 0.0
+        self.position = 0.0
         self.body: Computation | None = None
         self._inner: dict[Instruction, Instruction] = {}
         self._lines: list[Instruction] = []
@@ -145,8 +145,8 @@ class _Fusing:
         self._context = context
         self._names = Names(computation, context)
         self._live = live_instructions(computation)
-        # Where an instruction stands; those of a group stand together.
-        self._place: dict[Instruction, float] = {i: float(n) for n, i in enumerate(computation.instructions)}
+        # The position of each instruction in the schedule; those of a group have one position.
+        self._positions: dict[Instruction, float] = {i: float(n) for n, i in enumerate(computation.instructions)}
         self._groups: dict[Instruction, _Group] = {}
         self._users: dict[Instruction, list[Instruction]] = {}
         for instruction in computation.instructions:
@@ -162,7 +162,7 @@ class _Fusing:
                 if group is not None and self._context.spend("product"):
                     for member in group.members:
                         self._groups[member] = group
-                        self._place[member] = group.place
+                        self._positions[member] = group.position
         return self._rebuilt() if self._groups else self._computation
 
     # -- what goes together ----------------------------------------------------------------------
@@ -177,19 +177,19 @@ class _Fusing:
                 break
             more = [found, *self._parts(found)]
             results = self._results([*best.members, *more])
-            place = None if results is None else self._placed([*best.members, *more])
-            group = None if place is None else best.joined(more)
-            if group is None or results is None or place is None or not _is_chain(group, results):
+            position = None if results is None else self._position_of([*best.members, *more])
+            group = None if position is None else best.joined(more)
+            if group is None or results is None or position is None or not _is_chain(group, results):
                 refused.add(found)
             else:
-                best, best.place = group, place
+                best, best.position = group, position
         return best if len(best.members) > 1 else None
 
     def _following(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
         """The first user of what is there that might be taken in."""
         users = dict.fromkeys(u for m in group.members for u in self._users.get(m, ()))
         found = [u for u in users if u not in refused and u not in group.members and self._may_follow(u)]
-        return min(found, key=self._place.__getitem__, default=None)
+        return min(found, key=self._positions.__getitem__, default=None)
 
     def _is_free(self, instruction: Instruction) -> bool:
         return instruction in self._live and instruction not in self._groups and not instruction.control_predecessors
@@ -213,11 +213,13 @@ class _Fusing:
         results = [m for m in members if m is root or any(u not in inside for u in self._users.get(m, ()))]
         return None if any(r.shape.is_tuple for r in results) else results
 
-    def _placed(self, members: Sequence[Instruction]) -> float | None:
+    def _position_of(self, members: Sequence[Instruction]) -> float | None:
         """Where the members can stand together: after all that they need, before all that needs them."""
         inside = set(members)
-        needed = [self._place[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)]
-        users = [self._place[u] for m in members for u in self._users.get(m, ()) if u not in inside]
+        needed = [
+            self._positions[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)
+        ]
+        users = [self._positions[u] for m in members for u in self._users.get(m, ()) if u not in inside]
         earliest = max(needed, default=-1.0)
         latest = min(users, default=float(len(self._computation.instructions)))
         return (earliest + min(latest, earliest + 1.0)) / 2 if earliest < latest else None
@@ -230,7 +232,7 @@ class _Fusing:
         nodes: dict[Instruction | _Group, float] = {}
         for instruction in self._computation.instructions:
             if instruction in self._live:
-                nodes.setdefault(self._groups.get(instruction, instruction), self._place[instruction])
+                nodes.setdefault(self._groups.get(instruction, instruction), self._positions[instruction])
         for node in sorted(nodes, key=nodes.__getitem__):
             if isinstance(node, _Group):
                 result.extend(self._fusion(node, made))

@@ -29,7 +29,7 @@ from xlakit.passes.fusion.multi_output import Merging
 from xlakit.passes.fusion.stacking import pieces_of
 from xlakit.passes.fusion.views import Loops
 
-# A cheap instruction is computed in at most so many places.
+# A cheap instruction is duplicated into at most so many fusions.
 _MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
 
 
@@ -70,7 +70,7 @@ class _Fusing:
         """The computation with fusions."""
         for instruction in reversed(self._computation.instructions):
             if instruction in self._live and is_fusible(instruction):
-                self._place(instruction)
+                self._assign(instruction)
         others = [i for i in self._live if i not in self._inside]
         Merging(self._clusters, others, self._order, self._computation.root).run()
         chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
@@ -78,7 +78,7 @@ class _Fusing:
             return self._computation
         return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
 
-    def _place(self, instruction: Instruction) -> None:
+    def _assign(self, instruction: Instruction) -> None:
         users = self._users.get(instruction, [])
         consumers = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
         read = instruction is self._computation.root or any(user not in self._inside for user in users)
@@ -122,7 +122,7 @@ class _Fusing:
     # -- building --------------------------------------------------------------------------------
 
     def _rebuilt(self, clusters: dict[Instruction, Cluster]) -> Computation:
-        """The computation with each cluster as one instruction, at the place of the last of its roots."""
+        """The computation with each cluster as one instruction, at the position of the last of its roots."""
         made: dict[Instruction, Instruction] = {}
         result: list[Instruction] = []
         for old in self._ordered(clusters):

@@ -34,13 +34,13 @@ def pieces_of(root: Instruction) -> dict[int, int]:
     while stack and len(seen) < _MOST_VISITED:
         node, dims = stack.pop()
         if isinstance(node.op, Concatenate):
-            place = dims[node.op.dimension]
-            if place is None:
+            dimension = dims[node.op.dimension]
+            if dimension is None:
                 continue
-            count = math.lcm(found.get(place, 1), _count(node.operands, node.op.dimension))
+            count = math.lcm(found.get(dimension, 1), _count(node.operands, node.op.dimension))
             if count > MOST_PIECES.value:
                 continue
-            found[place] = count
+            found[dimension] = count
             dims = tuple(None if d == node.op.dimension else p for d, p in enumerate(dims))
         elif isinstance(node.op, Reshape):
             moved = _through_reshape(node, dims)

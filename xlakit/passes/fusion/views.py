@@ -191,11 +191,11 @@ def _reshape(user: Instruction, number: int, view: View, loops: Loops) -> Sequen
         if len(proper) == 1 and run is not None:
             found[proper[0]] = run
         else:
-            for place, d in enumerate(proper):
+            for position, d in enumerate(proper):
                 is_all = all(
                     s.start == 0 and s.stride == 1 and s.length == sizes[o] for s, o in zip(regrouped, own, strict=True)
                 )
-                names = (place,) if is_all else (user, place)
+                names = (position,) if is_all else (user, position)
                 found[d] = span(0, 1, others[d], loops.of(*names, within=tuple(regrouped)))
     return (tuple(found),)
 

@@ -63,14 +63,14 @@ class _Plan:
     """What becomes of a loop.
 
     read: the elements that are read after it. unchanged: those that are then what they were before it.
-    kept: the elements that it still carries. places: as in a State.
+    kept: the elements that it still carries. replacements: as in a State.
     """
 
     loop: Loop
     read: set[int]
     unchanged: frozenset[int]
     kept: list[int]
-    places: list[int | Instruction | None]
+    replacements: list[int | Instruction | None]
 
 
 def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
@@ -100,8 +100,8 @@ def _plan(loop: Loop, read: set[int], context: PassContext) -> _Plan | None:
     if len(kept) == loop.count and not unchanged:
         return None
     numbers = {element: number for number, element in enumerate(kept)}
-    places = [constants.get(i, numbers.get(first[i])) for i in everything]
-    return _Plan(loop, read, unchanged, kept, places)
+    replacements = [constants.get(i, numbers.get(first[i])) for i in everything]
+    return _Plan(loop, read, unchanged, kept, replacements)
 
 
 def _is_known(start: Instruction) -> bool:
@@ -137,8 +137,8 @@ def _equal_elements(loop: Loop) -> list[int]:
     Taken to be equal are all that begin as one, until the body is seen to tell them apart.
     """
     starts = [loop.initial(i) for i in range(loop.count)]
-    places: dict[Instruction, int] = {}
-    first = [i if start is None else places.setdefault(start, i) for i, start in enumerate(starts)]
+    element_of: dict[Instruction, int] = {}
+    first = [i if start is None else element_of.setdefault(start, i) for i, start in enumerate(starts)]
     while len(set(first)) < loop.count:
         values = _values(loop, first)
         parts: dict[tuple[int, object], int] = {}
@@ -175,16 +175,16 @@ def _enter(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict
     old = loop.instruction
     initial = cloner.clones[old.operands[0]]
     read = plan.read - {-1} if -1 not in plan.read else set(range(loop.count))
-    stays = {n for n in read if n in plan.unchanged or isinstance(plan.places[n], Instruction)}
+    stays = {n for n in read if n in plan.unchanged or isinstance(plan.replacements[n], Instruction)}
     before = {n: cloner.at(old).element(initial, n) for n in sorted(stays.union(plan.kept))}
     after = {n: before[n] for n in stays}
     if plan.kept:
         start = cloner.at(old).tuple(*(before[n] for n in plan.kept))
-        new = cloner.add(with_state(loop, State(start.shape, plan.places, plan.kept), context), start, like=old)
+        new = cloner.add(with_state(loop, State(start.shape, plan.replacements, plan.kept), context), start, like=old)
         for number in sorted(read - stays):
-            place = plan.places[number]
-            if isinstance(place, int):
-                after[number] = cloner.at(old).element(new, place)
+            replacement = plan.replacements[number]
+            if isinstance(replacement, int):
+                after[number] = cloner.at(old).element(new, replacement)
     if -1 in plan.read:
         cloner.substitute(old, cloner.at(old).tuple(*(after[n] for n in range(loop.count))))
     return after

@@ -110,7 +110,7 @@ def _enter(
     everything = cloner.at(old).tuple(*start)
     state = State(
         everything.shape,
-        places=range(loop.count),
+        replacements=range(loop.count),
         elements=[*range(loop.count), *([None] * len(moved))],
         moved={instruction: loop.count + n for n, instruction in enumerate(moved)},
     )

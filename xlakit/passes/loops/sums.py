@@ -40,14 +40,15 @@ _MOST_TIMES = knob("loop_sums.most_times", 8, 1000)
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """Where the pieces of all iterations lie: an element of the loop, along one of its dimensions, at a counted place.
+    """Where the pieces of all iterations lie: an element of the loop, along one of its dimensions, at a start index
+    that each iteration counts.
 
     element: None where no such element is there yet.
     """
 
     element: int | None
     dimension: int
-    place: Instruction
+    start: Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +139,10 @@ def _sum(loop: Loop, number: int, users: Counter[Instruction], stacks: _Stacks) 
         return None
     first, second = stacks.of(lhs), stacks.of(rhs)
     if first is not None and second is None and _may_be_stacked(rhs, lhs, product):
-        second = _Stack(None, 0, first.place)
+        second = _Stack(None, 0, first.start)
     elif second is not None and first is None and _may_be_stacked(lhs, rhs, product):
-        first = _Stack(None, 0, second.place)
-    if first is None or second is None or first.place is not second.place:
+        first = _Stack(None, 0, second.start)
+    if first is None or second is None or first.start is not second.start:
         return None
     return _Sum(number, added, product, first, second)
 
@@ -297,8 +298,8 @@ def _body(loop: Loop, sums: Sequence[_Sum], shape: Shape, context: PassContext) 
 
 
 def _parameter(cloner: ComputationCloner, old: Instruction, shape: Shape) -> None:
-    place = inherited(old.annotations, place_only=True)
-    new = Instruction(Parameter(number=0), (), shape, old.name, annotations=place)
+    annotations = inherited(old.annotations, metadata_only=True)
+    new = Instruction(Parameter(number=0), (), shape, old.name, annotations=annotations)
     cloner.substitute(old, cloner.append(new))
 
 
@@ -309,12 +310,12 @@ def _carried(cloner: ComputationCloner, one: _Sum) -> Instruction:
     if piece is None:
         return given
     like = one.added
-    place = cloner.clones[(one.lhs if one.lhs.element is not None else one.rhs).place]
+    start = cloner.clones[(one.lhs if one.lhs.element is not None else one.rhs).start]
     flat = cloner.add(
         Reshape(), cloner.clones[piece], like=like, shape=piece.shape.with_dimensions((1, *piece.shape.dimensions))
     )
-    zero = cloner.scalar(0, place.shape.element_type)
-    return cloner.add(DynamicUpdateSlice(), given, flat, place, *[zero] * piece.shape.rank, like=like)
+    zero = cloner.scalar(0, start.shape.element_type)
+    return cloner.add(DynamicUpdateSlice(), given, flat, start, *[zero] * piece.shape.rank, like=like)
 
 
 def _element(cloner: ComputationCloner, old: Instruction, loop: Loop, sums: Sequence[_Sum]) -> None:

@@ -26,7 +26,7 @@ class Step:
     """What an instruction does to memory. Arrays are numbered.
 
     during: the bytes that it needs while it runs. updated: pairs of an array that it makes and one that it reads,
-    which may be one place in memory.
+    which may share one buffer.
     """
 
     makes: Sequence[int] = ()

@@ -10,7 +10,7 @@ from xlakit.ir.traits import Commutative, Distinct
 from xlakit.ops.data import Constant
 from xlakit.passes.core.framework import ComputationPass, PassContext, is_fixed, with_callees, with_operands
 
-# Each of these has a value of its own, or marks a place, though it has no effect.
+# Each of these has a value of its own, or marks a position in the program, though it has no effect.
 
 
 # The bits of constants of more bytes than this are not compared.

@@ -35,7 +35,7 @@ def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | N
 
 
 @_rule("dynamic-slice")
-def dynamic_slice_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+def dynamic_slice_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
     """dynamic-slice(x, c) -> slice(x), with the starts clamped so that the part lies inside.
 
     Along dimensions that it takes all of, the start does not matter.
@@ -77,7 +77,7 @@ def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 @_rule("dynamic-update-slice")
-def update_of_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+def update_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
     """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]), of what is put together here anyway.
 
     So an array that is set piece by piece becomes the stack of its pieces. x is a broadcast, or a concatenation for

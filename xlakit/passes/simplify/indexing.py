@@ -26,7 +26,7 @@ _rule = INDEXING.rule
 
 
 @_rule("scatter")
-def scatter_at_known_place(x: Instruction, make: Rewriter) -> Instruction | None:
+def scatter_at_known_index(x: Instruction, make: Rewriter) -> Instruction | None:
     """scatter(x, c, u, f) -> dynamic-update-slice(x, f(dynamic-slice(x, c), u), c) of one window, inside of x.
 
     A window that is not inside is dropped: then it is x.
@@ -68,18 +68,18 @@ def update_window(
     op = x.op_as(Scatter)
     operand, indices, updates = x.operands
     zero = make.scalar(0, indices.shape.element_type)
-    places = [zero] * operand.shape.rank
+    dynamic_starts = [zero] * operand.shape.rank
     for dimension, start in zip(op.scatter_dims_to_operand_dims, starts, strict=True):
-        places[dimension] = start
+        dynamic_starts[dimension] = start
     window = make.reshape(updates, sizes)
     combiner = op.to_apply
     if combiner.root is not combiner.parameters[1]:
         op = reducer_op(combiner)
         if op is None or not one_type(combiner.root):
             return None
-        before = make.add(DynamicSlice(dynamic_slice_sizes=sizes), operand, *places)
+        before = make.add(DynamicSlice(dynamic_slice_sizes=sizes), operand, *dynamic_starts)
         window = make.add(op, before, window)
-    return make.add(DynamicUpdateSlice(), operand, window, *places)
+    return make.add(DynamicUpdateSlice(), operand, window, *dynamic_starts)
 
 
 def _known_components(indices: Instruction) -> list[int] | None:

@@ -143,7 +143,7 @@ def compare_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("compare")
 def compare_constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
-    """c < x -> x > c, so that other rules look in one place."""
+    """c < x -> x > c, so that other rules have one form to match."""
     left, right = x.operands
     if uniform(left) is None or uniform(right) is not None:
         return None
@@ -223,7 +223,7 @@ def select_by_not(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("select")
 def select_again(x: Instruction, make: Rewriter) -> Instruction | None:
-    """select(p, select(p, x, y), z) -> select(p, x, z), and in the other place, too."""
+    """select(p, select(p, x, y), z) -> select(p, x, z), and the same for z."""
     chooser, left, right = x.operands
     if not _same_types(x):
         return None

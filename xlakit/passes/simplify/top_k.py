@@ -113,8 +113,8 @@ class _Wanted:
     """What is read of a sort.
 
     operands: the numbers of those that have to be sorted: the key, and those of which results are read. negated: the
-    key's, where it is the negative of what is sorted in its place. slices: of each result the slices that are read;
-    they take elements among the first ``count`` of each row, or the last ones.
+    key's, where it is the negative of the operand that is sorted instead. slices: of each result the slices that are
+    read; they take elements among the first ``count`` of each row, or the last ones.
     """
 
     sort: Instruction
@@ -211,10 +211,10 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
         return old
     builder = ComputationBuilder(context)
     made: dict[Instruction, Instruction] = {}
-    for place, number in enumerate(operands):
+    for position, number in enumerate(operands):
         for side in range(2):
             parameter = old.parameters[2 * number + side]
-            value = builder.parameter(2 * place + side, parameter.shape)
+            value = builder.parameter(2 * position + side, parameter.shape)
             made[parameter] = builder.apply("negate", value) if number == negated else value
     for each in post_order([old.root]):
         if each not in made:
@@ -259,8 +259,8 @@ class _Cutting(ComputationCloner):
         fusion = self.add(
             Fusion(kind=FusionKind.OUTPUT, calls=calls), *given.values(), like=sort, shape=calls.root.shape
         )
-        for place, (number, parts) in enumerate(wanted.slices.items()):
-            few = self.at(sort).element(fusion, place) if fusion.shape.is_tuple else fusion
+        for position, (number, parts) in enumerate(wanted.slices.items()):
+            few = self.at(sort).element(fusion, position) if fusion.shape.is_tuple else fusion
             few = self._permuted(few, permutation_inverse(rows_last))
             if number == wanted.negated:
                 few = self.at(sort).apply("negate", few)
@@ -268,7 +268,7 @@ class _Cutting(ComputationCloner):
                 self.substitute(part, self._sliced(few, part, dimension, wanted.start))
 
     def _permuted(self, x: Instruction, permutation: tuple[int, ...]) -> Instruction:
-        """An array with permuted dimensions; as a reshape where only those of size 1 change their places."""
+        """An array with permuted dimensions; as a reshape where only those of size 1 move."""
         sizes = x.shape.dimensions
         if permutation == tuple(sorted(permutation)):
             return x
@@ -290,7 +290,7 @@ class _Cutting(ComputationCloner):
 def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
     """What a fusion computes: the rows of what is given sorted, and what is taken of them."""
     builder = ComputationBuilder(context)
-    parameters = {n: builder.parameter(place, x.shape) for place, (n, x) in enumerate(given.items())}
+    parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(given.items())}
     shape = next(iter(given.values())).shape.without_layout()
     others = shape.dimensions[:-1]
     operands: list[Instruction] = []

@@ -6,7 +6,7 @@ moment comes before the parameter that it updates, and nothing but the parameter
 is a hint for the walk, which may do otherwise.
 
 Values are nodes, and what an operation has in common between them are ties, as ``factors`` gives them. A computation
-that is called from two places has two frames, since it may be split in two ways. Constants have no node of their own:
+that is called twice has two frames, since it may be split in two ways. Constants have no node of their own:
 each use has another, as two values that begin with the same zeros have nothing else in common.
 """
 

@@ -34,7 +34,7 @@ from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.simplify.pooling_gradients import padded_selection
 
-# Cycles for a place of a window.
+# Cycles for an element of a window.
 _PLACE_CYCLES = 4.0
 _STRIP = knob("select_and_scatter.strip", 256, 16, 32)
 # Tasks have whole cache lines.

@@ -21,7 +21,7 @@ from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Type, Value, integer
 from xlakit.cpu.llvm.promises import APART
 from xlakit.data.primitive import PrimitiveType
-from xlakit.passes.analysis.sort_order import NanPlace, SortKey
+from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
 # The loops that move records gain from several iterations at once, all others only from being compiled soon.
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
@@ -60,7 +60,7 @@ class ByKey:
     @property
     def key(self) -> SortKey:
         """The key."""
-        return SortKey(0, self.kind, descending=self.descending, nan=NanPlace(self.nan), zeros_equal=self.zeros_equal)
+        return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
 
     def load(self, fn: Function, records: Value, index: Value) -> Value:
         """A record of an array of them."""

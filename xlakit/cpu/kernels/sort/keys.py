@@ -8,7 +8,7 @@ import numpy as np
 
 from xlakit.cpu.llvm import Function, Type, Value, integer
 from xlakit.data.primitive import PrimitiveType
-from xlakit.passes.analysis.sort_order import NanPlace, Part, SortKey
+from xlakit.passes.analysis.sort_order import NanOrder, Part, SortKey
 
 
 def raw_type(kind: PrimitiveType) -> Type:
@@ -85,11 +85,11 @@ def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool)
     top, ordered = 1 << (width - 1), stored
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", ordered.type)
-    if key.nan is not NanPlace.BITS:
+    if key.nan is not NanOrder.BITS:
         # NaN stands at both ends of the bits' order; moved down by those of one end, both are at the top.
         payloads = top - 1 - _largest_magnitude(key.kind)
         is_nan = (stored - payloads).compare("ugt", -1 - 2 * payloads)
-        last = (key.nan is NanPlace.HIGH) is not key.descending
+        last = (key.nan is NanOrder.HIGH) is not key.descending
         ordered = fn.select(is_nan, fn.constant(ordered.type, -1 if last else 0), ordered)
     return ordered
 
@@ -114,19 +114,19 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
         return bits
     if kind is PrimitiveType.F8E8M0FNU:
         # It has no sign, and all ones for NaN: one more wraps round to the lowest.
-        return bits + 1 if key.nan is NanPlace.LOW else bits
+        return bits + 1 if key.nan is NanOrder.LOW else bits
     ordered = _float_order(bits)
-    position = fn.constant(type, -1 if key.nan is NanPlace.HIGH else 0)
+    position = fn.constant(type, -1 if key.nan is NanOrder.HIGH else 0)
     if kind.name.endswith("FNUZ"):
         # The bits of -0 are NaN, and count as a negative one. One side makes room for it at the end.
-        if key.nan is NanPlace.HIGH:
+        if key.nan is NanOrder.HIGH:
             moved = ordered - (bits >= 0).cast("zext", type)
         else:
             moved = ordered + (bits < 0).cast("zext", type)
         return fn.select(bits.eq(-top), position, moved)
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", type)
-    if key.nan is not NanPlace.BITS:
+    if key.nan is not NanOrder.BITS:
         largest = _largest_magnitude(kind) << (width - _width(kind))
         ordered = fn.select((bits & (top - 1)).compare("ugt", largest), position, ordered)
     return ordered

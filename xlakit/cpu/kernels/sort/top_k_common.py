@@ -14,7 +14,7 @@ from xlakit.cpu.kernels.sort.common import NO_UNROLL
 from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Type, Value, integer, vector
 from xlakit.data.primitive import PrimitiveType
-from xlakit.passes.analysis.sort_order import NanPlace, SortKey
+from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
 # So many elements are compared at once with the last one of the list.
 BLOCK = 64
@@ -40,7 +40,7 @@ class RowKeys:
     @property
     def key(self) -> SortKey:
         """What the first elements are by."""
-        return SortKey(0, self.kind, descending=self.descending, nan=NanPlace(self.nan), zeros_equal=self.zeros_equal)
+        return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
 
     @property
     def type(self) -> Type:

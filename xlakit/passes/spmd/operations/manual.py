@@ -16,7 +16,7 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.shardings.annotations import END_OF_MANUAL, IN_SHARDINGS, OUT_SHARDINGS, with_axes
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts, places_in, refines, whole
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts, refines, subparts_of, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, rebuilt
 from xlakit.passes.spmd.walk import Walk
 
@@ -99,8 +99,8 @@ def _to_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
 
 def _inside(own: Split | None, hand: Split | None, outer: Scope, inner: Scope) -> Split | None:
     """Within a team of the inner scope, which piece of the team's part each member has."""
-    places = places_in(own, hand)
-    return None if places is None else inner.agreed(tuple(outer.of_partitions(list(places))))
+    subparts = subparts_of(own, hand)
+    return None if subparts is None else inner.agreed(tuple(outer.of_partitions(list(subparts))))
 
 
 def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piece:
@@ -122,8 +122,10 @@ def _together(by_hand: Split | None, own: Split | None, outer: Scope, inner: Sco
     """The team's part, and the member's piece of it, as a part of the whole."""
     if own is None:
         return outer.agreed(by_hand)
-    places = inner.of_partitions(list(own))
-    return outer.agreed(tuple(h * parts(own) + p for h, p in zip(by_hand or (0,) * len(places), places, strict=True)))
+    subparts = inner.of_partitions(list(own))
+    return outer.agreed(
+        tuple(h * parts(own) + p for h, p in zip(by_hand or (0,) * len(subparts), subparts, strict=True))
+    )
 
 
 def _check(whole_shape: Shape, part: Shape, hand: Sequence[Split | None]) -> None:

@@ -91,11 +91,11 @@ class Emitter(ComputationBuilder):
 
     # -- moving elements ---------------------------------------------------------------------------
 
-    def part(self, value: Instruction, dimension: int, count: int, places: Sequence[int], scope: Scope) -> Instruction:
-        """One of ``count`` equal parts of a dimension: that at this member's place."""
+    def part(self, value: Instruction, dimension: int, count: int, indices: Sequence[int], scope: Scope) -> Instruction:
+        """One of ``count`` equal parts of a dimension: that with this member's index."""
         sizes = list(value.shape.dimensions)
         sizes[dimension] //= count
-        start = self.number([place * sizes[dimension] for place in places], scope)
+        start = self.number([index * sizes[dimension] for index in indices], scope)
         zero = self.scalar(0, PrimitiveType.S32)
         starts = [start if d == dimension else zero for d in range(len(sizes))]
         return self.add(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), value, *starts)

@@ -24,9 +24,9 @@ from xlakit.passes.spmd.shardings.tilings import Split
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
     """Values that add up to one: itself for members of number 0, zeros for the others."""
     shape = value.shape
-    place = make.broadcast(make.number(numbers, scope), shape.dimensions)
+    number = make.broadcast(make.number(numbers, scope), shape.dimensions)
     zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
-    is_first = make.compare(place, zeros, "EQ")
+    is_first = make.compare(number, zeros, "EQ")
     return make.add(Select(), is_first, value, make.zeros(shape.element_type, shape.dimensions))
 
 

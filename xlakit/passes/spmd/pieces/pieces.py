@@ -110,13 +110,13 @@ class Pieces:
         made = spread(self.make, self.at(piece, tiling, scope), numbers, scope)
         return Piece(made, tiling, scope, piece.shape, unreduced=numbers)
 
-    def _among_zeros(self, piece: Piece, dimension: int, places: Split) -> Instruction:
+    def _among_zeros(self, piece: Piece, dimension: int, split: Split) -> Instruction:
         """This member's part of a dimension at its position, and zeros at those of the others."""
         make, own = self.make, piece.instruction
         sizes = list(own.shape.dimensions)
-        start = make.number([place * sizes[dimension] for place in places], piece.scope)
+        start = make.number([part * sizes[dimension] for part in split], piece.scope)
         first = make.scalar(0, PrimitiveType.S32)
-        sizes[dimension] *= parts(places)
+        sizes[dimension] *= parts(split)
         starts = [start if d == dimension else first for d in range(len(sizes))]
         return make.add(DynamicUpdateSlice(), make.zeros(own.shape.element_type, sizes), own, *starts)
 
@@ -301,7 +301,7 @@ class Pieces:
         kind = shape.element_type
         counted = kind if kind.is_integral and kind.bit_width >= 32 else PrimitiveType.S32
         own = self.make.like(old, old.op, (), shape.with_element_type(counted))
-        start = self.make.number([place * shape.dimensions[dimension] for place in split], scope)
+        start = self.make.number([part * shape.dimensions[dimension] for part in split], scope)
         start = self.make.broadcast(self.make.convert(start, counted), shape.dimensions)
         return self.make.convert(self.make.apply("add", own, start), kind)
 
@@ -335,7 +335,7 @@ def _tiling(dims: Dims, splits: dict[int, Split]) -> Tiling:
 def _turned(tiling: Tiling, dimensions: Sequence[int]) -> Tiling:
     """The tiling of parts that were reversed each: the first is the last."""
     return tuple(
-        tuple(max(split) - place for place in split) if split is not None and d in dimensions else split
+        tuple(max(split) - part for part in split) if split is not None and d in dimensions else split
         for d, split in enumerate(tiling)
     )
 

@@ -12,8 +12,8 @@ from xlakit.passes.spmd.shardings.tilings import (
     Tiling,
     is_proper,
     parts,
-    places_in,
     refines,
+    subparts_of,
     teams_over,
     with_split,
 )
@@ -52,18 +52,18 @@ class _Moving:
             after = with_split(self.tiling, dimension, split)
             if own == split or not refines(split, own) or not (at_the_end or is_proper(after)):
                 continue
-            places = places_in(split, own)
-            if places is not None:
+            subparts = subparts_of(split, own)
+            if subparts is not None:
                 count = parts(split) // parts(own)
-                self.value = self.make.part(self.value, dimension, count, places, self.scope)
+                self.value = self.make.part(self.value, dimension, count, subparts, self.scope)
             self.tiling = after
 
     def gather(self, dimension: int, own: Split, split: Split | None) -> None:
         """All-gather a dimension, from the split ``own`` to the coarser ``split``."""
-        places = places_in(own, split)
-        if places is not None:
+        subparts = subparts_of(own, split)
+        if subparts is not None:
             others = (*with_split(self.tiling, dimension, None), split)
-            groups = self.scope.groups(teams_over(places, others))
+            groups = self.scope.groups(teams_over(subparts, others))
             self.value = self.make.all_gather(self.value, dimension, groups)
         self.tiling = with_split(self.tiling, dimension, split)
 
@@ -87,7 +87,7 @@ class _Moving:
         blocks = make.transpose(blocks, [target, *rest])
         others = with_split(self.tiling, source, None)
         blocks = make.all_to_all(blocks, self.scope.groups(teams_over(split, others)))
-        # The blocks, in the order of their places, are the pieces of the dimension that was split.
+        # The blocks, in the order of their indices, are the pieces of the dimension that was split.
         order = list(range(1, len(sizes)))
         order.insert(source, 0)
         sizes = list(self.value.shape.dimensions)

@@ -101,16 +101,16 @@ class Annotations:
     # -- what that means ---------------------------------------------------------------------------
 
     def along(self, mesh: Mesh, axes: Sequence[AxisRef]) -> Split:
-        """For each partition its place along some axes of a mesh, the first counting most."""
-        places = [0] * self._partitions
+        """For each partition its index along some axes of a mesh, the first counting most."""
+        coordinates = [0] * self._partitions
         devices = mesh.devices()
         # Programs that JAX has exported for one device run on several with that device's mesh, which splits nothing.
         if axes and devices.size > 1:
             self._check(devices.tolist(), "mesh")
             for group in mesh.groups(axes):
-                for place, device in enumerate(group):
-                    places[device] = place
-        return tuple(places)
+                for index, device in enumerate(group):
+                    coordinates[device] = index
+        return tuple(coordinates)
 
     def splits(self, sharding: Sharding | None, rank: int) -> tuple[Split | None, ...] | None:
         """For each dimension of an array the parts of all partitions; None where nothing is said."""
@@ -120,8 +120,8 @@ class Annotations:
             return (None,) * rank
         if sharding.named is not None:
             return tuple(split_of(self.along(sharding.named.mesh, axes)) for axes in axes_of(sharding, rank))
-        places = self._places(sharding)
-        return tuple(split_of(int(n) for n in places[:, d]) for d in range(rank))
+        coordinates = self._coordinates(sharding)
+        return tuple(split_of(int(n) for n in coordinates[:, d]) for d in range(rank))
 
     def manual_numbers(self, sharding: Sharding) -> Split | None:
         """For each partition the number of its team, where a sharding is manual in part or in all; else None."""
@@ -147,24 +147,24 @@ class Annotations:
         return split_of(self.along(named.mesh, named.unreduced_axes))
 
     def _subgroups(self, sharding: Sharding, wanted: str) -> Split | None:
-        """For each partition its place along the last dimensions that are of some kind."""
+        """For each partition its index along the last dimensions of some kind."""
         if wanted not in sharding.last_tile_dims:
             return None
         first = len(sharding.tile_dimensions) - len(sharding.last_tile_dims)
         numbers = np.zeros(self._partitions, np.int64)
-        places = self._places(sharding)
+        coordinates = self._coordinates(sharding)
         for offset, kind in enumerate(sharding.last_tile_dims):
             if kind == wanted:
-                numbers = numbers * sharding.tile_dimensions[first + offset] + places[:, first + offset]
+                numbers = numbers * sharding.tile_dimensions[first + offset] + coordinates[:, first + offset]
         return tuple(int(n) for n in numbers)
 
-    def _places(self, sharding: Sharding) -> np.ndarray:
-        """For each partition the place of it in the tile assignment."""
+    def _coordinates(self, sharding: Sharding) -> np.ndarray:
+        """For each partition its coordinates in the tile assignment."""
         devices = sharding.iota.devices() if sharding.iota is not None else np.asarray(sharding.devices)
         self._check(devices.tolist(), "sharding")
-        places = np.zeros((self._partitions, len(sharding.tile_dimensions)), np.int64)
-        places[devices] = np.stack(np.unravel_index(np.arange(devices.size), sharding.tile_dimensions), axis=-1)
-        return places
+        coordinates = np.zeros((self._partitions, len(sharding.tile_dimensions)), np.int64)
+        coordinates[devices] = np.stack(np.unravel_index(np.arange(devices.size), sharding.tile_dimensions), axis=-1)
+        return coordinates
 
     def _check(self, devices: Sequence[int], what: str) -> None:
         if len(devices) != self._partitions:

@@ -114,7 +114,7 @@ def _kept(kept: Sequence[bool], scalars: int = 0) -> Factors:
 
 
 def _reverse(x: Instruction) -> Factors:
-    """All dimensions: the parts of those that are reversed change places."""
+    """All dimensions: the parts of those that are reversed are permuted."""
     return _kept((True,) * x.shape.rank)
 
 
@@ -181,9 +181,9 @@ def _dot(x: Instruction) -> Factors | None:
     result: list[int] = []
     pairs = list(zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True))
     contracted = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
-    for place, (a, b) in enumerate(pairs + contracted):
+    for position, (a, b) in enumerate(pairs + contracted):
         left[a] = right[b] = number
-        (result if place < len(pairs) else summed).append(number)
+        (result if position < len(pairs) else summed).append(number)
         number += 1
     for side in (left, right):
         for d, known in enumerate(side):
@@ -254,11 +254,11 @@ def _gather(x: Instruction) -> Factors:
         else:
             result[offset] = None
     batch = [d for d in range(x.shape.rank) if d not in op.offset_dims]
-    places = [d for d in range(len(indices)) if d != op.index_vector_dim]
-    for d, place in zip(batch, places, strict=True):
-        indices[place] = d
-    for d, place in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
-        operand[d] = indices[place]
+    index_dims = [d for d in range(len(indices)) if d != op.index_vector_dim]
+    for d, index_dim in zip(batch, index_dims, strict=True):
+        indices[index_dim] = d
+    for d, index_dim in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
+        operand[d] = indices[index_dim]
     return Factors((tuple(operand), tuple(indices)), (tuple(result),))
 
 
@@ -267,24 +267,24 @@ def _scatter(x: Instruction) -> Factors | None:
     op = x.op_as(Scatter)
     if len(x.operands) != 3:
         return None
-    target, places, updates = x.operands
+    target, scatter_indices, updates = x.operands
     operand: list[int | None] = [None] * target.shape.rank
-    indices: list[int | None] = [None] * places.shape.rank
+    indices: list[int | None] = [None] * scatter_indices.shape.rank
     update: list[int | None] = [None] * updates.shape.rank
     left = [d for d in range(target.shape.rank) if d not in (*op.inserted_window_dims, *op.input_batching_dims)]
     for d, window in zip(left, op.update_window_dims, strict=True):
         if updates.shape.dimensions[window] == target.shape.dimensions[d]:
             operand[d] = update[window] = d
     scattered = [d for d in range(updates.shape.rank) if d not in op.update_window_dims]
-    index_dims = [d for d in range(places.shape.rank) if d != op.index_vector_dim]
+    index_dims = [d for d in range(scatter_indices.shape.rank) if d != op.index_vector_dim]
     batches = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
     is_sum = isinstance(reducer_op(op.to_apply), Add) and can_be_in_parts(op.to_apply, x.shape.element_type)
     summed: list[int] = []
-    for d, place in zip(scattered, index_dims, strict=True):
-        if place in batches:
-            operand[batches[place]] = indices[place] = update[d] = batches[place]
+    for d, index_dim in zip(scattered, index_dims, strict=True):
+        if index_dim in batches:
+            operand[batches[index_dim]] = indices[index_dim] = update[d] = batches[index_dim]
         elif is_sum:
-            indices[place] = update[d] = target.shape.rank + d
+            indices[index_dim] = update[d] = target.shape.rank + d
             summed.append(target.shape.rank + d)
     return Factors((tuple(operand), tuple(indices), tuple(update)), (tuple(operand),), frozenset(summed))
 

@@ -13,7 +13,7 @@ from xlakit.passes.spmd.shardings.tilings import Split, split_of
 
 @dataclass(frozen=True)
 class Scope:
-    """Teams of partitions; members at the same place of their teams do the same to the values of their teams."""
+    """Teams of partitions; members with the same index in their teams do the same to the values of their teams."""
 
     teams: tuple[tuple[int, ...], ...]
 

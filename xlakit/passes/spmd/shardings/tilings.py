@@ -73,12 +73,12 @@ def refines(fine: Split | None, coarse: Split | None) -> bool:
     return all(f // factor == c for f, c in zip(fine, coarse, strict=True))
 
 
-def places_in(fine: Split | None, coarse: Split | None) -> Split | None:
+def subparts_of(fine: Split | None, coarse: Split | None) -> Split | None:
     """Which piece of its part of ``coarse`` each member has, where ``fine`` refines that."""
     if fine is None:
         return None
     factor = parts(fine) // parts(coarse)
-    return split_of(place % factor for place in fine)
+    return split_of(part % factor for part in fine)
 
 
 def same_teams(one: Split | None, other: Split | None) -> bool:
@@ -97,5 +97,5 @@ def teams_over(split: Split, within: Sequence[Split | None]) -> list[list[int]]:
         bucket[split[member]].append(member)
     groups: list[list[int]] = []
     for bucket in buckets.values():
-        groups.extend(list(group) for group in zip(*(bucket[place] for place in range(parts(split))), strict=True))
+        groups.extend(list(group) for group in zip(*(bucket[part] for part in range(parts(split))), strict=True))
     return groups
