@@ -55,8 +55,8 @@ _LIBRARIES: Final = {
     "jaxopt/lasso": "jaxopt_solves",
     "distrax/normalizing_flow": "distrax_distributions",
     "training/ppo": "training",
-    "linear_algebra/robot_arm": "linear_algebra",
-    "control/kalman_filter": "control",
+    "linear_algebra/robot_arm": "jax_alone.linear_algebra",
+    "control/kalman_filter": "jax_alone.control",
 }
 # What a program of its own fills the common functions with: a product, a sort, random numbers, a factor.
 _FILLED_BY: Final = ("tiny", "gaussian_process", "convolutions", "transformer_scan")

@@ -26,12 +26,12 @@ from xlakit.cpu.llvm.target import levels
 _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
 # Of each family of kernels one file; and what numbers are stored as.
 _SAMPLE = (
-    "kernels/test_dot_kernel.py",
+    "kernels/gemm/test_dot_kernel.py",
     "kernels/test_fft_kernel.py",
     "kernels/test_prefix_sum.py",
-    "kernels/test_random_numbers_kernel.py",
-    "kernels/test_scatter_kernel.py",
-    "kernels/test_sort_common.py",
+    "kernels/rng/test_random_numbers_kernel.py",
+    "kernels/scatter/test_scatter_kernel.py",
+    "kernels/sort/test_sort_common.py",
     "loops/test_lanes.py",
     "math/test_narrow.py",
     "scalars",

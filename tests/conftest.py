@@ -13,7 +13,7 @@ import pytest
 # Where tests say what operations mean, whatever runs them.
 _MEANINGS = ("tests/ops/", "tests/documents/")
 # What the execution context sees of a program is the same on all backends.
-_ON_BOTH = ("tests/interpreter/", *(f"tests/ops/test_{name}.py" for name in ("collectives", "custom_call", "transfer")))
+_ON_BOTH = ("tests/interpreter/", "tests/ops/communication/", "tests/ops/test_custom_call.py")
 # Without --backend, so many of those tests run on the compiled backend, too: one in this number.
 _SHARE = 6
 

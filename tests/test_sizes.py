@@ -13,6 +13,9 @@ PACKAGE = Path(xlakit.__file__).parent
 LINES_OF_A_FILE = 510
 LINES_OF_A_FUNCTION = 60
 FILES_OF_A_FOLDER = 21
+# Folders beside the package that are as small. fuzz/ itself has a file for each command, ``python -m fuzz.NAME``.
+OTHERS = ("tests", "fuzz", "benchmarks", "examples")
+OF_COMMANDS = {Path("fuzz")}
 
 
 def functions_of(text):
@@ -35,6 +38,14 @@ def test_files_and_functions_are_short():
 def test_folders_are_small():
     files = Counter(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
     assert not {str(folder): count for folder, count in files.items() if count > FILES_OF_A_FOLDER}
+
+
+@pytest.mark.parametrize("folder", OTHERS)
+def test_folders_beside_the_package_are_small(folder):
+    root = PACKAGE.parent
+    files = Counter(path.parent.relative_to(root) for path in (root / folder).rglob("*.py"))
+    assert files
+    assert not {str(f): n for f, n in files.items() if n > FILES_OF_A_FOLDER and f not in OF_COMMANDS}
 
 
 @pytest.mark.parametrize(("body", "lines"), [("    pass", 2), ("    x = 1\n\n    return x", 4)])

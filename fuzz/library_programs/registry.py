@@ -9,10 +9,10 @@ from typing import Any, Final
 
 # Each is a module of this package.
 FILES: Final = (
-    "control",
-    "searching",
-    "arrays",
-    "linear_algebra",
+    "jax_alone.control",
+    "jax_alone.searching",
+    "jax_alone.arrays",
+    "jax_alone.linear_algebra",
     "training",
     "optax_optimizers",
     "optax_wrappers",

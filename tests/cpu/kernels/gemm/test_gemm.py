@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from product_running import close, run
+from cpu.kernels.product_running import close, run
 
 import xlakit as xla
 from xlakit.cpu.kernels.gemm.gemm import emit_gemm, plan_gemm, task_count

@@ -3,8 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu.kernels.sort_running import same_bits
-from cpu.kernels.test_sort_kernel import FLOATS, INTEGERS, SMALL_FLOATS, any_bits
+from cpu.kernels.sort.sort_running import same_bits
+from cpu.kernels.sort.test_sort_kernel import FLOATS, INTEGERS, SMALL_FLOATS, any_bits
 from evaluating import build
 
 import xlakit as xla

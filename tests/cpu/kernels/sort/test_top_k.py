@@ -3,8 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu.kernels.sort_running import Program, same_bits
-from cpu.kernels.test_sort_kernel import any_bits
+from cpu.kernels.sort.sort_running import Program, same_bits
+from cpu.kernels.sort.test_sort_kernel import any_bits
 from evaluating import evaluate
 
 import xlakit as xla

@@ -103,23 +103,23 @@ def test_numbers_are_ill_conditioned_where_the_reference_is_as_far_from_itself(
 def test_the_reference_is_given_nudged_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(libraries, "ROUNDINGS", {"cpu-nudged": libraries.ROUNDINGS["cpu-nudged"]})
     options = _options(tmp_path, "control/rotating_carry")
-    libraries.run_file("control", "cpu", options)
-    assert 0 < libraries.spread("control", "control/rotating_carry", options) < 1e-5
+    libraries.run_file("jax_alone.control", "cpu", options)
+    assert 0 < libraries.spread("jax_alone.control", "control/rotating_carry", options) < 1e-5
 
 
 @needs_jax
 def test_a_program_runs_on_both_platforms_and_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = _options(tmp_path, "control/crosswise")
-    results = {platform: libraries.run_file("control", platform, options) for platform in ("as-cpu", "cpu")}
-    assert libraries.report("control", results, options) == 0
+    results = {platform: libraries.run_file("jax_alone.control", platform, options) for platform in ("as-cpu", "cpu")}
+    assert libraries.report("jax_alone.control", results, options) == 0
     assert "control/crosswise" in capsys.readouterr().out
-    lines = (tmp_path / "cpu" / "control.jsonl").read_text()
-    libraries.run_file("control", "cpu", options)
-    assert (tmp_path / "cpu" / "control.jsonl").read_text() == lines
+    lines = (tmp_path / "cpu" / "jax_alone.control.jsonl").read_text()
+    libraries.run_file("jax_alone.control", "cpu", options)
+    assert (tmp_path / "cpu" / "jax_alone.control.jsonl").read_text() == lines
 
 
 def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    output = tmp_path / "cpu" / "control.jsonl"
+    output = tmp_path / "cpu" / "jax_alone.control.jsonl"
     # What an interrupted run has left, and other programs are chosen now.
     output.parent.mkdir()
     write(output, "other", {"outcome": "begun"})
@@ -127,7 +127,7 @@ def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatc
     worker.parent.mkdir(parents=True)
     worker.write_text(
         "import json, os, pathlib, sys\n"
-        "path = pathlib.Path(sys.argv[2]) / 'control.jsonl'\n"
+        "path = pathlib.Path(sys.argv[2]) / 'jax_alone.control.jsonl'\n"
         "def write(name, outcome):\n"
         "    with path.open('a') as file: file.write(json.dumps([name, {'outcome': outcome}]) + chr(10))\n"
         "if 'crashing' not in path.read_text():\n"
@@ -136,7 +136,7 @@ def test_a_crash_is_told_and_the_next_process_goes_on(tmp_path: Path, monkeypatc
     )
     monkeypatch.setattr(libraries, "_ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert libraries.run_file("control", "cpu", _options(tmp_path)) == {
+    assert libraries.run_file("jax_alone.control", "cpu", _options(tmp_path)) == {
         "crashing": {"outcome": "crashed", "error": "the process ended with 7"},
         "good": {"outcome": "ran"},
     }

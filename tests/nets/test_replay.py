@@ -10,7 +10,7 @@ import xlakit
 from fuzz import replay
 from fuzz.support.recorder import record
 
-_EXAMPLES = Path(__file__).parents[1] / "examples" / "hlo"
+_EXAMPLES = Path(__file__).parents[2] / "examples" / "hlo"
 
 
 def test_the_first_stage_that_differs_is_named_and_the_functions_that_do():

@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu.kernels.sort_running import make_sort, same_bits
+from cpu.kernels.sort.sort_running import make_sort, same_bits
 from evaluating import evaluate
 
 import xlakit as xla

@@ -2,7 +2,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from product_running import close, dirty, random_array, run
+from cpu.kernels.product_running import close, dirty, random_array, run
 
 import xlakit as xla
 from xlakit.cpu.declined import DeclinedError
