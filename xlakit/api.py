@@ -1,4 +1,4 @@
-"""``compile``: from a module to something that can be called."""
+"""``compile``: makes an executable of a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BuildsModule(Protocol):
-    """Something that a module can be made of (XlaComputation)."""
+    """An object with a module (XlaComputation)."""
 
     def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> HloModule:
         """The module."""
@@ -31,19 +31,19 @@ class BuildsModule(Protocol):
 
 BACKENDS = ("cpu", "interpreter")
 
-# Those that people add: from a module, and the options of compile, to an executable.
+# Registered backends: functions from a module and the options of compile to an executable.
 _REGISTERED: dict[str, Callable[..., Executable]] = {}
 
 
 @converting
 def register_backend(name: str, compile_module: Callable[..., Executable]) -> None:
-    """Let ``compile(program, backend=name)`` call a function of one's own.
+    """Register a backend: ``compile(program, backend=name)`` then calls this function.
 
     compile_module: takes the module, with ``num_replicas``, ``num_partitions``, ``seed``, ``custom_calls`` and
         ``execution_context`` as :func:`compile` was given them, and returns an :class:`Executable`. It raises
         UnsupportedError for what it does not support.
 
-    Raises ArgumentError for the name of a backend that xlakit has.
+    Raises ArgumentError for the name of a built-in backend.
     """
     if name in BACKENDS:
         raise ArgumentError(f"the backend '{name}' is xlakit's own", hint="give another name")
@@ -83,7 +83,7 @@ def compile(
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks, and
-    ArgumentError for what contradicts itself.
+    ArgumentError for contradictory arguments.
     """
     if world is not None:
         warn_renamed("the parameter 'world' of compile", "'execution_context'")
@@ -112,7 +112,7 @@ def compile(
 
 
 def _machine_code(module: HloModule, options: dict[str, Any], *, cache: bool, even_dynamic: bool) -> Executable:
-    """The program in machine code, or on the interpreter where it is too dynamic and that is not to be an error."""
+    """The program as machine code, or on the interpreter if machine code does not support its dynamic dimensions."""
     from xlakit.cpu.compiler import compile_module
 
     try:
@@ -148,7 +148,7 @@ def _call_registered(
 def _instead_of_machine_code(
     module: HloModule, *, why: str, execution_context: ExecutionContext | None = None, **options: Any
 ) -> InterpreterExecutable:
-    """An executable of the interpreter that tells, as its copies do, why there is no machine code."""
+    """An interpreter executable whose ``fallbacks``, like those of its copies, say why there is no machine code."""
     from xlakit.interpreter.executable import compile_module as interpret
 
     made = interpret(module, execution_context=execution_context, **options).instead_of_machine_code(why)
@@ -156,7 +156,7 @@ def _instead_of_machine_code(
 
 
 def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | None) -> HloModule:
-    """The program of one partition, where the module is one of all."""
+    """The program of one partition, if the module is that of all partitions."""
     from xlakit.passes.spmd import is_to_be_split, split_over
 
     count = module.num_partitions if partitions is None else partitions

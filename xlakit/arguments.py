@@ -1,9 +1,8 @@
-"""Arguments: what a person gives, turned into what a function asks for, or an error that names the parameter.
+"""Conversion of the arguments of public functions to the annotated types; errors name the parameter.
 
-The annotations of a function say what it takes. :func:`converting` reads them once, when the function is called for
-the first time, and from then on every argument is converted by its type before the function's own code sees it:
-NumPy's integers become ints, lists, ranges and generators tuples; whatever does not fit is an ArgumentError. So no
-function checks the Python types of its arguments, and none fails inside for a string where a number belongs.
+:func:`converting` reads the annotations of a function at its first call, and converts each argument to the annotated
+type before the function runs: NumPy's integers become ints; lists, ranges and generators become tuples; an argument of
+another type is an ArgumentError. So functions need no checks of the Python types of their arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class _UnfitError(Exception):
-    """A value is not what is wanted; ``path`` leads to it inside the argument."""
+    """A value does not have the expected type; ``path`` leads to it inside the argument."""
 
     def __init__(self, value: object, wanted: str, path: str = "", hint: str = "") -> None:
         super().__init__(wanted)
@@ -47,7 +46,7 @@ def _short(value: object) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Type:
-    """A type as arguments have it: in words (one of it, several), and the conversion, which raises _UnfitError."""
+    """An expected type: its name in errors (singular, plural), and the conversion, which raises _UnfitError."""
 
     one: str
     many: str
@@ -122,7 +121,7 @@ _SINGLE: set[type] = set()
 
 
 def name_type(kind: type, one: str, many: str, hint: str = "", *, is_sequence: bool = True) -> None:
-    """Say how errors call a class, one of it and several, and how a person gets one.
+    """Register the name of a class in errors, singular and plural, and a hint how to make an instance.
 
     is_sequence: whether a value that can be iterated may be given where a sequence is wanted.
     """
@@ -201,7 +200,7 @@ def _either(hints: Sequence[Any]) -> _Type:
     # What is one of the members already stays what it is; np.float64 is not to become a float where both will do.
     exact = {hint for hint in hints if isinstance(hint, type)}
     kinds = tuple(hint for hint in exact - {int, float, bool, str, object} if not dataclasses.is_dataclass(hint))
-    # A number of any kind is one word.
+    # Numbers of any type are called a number.
     hidden = {bool, int, float} if complex in exact else set[object]()
     one, many = (
         _listed([getattr(kind, words) for hint, kind in members if hint not in hidden]) for words in ("one", "many")
@@ -217,7 +216,7 @@ def _either(hints: Sequence[Any]) -> _Type:
                 return kind.convert(value)
             except _UnfitError as unfit:
                 hint = hint or unfit.hint
-                # A fault inside says more than the list of all that would do.
+                # An error inside of the value is more useful than a list of the accepted types.
                 if unfit.path or unfit.wanted != kind.one:
                     nearest = max(nearest, unfit, key=lambda u: len(u.path)) if nearest else unfit
         raise nearest or _UnfitError(value, one, hint=hint)
@@ -233,7 +232,7 @@ def _listed(words: Iterable[str]) -> str:
 def _instance(kind: type) -> _Type:
     article = "an" if kind.__name__[0] in "AEIOUX" else "a"
     one, many = _WORDS.get(kind, (f"{article} {kind.__name__}", f"{kind.__name__}s"))
-    # Protocols are slow to ask; the answer for a class does not change.
+    # isinstance of a Protocol is slow, and its answer for a class does not change.
     known: set[type] = set()
 
     def convert(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Python's garbage collector while much is made that stays: modules that are loaded, programs that are compiled."""
+"""Python's garbage collector during phases that allocate many long-lived objects: imports, compilation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Final
 _THRESHOLDS: Final = (100_000, 50, 100)
 
 _lock = threading.Lock()
-# What was set before the first came that is inside; and how many are.
+# The threshold before the first of the nested blocks, and the number of blocks.
 _before: list[tuple[int, int, int]] = []
 _inside: list[None] = []
 
 
 @contextmanager
 def collecting_less() -> Generator[None]:
-    """Have the collector run less often meanwhile, in all threads; where it runs more seldom already, it stays so."""
+    """Let the collector run less often during the block, in all threads, unless it already runs less often."""
     with _lock:
         if not _inside and 0 < gc.get_threshold()[0] < _THRESHOLDS[0]:
             _before.append(gc.get_threshold())
@@ -34,6 +34,6 @@ def collecting_less() -> Generator[None]:
             _inside.pop()
             if not _inside and _before:
                 before = _before.pop()
-                # What was set meanwhile is what is wanted.
+                # A threshold that was set inside of the block stays.
                 if gc.get_threshold() == _THRESHOLDS:
                     gc.set_threshold(*before)

@@ -8,12 +8,12 @@ An entry is a file of its own, named by the key of what it was made from. All nu
     bytes 44 ..      the header: JSON, ``{"key": ..., "fields": {...}, "sections": [[name, offset, length], ...]}``
     then             from the next multiple of 64 on, the sections' bytes, each at its offset from there
 
-Machine code is run as it is found, so only what the user alone could have written is read: directory and files belong
-to the user, and other users may not write to them. Files appear under their names when they are whole, by renaming; so
-any number of processes may use one directory. Whatever goes wrong with the disk is a warning, never an error.
+Machine code is executed as it is read, so only files that no other user could have written are read: directory and
+files belong to the user, and other users may not write to them. A file is written under another name and renamed when
+it is complete, so any number of processes may use one directory. A failure of the disk is a warning, never an error.
 
 Environment: ``XLAKIT_CACHE=off`` switches it off, ``XLAKIT_CACHE_DIR`` says where it is, ``XLAKIT_CACHE_LIMIT`` how
-large it may become (bytes, or with K, M or G; ``1G`` by default). What has not been used for longest goes first.
+large it may become (bytes, or with K, M or G; ``1G`` by default). The least recently used entries are removed first.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _DIGEST = 32
 _FIXED = struct.Struct(f"<8s{_DIGEST}sI")
 _ALIGNMENT = 64
 _SUFFIX = ".xlakit"
-# A file that another process has begun and not renamed after this time never will be.
+# A temporary file that was not renamed after this time is abandoned.
 _ABANDONED_SECONDS = 3600.0
-# Looking at all entries takes time: a process does it when it first keeps something, and then now and then.
+# Listing all entries is slow: a process does it when it first stores an entry, and then at times.
 _SAVES_PER_EVICTION = 16
-# Entries are touched when they are used; more often than this tells nothing.
+# The time of last use of an entry is written at most this often.
 _TOUCH_SECONDS = 60.0
 _DEFAULT_LIMIT = "1G"
 _saves = itertools.count()
@@ -57,7 +57,7 @@ class CacheWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the cache keeps of one thing: fields that JSON can write, and named bytes."""
+    """An entry of the cache: fields that JSON can represent, and named bytes."""
 
     fields: Mapping[str, Any]
     sections: Mapping[str, bytes | memoryview]
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How full the cache is."""
+    """The size of the cache."""
 
     directory: Path
     entries: int
@@ -112,7 +112,7 @@ def size_limit() -> int:
 
 
 def load(key: str) -> Entry | None:
-    """The entry of a key; None where there is none, or none that can be trusted."""
+    """The entry of a key; None if there is none, or if it cannot be trusted."""
     folder = directory() if is_enabled() else None
     if folder is None or not folder.is_dir() or not _is_private(folder):
         return None
@@ -133,7 +133,7 @@ def load(key: str) -> Entry | None:
 
 
 def save(key: str, entry: Entry) -> None:
-    """Store an entry under a key, instead of what was there; then remove what is too much."""
+    """Store an entry under a key, replacing any earlier one; then evict entries if the cache is too large."""
     folder, limit = directory() if is_enabled() else None, size_limit()
     if folder is None:
         return
@@ -152,7 +152,7 @@ def save(key: str, entry: Entry) -> None:
 
 
 def discard(key: str, reason: str) -> None:
-    """Remove an entry that turned out not to be what it should; says so in a warning."""
+    """Remove an invalid entry, with a warning."""
     folder = directory()
     if folder is not None:
         path = folder / (key + _SUFFIX)
@@ -194,7 +194,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a file that is ours alone; marks it as used."""
+    """The bytes of a file that only this user can write; marks it as used."""
     # A pipe must not be waited for.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:

@@ -1,8 +1,8 @@
 """Every error that xlakit raises.
 
-An error says what broke (``rule``), where (``operation``, ``shapes``, ``location``) and what to do
-(``hint``). The page that finds a fault knows only the rule; callers that know more add it with
-:meth:`XlakitError.at` on the way up, so no page repeats the wording of another.
+An error says which rule is broken (``rule``), where (``operation``, ``shapes``, ``location``) and what to do
+(``hint``). The code that finds a fault raises the rule; callers add what they know with :meth:`XlakitError.at`
+while the error propagates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-# More than an error of many operands has, and less than a screen.
+# A limit above the lines of an error with many operands, and below a screen.
 _LONGEST_LINE = 2000
 
 
@@ -57,7 +57,7 @@ class XlakitError(Exception):
         location: Location | None = None,
         hint: str = "",
     ) -> Self:
-        """Add what the raiser did not know; what is already said stays."""
+        """Fill in fields that are still empty; the others stay as they are."""
         self.operation = self.operation or operation
         self.shapes = self.shapes or tuple(str(shape) for shape in shapes)
         self.location = self.location or location
@@ -65,7 +65,7 @@ class XlakitError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error may be made of other things than it consists of: it is what its fields say.
+        # Subclasses take other arguments than their fields, so pickling restores the fields.
         return _again, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class XlakitError(Exception):
         return "\n".join(map(_shortened, lines))
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython prints, which calls this: the traceback that ends at the person's line, without our frames.
+        """Called by IPython: the traceback up to the last frame outside of this package.
 
         IPython hides frames with a local ``__tracebackhide__``, but never the last one, where the error was raised.
         """
@@ -92,7 +92,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def _outside(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of this package; all of it where there are no others."""
+    """A traceback without the frames of this package; the whole traceback if it has no others."""
     kept: list[TracebackType] = []
     step = traceback
     while step is not None:
@@ -110,7 +110,7 @@ def _again(kind: type[XlakitError], args: tuple[Any, ...]) -> XlakitError:
 
 
 def _shortened(line: str) -> str:
-    """A line without its middle where that is so long, a list of thousands, that the rest would not be found."""
+    """A line without its middle, if it is as long as a list of thousands makes it."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
 
 
@@ -127,7 +127,7 @@ class VerificationError(XlakitError, ValueError):
 
 
 class UnsupportedError(XlakitError, NotImplementedError):
-    """Legal, but not done by xlakit; ``docs/support.md`` lists these."""
+    """A legal program or option that xlakit does not support; ``docs/support.md`` lists all of them."""
 
 
 class ArgumentError(XlakitError, TypeError):
@@ -160,9 +160,9 @@ class InternalError(XlakitError, RuntimeError):
 
 @contextmanager
 def internal_errors(doing: str, *, verified: bool = False) -> Generator[None]:
-    """Around what a person's program goes through: an exception that no rule raises is a fault of xlakit, and says so.
+    """Turn unexpected exceptions inside the block into InternalError, which says that xlakit is at fault.
 
-    doing: what is done, as in "compiling module m". verified: whether the program is known to be well formed, so that
+    doing: the activity, such as "compiling module m". verified: whether the program is known to be well formed, so that
     a rule of the language that is broken now was broken by the compiler.
     """
     try:

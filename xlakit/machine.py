@@ -1,11 +1,11 @@
-"""The machine that programs run on: its threads, caches, rates and costs, from which the compiler's choices derive.
+"""The description of the machine: threads, caches, rates and costs, from which the compiler's choices derive.
 
-A description consists of what the system tells (threads, sizes of caches) and of what was measured:
+A description consists of what the operating system reports (threads, sizes of caches) and of measurements:
 ``xlakit machine --measure`` measures all of it (:mod:`xlakit.cpu.measuring`), and the rates of large products are
 measured when a program first has one. Measurements are kept in the compile cache, by processor. What was not measured
 comes from a table by family of processors. ``XLAKIT_MACHINE=FILE`` names another description, as
-``xlakit machine --describe FILE`` writes it; what that does not say is as on this machine. A wrong description costs
-time and never changes a result, but for the order in which sums are added.
+``xlakit machine --describe FILE`` writes it; fields that it lacks are those of this machine. A wrong description
+costs time and never changes a result, except for the order in which sums are added.
 
 Sizes of blocks, strips and tasks derive from it: ``knob("gemm.sliver_bytes", lambda: current().l1 // 2, ...)``, and the
 cost model (:mod:`xlakit.passes.analysis.cost_model`) takes its rates.
@@ -29,11 +29,11 @@ from xlakit.errors import ArgumentError, FormatError
 
 VARIABLE = "XLAKIT_MACHINE"
 _HINT = "xlakit machine --describe FILE writes one"
-# To be counted up when kernels have become so much faster or slower that all machines should be measured again.
+# Increase this number when kernels have become so much faster or slower that machines should be measured again.
 _FORMAT = "3"
 _CPUS = Path("/sys/devices/system/cpu")
 _CPUINFO = Path("/proc/cpuinfo")
-# What tells one processor from another in Linux's list, on x86 and on Arm.
+# The fields of Linux's list that identify a processor, on x86 and on Arm.
 _TELLING = frozenset(
     [
         "vendor_id",
@@ -56,8 +56,8 @@ _ADVANTAGE = 1.05
 # Sizes of the first cache for data, the second and the last one, by family: what most processors of the last ten years
 # have at least.
 _CACHES = {"x86": (32 * _KIB, 512 * _KIB, 16384 * _KIB), "arm": (64 * _KIB, 512 * _KIB, 8192 * _KIB)}
-# What a core does that was not measured, by family and by the names in ``measured``: a cycle, fused products and sums,
-# bytes read from each cache and from memory, and copied, in a nanosecond each; a page fault. Those of desktop and
+# Rates that are used if they were not measured, by family and by the names in ``measured``: a cycle, fused products and
+# sums, bytes read from each cache and from memory, and copied, in a nanosecond each; a page fault. Those of desktop and
 # server processors with vectors of 32 bytes on x86, of 16 on Arm.
 _RATES: dict[str, Mapping[str, float]] = {
     "x86": {
@@ -88,7 +88,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, as far as code depends on it.
+    """The properties of a machine that generated code depends on.
 
     threads: processors that this process may run on. l1, l2: bytes of a core's caches for data. l3: bytes of the last
     cache, which cores share; where there is no third one, the second's. wake_nanoseconds: from when a thread that
@@ -135,7 +135,7 @@ class Machine:
 
     @property
     def text(self) -> str:
-        """All that code depends on, as keys of the compile cache have it.
+        """The fields that code depends on, as part of the keys of the compile cache.
 
         The rates of products are not in it unless all was measured: they become known when programs need them, and
         programs without large products are not to be compiled anew for that.
@@ -160,7 +160,9 @@ class Machine:
 
     @staticmethod
     def from_text(text: str, source: str) -> Machine:
-        """A description from JSON; what it does not say is as here. Raises FormatError where it is none."""
+        """A description from JSON; fields that it lacks are those of this machine. Raises FormatError for anything
+        else.
+        """
         try:
             given = json.loads(text)
             if not isinstance(given, dict):
@@ -191,20 +193,20 @@ def _from_fields(given: Mapping[str, Any]) -> Machine:
     return made
 
 
-# -- the one in force ------------------------------------------------------------------------------
+# -- the current description -------------------------------------------------------------------------
 
 # What this process has measured or read, by the compile cache that the environment names, and the level of code.
 _known: dict[tuple[str, str, str], Machine] = {}
 
 
 def current() -> Machine:
-    """The machine that code is made for. Raises ArgumentError or FormatError for a bad file."""
+    """The machine that code is compiled for. Raises ArgumentError or FormatError for an invalid file."""
     path = os.environ.get(VARIABLE)
     return _of_file(path) if path else _kept()
 
 
 def is_given() -> bool:
-    """Whether the environment names a description; it is used as it is then, and nothing is measured."""
+    """Whether the environment names a description; then nothing is measured."""
     return bool(os.environ.get(VARIABLE))
 
 
@@ -226,8 +228,8 @@ def _kept() -> Machine:
     return found
 
 
-def keep(found: Machine) -> Machine:
-    """Have a description used from now on, and by other processes."""
+def store(found: Machine) -> Machine:
+    """Use a description from now on, in this process and, through the compile cache, in others."""
     settings = _cache_settings()
     _known[settings] = found
     if compile_cache.is_enabled():
@@ -243,17 +245,17 @@ def _cache_settings() -> tuple[str, str, str]:
 
 @cache
 def _key(level: str) -> str:
-    """The key of what is known of this machine when it runs code of a level."""
+    """The key, in the compile cache, of the description of this machine with code of a level."""
     parts = (str(dict(_identity())), level, own().text, _FORMAT)
     return "machine-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
-# -- what the system tells -------------------------------------------------------------------------
+# -- what the operating system reports ---------------------------------------------------------------
 
 
 @cache
 def own() -> Machine:
-    """This machine, without what was measured of it."""
+    """This machine, without measurements."""
     found = _of_linux() or _of_macos()
     l1, l2, l3 = (known or usual for known, usual in zip(found or (0, 0, 0), _CACHES[_family()], strict=True))
     name = _identity().get("model name") or platform.machine()
@@ -271,7 +273,7 @@ def _threads() -> int:
 
 @cache
 def _identity() -> Mapping[str, str]:
-    """What tells this processor from others, by the system's names."""
+    """The fields of the system that identify this processor."""
     found = {"machine": platform.machine()}
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
@@ -289,7 +291,7 @@ def _identity() -> Mapping[str, str]:
 
 
 def _of_linux() -> tuple[int, int, int] | None:
-    """The caches of a processor that this process may run on; 0 where the system does not tell."""
+    """The caches of a processor that this process may run on; 0 for a size that the system does not report."""
     number = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     sizes = [0, 0, 0]
     for index in (_CPUS / f"cpu{number}" / "cache").glob("index*"):
@@ -304,7 +306,7 @@ def _of_linux() -> tuple[int, int, int] | None:
 
 
 def _of_macos() -> tuple[int, int, int] | None:
-    """What `sysctl` tells: of processors of two kinds, the faster one's. Read against its manual, not run."""
+    """What `sysctl` reports; with processors of two kinds, the faster one's. Read against its manual, not run."""
     if platform.system() != "Darwin":
         return None
     import ctypes

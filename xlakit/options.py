@@ -1,19 +1,18 @@
 """Options: how programs are compiled, beside what they say.
 
-What is here changes machine code and never a result, but for roundings of sums that are added in another order, and
-where it says so. So it
-is part of the keys of the compile cache, and two settings are the same program twice: that is what the commands of fuzz
-compare.
+Options change machine code and never a result, except for roundings of sums that are added in another order, and for
+the option that says otherwise. So options are part of the keys of the compile cache, and the commands of fuzz compare a
+program with itself under two settings.
 
     XLAKIT_PLAIN=memory,fusion,rewrites,inline,llvm     (or ``all``) what is left out; :data:`PLAIN` says what each is
-    XLAKIT_CPU=native|x86-64|x86-64-v2|..               the instruction set that code is made for, by its level
+    XLAKIT_CPU=native|x86-64|x86-64-v2|..               the level of the instruction set that code is compiled for
                                                         (:mod:`xlakit.cpu.llvm.target`); native is this machine's own
-    XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is made for
+    XLAKIT_VECTOR_BYTES=16|32|64                        the width of the vectors that code is compiled for
     XLAKIT_FLUSH_SUBNORMALS=1                           products of BF16 may take subnormal numbers for zero, see
                                                         :mod:`xlakit.cpu.kernels.shared.engine`
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
                                                         of what that leaves out (:mod:`xlakit.cpu.verified`)
-    XLAKIT_SANITIZE=1                                   programs run step by step, under a watch over their memory
+    XLAKIT_SANITIZE=1                                   programs run step by step, and their memory is watched
                                                         (:mod:`xlakit.cpu.sanitizer`)
     XLAKIT_CHECK_MEMORY=1                               the memory plan of each program that is compiled is proved
                                                         (:mod:`xlakit.memory.checker`)
@@ -26,7 +25,7 @@ The environment is read when a program is compiled. One process compiles both wa
     with compiling(plain="all"):
         plain = xlakit.compile(module)
 
-The options in force are those of the thread's context: threads that help to compile are started with a copy of it.
+The current options belong to the context of the thread: threads that help to compile start with a copy of it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from typing import Any, Generic, TypeVar
 
 from xlakit.errors import ArgumentError
 
-# What can be left out, and what that means.
+# What can be left out, and the effect.
 PLAIN = {
     "memory": "every value has a buffer of its own: nothing in place, no place used twice, no donation, no new order",
     "fusion": "no pass puts instructions together: every instruction is a kernel of its own",
@@ -59,12 +58,12 @@ _Number = TypeVar("_Number", int, float)
 
 
 class Knob(Generic[_Number]):
-    """A threshold at which the compiler takes another way, such as the elements from which a sort is shared out.
+    """A threshold at which the compiler takes another strategy, such as the elements from which a sort is parallel.
 
-    Small arrays take the way of large ones where a proof sets knobs to ``others``: with every one of them, and in any
-    combination, results stay what they are. A default that depends on the machine is a function, which reads
+    With knobs set to ``others``, in any combination, small arrays take the strategies of large ones, and results do not
+    change; fuzz tests rely on that. A default that depends on the machine is a function, which reads
     :func:`xlakit.machine.current`: that is part of all keys. tries: the numbers that tuning compares with the default
-    (:mod:`xlakit.cpu.tuning`); functions among them are given it.
+    (:mod:`xlakit.cpu.tuning`); functions among them are called with the default.
     """
 
     __slots__ = ("_default", "_tries", "name", "others")
@@ -89,7 +88,7 @@ class Knob(Generic[_Number]):
 
     @property
     def default(self) -> _Number:
-        """What it is where nothing sets it."""
+        """The value if nothing sets it."""
         found = self._default
         return found() if callable(found) else found
 
@@ -99,7 +98,7 @@ class Knob(Generic[_Number]):
 
     @property
     def value(self) -> _Number:
-        """What it is set to where code is made now."""
+        """The value for the code that is compiled now."""
         reader = _reader.get()
         if reader is not None:
             reader.add(self.name)
@@ -109,7 +108,7 @@ class Knob(Generic[_Number]):
 
     @property
     def is_set(self) -> bool:
-        """Whether code is made with another number than the default."""
+        """Whether the value differs from the default."""
         return self.value != self.default
 
 
@@ -129,7 +128,7 @@ def knob(
 
 
 def times(factor: float) -> Callable[[_Number], _Number]:
-    """A number that tuning tries: the default, so many times."""
+    """A multiple of the default, for tuning to try."""
 
     def scaled(default: _Number) -> _Number:
         return type(default)(default * factor)
@@ -137,13 +136,13 @@ def times(factor: float) -> Callable[[_Number], _Number]:
     return scaled
 
 
-# Where knobs that are read are noted.
+# The names of knobs that are read are collected here.
 _reader: ContextVar[set[str] | None] = ContextVar("xlakit_knobs_read", default=None)
 
 
 @contextmanager
 def noting_knobs() -> Generator[set[str]]:
-    """The names of the knobs that are read inside of the block, on this thread."""
+    """Collect the names of the knobs that this thread reads inside of the block."""
     names: set[str] = set()
     token = _reader.set(names)
     try:
@@ -154,8 +153,8 @@ def noting_knobs() -> Generator[set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Tune:
-    """That programs are tuned when they are compiled: for about how many seconds each, and whether also those for which
-    something was chosen before.
+    """Tuning at compilation: for about how many seconds for each program, and whether programs that were tuned before
+    are tuned again.
     """
 
     seconds: float = 30.0
@@ -164,11 +163,11 @@ class Tune:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How programs are compiled.
+    """The options of a compilation.
 
-    plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the program
-    leaves out that runs are compared with; empty where they are not. knobs: what knobs are set to, by their names.
-    sanitize: whether programs are run step by step, under a watch over their memory. check_memory: whether memory plans
+    plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the
+    plain program leaves out with which each run is compared; empty for no comparison. knobs: values of knobs by name.
+    sanitize: whether programs run step by step while their memory is watched. check_memory: whether memory plans
     are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
     of the machine's own. flush_subnormals: whether products of BF16 may take subnormal numbers for zero. tune: whether
     and how long alternatives are timed for programs for which nothing was chosen yet. kernels: knobs of single kernels,
@@ -188,17 +187,17 @@ class Options:
 
     @property
     def text(self) -> str:
-        """All of them, as keys of the compile cache have them."""
+        """All options, as part of the keys of the compile cache."""
         text = f"{','.join(sorted(self.plain))} {self.vector_bytes} {sorted(self.knobs.items())}"
         return text + f" {self.cpu}" + " flush" * self.flush_subnormals + " sanitize" * self.sanitize
 
     @property
     def tag(self) -> str:
-        """What tells code of functions that programs share from that of the default options; empty for those."""
+        """A suffix of the names of common functions, which depends on the options; empty for the default options."""
         width = f"w{self.vector_bytes}" if self.vector_bytes else ""
-        # Names of common functions are cut at points.
+        # Names of common functions are split at points.
         level = f"c{self.cpu.replace('.', '_')}" if self.cpu else ""
-        # Capitals are in no level.
+        # No level contains capitals.
         return level + width + "o" * ("llvm" in self.plain) + CHECKED * self.sanitize
 
 
@@ -207,7 +206,7 @@ _chosen: ContextVar[Options | None] = ContextVar("xlakit_options", default=None)
 
 
 def current() -> Options:
-    """The options in force. Raises ArgumentError where an environment variable is wrong."""
+    """The current options. Raises ArgumentError if an environment variable is invalid."""
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
@@ -233,12 +232,12 @@ def compiling(
     flush_subnormals: bool | None = None,
     tune: Tune | bool | None = None,
 ) -> Generator[Options]:
-    """Compile with these options what is compiled inside of the block; by default with those in force.
+    """Use these options for compilations inside of the block; those not given stay as they are.
 
     options: all of them. plain, verify: names of :data:`PLAIN` or ``"all"``, as a text with commas or one by one.
-    knobs: what some knobs are set to, by their names in :data:`KNOBS`. cpu: a level, or ``"native"``; whether there is
-    such a level, and this machine runs its code, is told when something is compiled.
-    Raises ArgumentError for names and widths that there are not.
+    knobs: values of knobs by their names in :data:`KNOBS`. cpu: a level, or ``"native"``; an unknown level, or one that
+    this machine cannot run, raises when a program is compiled.
+    Raises ArgumentError for unknown names and widths.
     """
     made = current() if options is None else options
     if plain is not None:
@@ -292,7 +291,7 @@ def _of_environment(
 
 
 def _level(text: str) -> str:
-    """The level that a text names; the machine's own set is none."""
+    """The level that a text names; empty for the machine's own instruction set."""
     return "" if text == "native" else text
 
 
@@ -303,7 +302,9 @@ def _switch(text: str, source: str) -> bool:
 
 
 def _names(given: str | Iterable[str], source: str) -> frozenset[str]:
-    """The names of :data:`PLAIN` in a text with commas, ``all`` being each of them; ``source`` is where it stands."""
+    """The names of :data:`PLAIN` in a text with commas; ``all`` means each of them. ``source``: of the text, for
+    errors.
+    """
     parts = given.split(",") if isinstance(given, str) else given
     names = {part.strip() for part in parts} - {""}
     wrong = sorted(names - PLAIN.keys() - {"all"})

@@ -48,10 +48,8 @@ def test_a_program_that_fails_says_so(monkeypatch, tmp_path):
 def test_programs_of_libraries(monkeypatch, capsys):
     """Each is there, by its name in its file; a row has what a call takes after the first, and the worst are listed."""
     for name, file in first_second._LIBRARIES.items():
-        assert (
-            f'"{name}"'
-            in (first_second._ROOT / "fuzz" / "library_programs" / f"{file.replace(chr(46), chr(47))}.py").read_text()
-        )
+        path = first_second._ROOT / "fuzz" / "library_programs" / f"{file.replace('.', '/')}.py"
+        assert f'"{name}"' in path.read_text()
 
     def run(name, platform, folder, python):
         seconds = 3.0 if platform == "xlakit" and "nuts" in name else 1.0

@@ -86,7 +86,7 @@ def measure(compile: Compile) -> Machine:
     measured["page_fault_nanoseconds"] = _page_fault()
     measured = {name: _rounded(number) for name, number in measured.items()}
     made = replace(machine.current(), **_processor(target.processor()))
-    return machine.keep(replace(made, products=products, wake_nanoseconds=_rounded(_wake()), measured=measured))
+    return machine.store(replace(made, products=products, wake_nanoseconds=_rounded(_wake()), measured=measured))
 
 
 def measure_products(kinds: Iterable[PrimitiveType], compile: Compile) -> None:
@@ -100,7 +100,7 @@ def measure_products(kinds: Iterable[PrimitiveType], compile: Compile) -> None:
     wanted = [name for kind, name in KINDS.items() if kind in kinds and name not in found.products]
     if wanted:
         products = {**found.products, **{name: _rates(name, _SIZE, compile) for name in wanted}}
-        machine.keep(replace(found, **_processor(target.processor()), products=products))
+        machine.store(replace(found, **_processor(target.processor()), products=products))
 
 
 def _rounded(number: float) -> float:

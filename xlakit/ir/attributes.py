@@ -1,7 +1,7 @@
 """The structured values that instructions carry as attributes.
 
-Source: the messages of the same names in ``xla_data.proto`` and ``hlo.proto``. They are plain values: how they
-print and parse is told once for each format, in ``xlakit.formats``.
+Source: the messages of the same names in ``xla_data.proto`` and ``hlo.proto``. They are plain values; the codecs
+of ``xlakit.formats`` print and parse them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WindowDimension:
         return dilated + self.padding_low + self.padding_high
 
     def output_size(self, base: int) -> int:
-        """How many valid placements the window has over ``base`` elements."""
+        """The number of outputs of the window over ``base`` elements."""
         room = self.padded_base(base) - self.dilated_size
         return 0 if room < 0 or self.padded_base(base) <= 0 else room // self.stride + 1
 
@@ -71,7 +71,7 @@ class SliceDimension:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimension of input, kernel and output is which (``dim_labels=b01f_01io->b01f``)."""
+    """The roles of the dimensions of input, kernel and output (``dim_labels=b01f_01io->b01f``)."""
 
     input_batch_dimension: int
     input_feature_dimension: int
@@ -161,7 +161,7 @@ class IotaTileAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """A named device mesh; ``device_ids`` is empty for the iota order, or ``iota`` says a transposed one."""
+    """A named device mesh; ``device_ids`` is empty for the iota order, or ``iota`` gives a transposed one."""
 
     axes: tuple[tuple[str, int], ...] = ()
     device_ids: tuple[int, ...] = ()
@@ -337,7 +337,7 @@ class OriginalValue:
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What any instruction may carry beside its operation; none of it changes the result."""
+    """What any instruction may have beside its operation; none of it changes the result."""
 
     metadata: OpMetadata | None = None
     sharding: Sharding | None = None

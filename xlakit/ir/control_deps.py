@@ -1,4 +1,4 @@
-"""Calls of ``control_dep(first, second)``, by which JAX says which of two instructions comes first."""
+"""Custom calls ``control_dep(first, second)``, by which JAX orders two instructions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _TARGET: Final = "control_dep"
 
 
 def is_control_dep(instruction: Instruction) -> bool:
-    """Whether an instruction only says which of its operands comes first."""
+    """Whether an instruction is a custom call that only orders its operands."""
     return instruction.opcode == "custom-call" and getattr(instruction.op, "custom_call_target", "") == _TARGET
 
 
 def control_deps(computation: Computation) -> Mapping[Instruction, Sequence[Instruction]]:
-    """For each instruction what calls of two operands say is to come before it."""
+    """For each instruction the instructions that must precede it, according to ``control_dep`` calls."""
     edges: dict[Instruction, list[Instruction]] = {}
     for call in computation.instructions:
         if is_control_dep(call) and len(call.operands) == 2:
@@ -28,9 +28,9 @@ def control_deps(computation: Computation) -> Mapping[Instruction, Sequence[Inst
 def ordered(
     computation: Computation, edges: Mapping[Instruction, Sequence[Instruction]]
 ) -> Iterator[Instruction | tuple[Instruction, Instruction]]:
-    """The instructions in their order, but with what edges say before what needs it.
+    """The instructions in their order, changed only so that each follows those that must precede it.
 
-    Where that cannot be, a pair of instructions comes of which each needs the other; they follow in some order.
+    Where instructions depend on each other, a pair of them is given, and then both in some order.
     """
     done: set[Instruction] = set()
     for instruction in computation.instructions:

@@ -29,7 +29,7 @@ _OpT = TypeVar("_OpT", bound=Op)
 
 
 class Instruction:
-    """One operation applied to operands. Do not change one: make another with :meth:`replace`."""
+    """One operation applied to operands. Immutable: make another with :meth:`replace`."""
 
     __slots__ = ("annotations", "control_predecessors", "name", "op", "operands", "shape")
 
@@ -71,7 +71,7 @@ class Instruction:
         control_predecessors: Sequence[Instruction] | None = None,
         annotations: Annotations | None = None,
     ) -> Instruction:
-        """A new instruction that differs in what is given."""
+        """A new instruction with the given fields replaced."""
         return Instruction(
             self.op if op is None else op,
             self.operands if operands is None else operands,
@@ -103,7 +103,7 @@ class Instruction:
         return scalars or self.op.is_pointwise
 
     def op_as(self, kind: type[_OpT]) -> _OpT:
-        """The operation, known to be of a class; raises VerificationError otherwise."""
+        """The operation, as an instance of a class; raises VerificationError if it is another."""
         if not isinstance(self.op, kind):
             raise VerificationError(
                 f"{self.name} is {self.opcode}, not {kind.opcode}", hint="ask the instruction's opcode first"
@@ -111,7 +111,7 @@ class Instruction:
         return self.op
 
     def __str__(self) -> str:
-        """Its line of HLO text."""
+        """The instruction as a line of HLO text."""
         from xlakit.formats import hlo_text
 
         return hlo_text.print_instruction(self)
@@ -131,7 +131,7 @@ def infer_shape(
     name: str = "",
     computation: str = "",
 ) -> Shape:
-    """The result shape of ``op``; every error says the operation, the operand shapes and the source location."""
+    """The result shape of ``op``; errors name the operation, the operand shapes and the source location."""
     try:
         if op.arity is not None and len(operands) != op.arity:
             raise ShapeError(
@@ -219,7 +219,7 @@ class Computation:
 
 
 def post_order(roots: Iterable[Instruction]) -> Iterator[Instruction]:
-    """Everything that the roots need, each once, operands and control predecessors first."""
+    """All instructions that the roots depend on, each once, after its operands and control predecessors."""
     done: set[Instruction] = set()
     for root in roots:
         stack: list[tuple[Instruction, bool]] = [(root, False)]
@@ -276,15 +276,15 @@ class HloModule:
 
     @property
     def program_shape(self) -> ProgramShape:
-        """The shapes of arguments and result, with the entry layout where it is said."""
+        """The shapes of arguments and result, with the entry layout if there is one."""
         return self.entry_computation_layout or self.entry.program_shape
 
     def instruction_count(self) -> int:
-        """How many instructions all computations have."""
+        """The number of instructions of all computations."""
         return sum(len(c.instructions) for c in self.computations)
 
     def location_of(self, instruction: Instruction) -> Location | None:
-        """The person's file and line, from the instruction's metadata or through the stack frame tables."""
+        """The source file and line of an instruction, from its metadata or through the stack frame tables."""
         metadata = instruction.annotations.metadata
         if metadata is None:
             return None
@@ -300,7 +300,7 @@ class HloModule:
         return Location(frames.file_names[file - 1], line, column) if 1 <= file <= len(frames.file_names) else None
 
     def replace(self, **changes: object) -> HloModule:
-        """A new module that differs in what is given; a new ``entry`` replaces the old one."""
+        """A new module with the given fields replaced; a new ``entry`` replaces the old one."""
         if "entry" in changes:
             changes.setdefault("computations", self.computations[:-1])
         return dataclasses.replace(self, **changes)  # pyright: ignore
@@ -328,7 +328,7 @@ class HloModule:
 
         return structure_of(self)
 
-    # -- formats: kept here because this is where a person looks for them --------------------------
+    # -- formats: methods of modules, so that they are easy to find -------------------------------
 
     @staticmethod
     @converting
@@ -342,7 +342,7 @@ class HloModule:
     def to_text(
         self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
     ) -> str:
-        """HLO text; by default that which xlakit and XLA parse to the same module.
+        """HLO text; by default xlakit and XLA parse it to the same module.
 
         short: names without ``%``, computations without their shapes, no metadata. It parses to the same program.
         metadata: False leaves out where instructions come from: ``metadata``, ``origin``, the tables of stack frames.
@@ -384,7 +384,7 @@ class HloModule:
         )
 
 
-# What pickles call. A proto is what a program travels as; what does not change is its own copy.
+# Pickling uses the proto; an immutable module is its own copy.
 
 
 def _module_of(proto: bytes) -> HloModule:

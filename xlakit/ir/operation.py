@@ -1,6 +1,6 @@
-"""What an operation is: the base class that every page of ``xlakit.ops`` declares its operations with.
+"""The base class of all operations, which the pages of ``xlakit.ops`` declare.
 
-An operation is a frozen value: its class says the opcode, the attributes, the shape rule and the meaning; an
+An operation is an immutable value: its class declares the opcode, the attributes, the shape rule and the meaning; an
 instance holds the attributes of one instruction. The parser, the printer, the proto converter, the verifier, the
 builder and the interpreter are driven by these classes.
 """
@@ -39,7 +39,7 @@ Value = Any  # Array | Token | tuple[Value, ...]; recursive unions make every pa
 
 
 class Kind(enum.Enum):
-    """The types of attributes. Each format tells once for each kind how it is written."""
+    """The types of attributes; each format has one codec for each kind."""
 
     BOOL = enum.auto()
     INT64 = enum.auto()
@@ -101,7 +101,7 @@ def attribute(
 
 
 class Evaluation(Protocol):
-    """What the interpreter offers to the meaning of an operation while it runs one instruction."""
+    """The interface of the interpreter to ``Op.evaluate`` while it runs one instruction."""
 
     @property
     def instruction(self) -> Instruction:
@@ -134,7 +134,7 @@ class Evaluation(Protocol):
         ...
 
     def draw(self) -> tuple[int, int]:
-        """What the next random numbers of this device come from: its key, and how many draws came before."""
+        """The source of the next random numbers of this device: its key, and the number of earlier draws."""
         ...
 
     def advance_rng_state(self, delta: int) -> Array:
@@ -214,7 +214,8 @@ class Evaluation(Protocol):
     ) -> dict[int, Value]:
         """Send ``payloads[i]`` along ``pairs[i]`` where this device is its source.
 
-        Gives what arrived here, under the number of its pair; payloads of other sources are not looked at.
+        Gives the payloads that arrived here, by the number of the pair; payloads of pairs with another source are
+        ignored.
         """
         ...
 
@@ -266,7 +267,7 @@ class Op:
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     # Whether the class has attributes that are computations.
     can_call: ClassVar[bool] = False
-    # Whether the class says more of effects than that there are none.
+    # Whether the class overrides has_side_effect.
     can_have_effect: ClassVar[bool] = False
 
     def __copy__(self) -> Self:
@@ -276,7 +277,7 @@ class Op:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its page and opcode: classes that a table makes have no name in their module.
+        # Pickled by page and opcode, since classes that are generated from a table have no name in their module.
         attributes = {spec.name: getattr(self, spec.name) for spec in self.attributes}
         return _operation_of, (type(self).__module__, self.opcode, attributes)
 
@@ -290,7 +291,7 @@ class Op:
         raise InternalError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
     def canonical(self, operands: Sequence[Shape]) -> Op:
-        """The operation in the one form that all formats give it: attributes that the operands imply are None."""
+        """The operation in its canonical form: attributes that the operands imply are None."""
         return self
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -353,7 +354,7 @@ def operation(
 ) -> Callable[[type[_T]], type[_T]]:
     """Make a class an operation and enter it in OPERATIONS under its HLO opcode name.
 
-    variant: it is another form of an operation that is there already, which readers choose by themselves.
+    variant: it is another class of an operation that exists already; readers choose between them.
     """
 
     def decorate(cls: type[_T]) -> type[_T]:
@@ -374,9 +375,10 @@ def operation(
 
 
 def _inheriting(cls: type[_T]) -> type[_T] | None:
-    """The class without room for fields, where its methods as a dataclass are those of its base; else None.
+    """The class with empty slots, if it has no fields of its own; then it inherits its base's dataclass methods. Else
+    None.
 
-    Writing the methods of a dataclass takes longer than all else of a page, and half of the operations have no
+    Generating the methods of a dataclass is the slowest part of importing a page, and half of the operations have no
     attributes of their own.
     """
     inherited = cls.__dataclass_fields__.keys()

@@ -1,4 +1,4 @@
-"""What makes two modules the same program: all that they print, but for names and where instructions come from."""
+"""Structural equality of modules: everything that is printed counts, except names and source locations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Structure = tuple[Any, ...]
 
 
 def structure_of(module: HloModule) -> Structure:
-    """A value that is equal for two modules just where they are the same program; see :meth:`HloModule.__eq__`.
+    """A value that is equal for two modules if and only if they are the same program; see :meth:`HloModule.__eq__`.
 
     Computations stand for their number in the module, instructions for theirs in the computation.
     """

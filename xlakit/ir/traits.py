@@ -1,4 +1,4 @@
-"""Traits of operations: what passes and backends may rely on, declared by the operation's class.
+"""Traits of operations: properties that passes and backends may rely on, declared by the operation's class.
 
 A trait is a base class without members, as in MLIR: a page writes ``class Add(Arithmetic, Commutative, Associative)``,
 a pass asks ``isinstance(instruction.op, Commutative)``, and a new operation that declares a trait is met by every pass
@@ -42,7 +42,7 @@ class Transcendental:
 
 
 class Expensive:
-    """An element takes so long that reading a kept one is quicker than computing it a second time."""
+    """An element takes so long to compute that storing and reading it is faster than computing it twice."""
 
     __slots__ = ()
 
