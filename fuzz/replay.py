@@ -38,6 +38,8 @@ _RECORDER = Path(__file__).parent / "support" / "recorder.py"
 STAGES = ("error", "hlo", "memory", "llvm", "assembly")
 # Lines of a diff that are shown of each program.
 _SHOWN = 30
+# In names of functions that kernels share: of what the function is made from, names of fields included.
+_DIGEST = re.compile(r"(?<=\.)[0-9a-f]{16}\b")
 _DEFINE = re.compile(r"^define [^@]*@([^(]+)\(.*?^}", re.MULTILINE | re.DOTALL)
 
 
@@ -84,13 +86,20 @@ def differences(before: Path, after: Path) -> Iterator[Difference]:
 
 
 def compare(program: str, before: dict[str, str], after: dict[str, str]) -> Difference | None:
-    """What differs in a program's stages; None where nothing does."""
+    """What differs in a program's stages; None if nothing does. Digests count by the order in which they appear."""
+    before, after = ({s: _numbered(text) for s, text in side.items()} for side in (before, after))
     stage = next((s for s in STAGES if before.get(s) != after.get(s)), None)
     if stage is None:
         return None
     old, new = (_functions(side.get("llvm", "")) for side in (before, after))
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return Difference(program, stage, tuple(changed), before, after)
+
+
+def _numbered(text: str) -> str:
+    """A text whose digests are numbered, since renaming a field of a plan changes the digest and not the code."""
+    numbers: dict[str, str] = {}
+    return _DIGEST.sub(lambda found: numbers.setdefault(found[0], f"digest{len(numbers)}"), text)
 
 
 def _functions(llvm: str) -> dict[str, str]:

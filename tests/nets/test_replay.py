@@ -23,6 +23,17 @@ def test_the_first_stage_that_differs_is_named_and_the_functions_that_do():
     assert replay.compare("p", before, dict(before)) is None
 
 
+@pytest.mark.parametrize(
+    "digests", [("0123456789abcdef", "fedcba9876543210"), ("fedcba9876543210", "0123456789abcdef")]
+)
+def test_digests_in_names_are_compared_by_their_order(digests: tuple[str, str]):
+    before = {"llvm": "call @pad.00000000000000aa()\ncall @product.00000000000000bb()\ncall @pad.00000000000000aa()"}
+    after = {"llvm": "call @pad.{0}()\ncall @product.{1}()\ncall @pad.{0}()".format(*digests)}
+    assert replay.compare("p", before, after) is None
+    other = {"llvm": "call @pad.{0}()\ncall @product.{1}()\ncall @pad.{1}()".format(*digests)}
+    assert replay.compare("p", before, other) is not None
+
+
 def test_a_program_that_no_longer_compiles_differs():
     found = replay.compare("p", {"hlo": "a"}, {"error": "unsupported"})
     assert found is not None
