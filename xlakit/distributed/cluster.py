@@ -1,8 +1,9 @@
 """Cluster: the processes that run programs together.
 
-All of them make the same calls in the same order. Each run has a number; the processes agree, when it begins, that they
-run the same program, and on communicators for its groups, which are kept. After a run has failed somewhere, the next
-one begins with their repair, so that nothing of what its devices had begun is mistaken for something new.
+All processes make the same calls in the same order. Each run has a number. When it begins, the processes agree that
+they run the same program, and create communicators for its groups, which later runs use again. After a run has failed
+in any process, the next one begins with the repair of communicators, so that operations of the failed run are not taken
+for new ones.
 """
 
 from __future__ import annotations
@@ -39,18 +40,20 @@ _NAME_BYTES = 256
 
 @dataclass(slots=True)
 class _Start:
-    """This process has said that it takes part in a run; what all of them say comes when the request is done."""
+    """The announcement of this process that it takes part in a run; those of all processes arrive when the request is
+    done.
+    """
 
     request: Any
     said: np.ndarray[Any, np.dtype[np.int64]]
     heard: np.ndarray[Any, np.dtype[np.int64]]
-    # What errors call its program here.
+    # The name of the program in errors.
     program: str
 
 
 @dataclass(slots=True)
 class _Notes:
-    """What the processes say of a run that they do not agree on, when the request is done."""
+    """Descriptions of a run that the processes do not agree on; they arrive when the request is done."""
 
     request: Any
     said: np.ndarray[Any, np.dtype[np.uint8]]
@@ -59,7 +62,7 @@ class _Notes:
 
 @dataclass(slots=True)
 class _Generation:
-    """Communicators that nothing has gone wrong with, or nothing that a repair does not mend."""
+    """Communicators that are usable, if need be after a repair."""
 
     # Of all processes, when the request is done.
     base: Any
@@ -77,8 +80,7 @@ class MpiCluster(Processes):
     """
 
     def __init__(self, mpi: Mpi, spread: Spread, *, timeout: float, any_order: bool) -> None:
-        # One for the beginnings of runs, one for what follows from what was said there, one for messages; groups have
-        # their own.
+        # Communicators for the announcements of runs, for the answers to them, and for messages; groups have their own.
         self._starts_comm = mpi.call(mpi.world.Dup)
         self._answers_comm = mpi.call(mpi.world.Dup)
         self._generation = _Generation(*mpi.call(self._answers_comm.Idup))
@@ -88,18 +90,18 @@ class MpiCluster(Processes):
         super().__init__(mpi, spread, watch, timeout=timeout, any_order=any_order)
         self._lock = threading.Lock()
         self._sessions: dict[int, MpiSession] = {}
-        # What was said of runs, in their order, and has not been heard out.
+        # Announcements of runs, in their order, that have not been completed.
         self._starts: dict[int, _Start] = {}
         self._hearing = threading.Lock()
         self._marks: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
-        # What the processes have said of runs that they did not agree on.
+        # Descriptions of runs that the processes did not agree on.
         self._notes: dict[int, _Notes] = {}
         self._posted = self._last_over = 0
         self._has_failed = False
-        # What other processes have said of runs that have not begun here.
+        # Failures that other processes have reported of runs that have not begun here.
         self._early_failures: dict[int, tuple[int, str]] = {}
         self.has_left = False
-        # Since when this process is in a call of MPI that cannot be interrupted.
+        # The start of the call of MPI that this process is in, if that cannot be interrupted.
         self._blocked_since: float | None = None
         self.mailbox = Mailbox(self.watch, self._sessions, self._is_over)
         self.watch.on_run_failed = self._run_failed_elsewhere
@@ -123,7 +125,7 @@ class MpiCluster(Processes):
     # -- the beginning of a run ------------------------------------------------------------------
 
     def session(self, run: Run, execution_context: ExecutionContext) -> MpiSession | None:
-        """Say that this process takes part in the next run; None for a program of one device."""
+        """Announce that this process takes part in the next run; None for a program of one device."""
         if run.program.grid.num_devices == 1:
             return None
         with self._lock:
@@ -166,9 +168,10 @@ class MpiCluster(Processes):
         return generation.links
 
     def _hear(self, session: MpiSession) -> bool:
-        """Hear out what was said of runs up to this one, in their order; gives whether all mean this program.
+        """Complete the announcements of runs up to this one, in their order; gives whether all processes run this
+        program.
 
-        What follows from it, all processes do in this order too.
+        All processes act on the announcements in the same order.
         """
         for number in sorted(n for n in self._starts if n <= session.number):
             self._finish_repair(session)
@@ -186,7 +189,7 @@ class MpiCluster(Processes):
         self.mpi.finish(request, Patience(self, session.run, session.number, None, others).check)
 
     def _finish_repair(self, session: MpiSession) -> None:
-        """Mend communicators where a run has failed, or make new ones where that cannot be."""
+        """Repair the communicators after a failed run, or create new ones if that is impossible."""
         old = self._generation
         if self._repair_is_due:
             self._await_begun(session)
@@ -203,7 +206,7 @@ class MpiCluster(Processes):
         self._repair = None
 
     def _tell_program(self, text: str) -> _Notes:
-        """All processes have seen that they begin different programs: they tell each other which."""
+        """Exchange the names of the programs, after all processes have seen that these differ."""
         said = np.zeros(_NAME_BYTES, np.uint8)
         data = np.frombuffer(text.encode()[:_NAME_BYTES], np.uint8)
         said[: len(data)] = data
@@ -226,24 +229,24 @@ class MpiCluster(Processes):
         )
 
     def _await_begun(self, session: MpiSession) -> None:
-        """Wait until none of the earlier runs goes on in this process."""
+        """Wait until all earlier runs have ended in this process."""
         while any(n < session.number and other.has_begun for n, other in list(self._sessions.items())):
             session.run.check()
             time.sleep(1e-4)
 
     def _await_earlier(self, session: MpiSession) -> None:
-        """Wait until this process is in no earlier run: what follows blocks it."""
+        """Wait until this process is in no earlier run, because the calls that follow block it."""
         while any(number < session.number for number in list(self._sessions)):
             session.run.check()
             time.sleep(1e-4)
 
     def _prepare(self, session: MpiSession, generation: _Generation) -> None:
-        """Have a communicator for each group of a program that reaches beyond this process."""
+        """Create a communicator for each group of a program that has members in other processes."""
         self._await_earlier(session)
-        # What follows cannot be interrupted: let all come first.
+        # The calls that follow cannot be interrupted, so all processes arrive first.
         generation.is_spoilt = True
         self._finish(session, self.mpi.call(generation.base.Ibarrier))
-        # Each process makes those that it is part of, in one order for all.
+        # Each process creates those that it is a member of; the order is the same in all processes.
         for members in sorted(_groups(session.run.program, self.spread)):
             if members not in generation.links:
                 group = generation.base.Get_group().Incl(ranks_of(members, self.spread))
@@ -269,7 +272,7 @@ class MpiCluster(Processes):
     # -- the end of a run ------------------------------------------------------------------------
 
     def end(self, session: MpiSession) -> None:
-        """A run is over in this process."""
+        """Forget a run that is over in this process."""
         with self._lock:
             self._sessions.pop(session.number, None)
             self._last_over = max(self._last_over, session.number)
@@ -279,7 +282,7 @@ class MpiCluster(Processes):
         return number <= self._posted and number not in self._sessions
 
     def leave(self) -> None:
-        """Take part in no more runs, once those are over that were promised."""
+        """Wait for the announced runs to end, and take part in no others."""
         while self._sessions and not self.watch.failed:
             time.sleep(1e-3)
         self.has_left = True
@@ -287,13 +290,13 @@ class MpiCluster(Processes):
     # -- failures --------------------------------------------------------------------------------
 
     def _note_failure(self, session: MpiSession) -> None:
-        """A run has failed here; the caller holds its execution context's lock."""
+        """Report that a run has failed here; the caller holds the lock of its execution context."""
         if session.is_reported:
             return
         session.is_reported = True
         with self._lock:
             self._has_failed = True
-            # They have been promised already, and would use the communicators of this one.
+            # These runs were announced already, and would use the communicators of this one.
             later = [other for number, other in sorted(self._sessions.items()) if number > session.number]
         self.watch.later(lambda: self._tell_failure(session, later))
 
@@ -322,7 +325,7 @@ class MpiCluster(Processes):
             session.run.fail(RankError(f"{self.name_of(rank)} ended with an error: {text}"))
 
     def fail(self, text: str) -> None:
-        """This process ends with an error: its runs fail, and the others are told."""
+        """Fail all runs because this process ends with an error, and notify the other processes."""
         self.watch.later(lambda: self.watch.tell_all(Kind.PROCESS_FAILED, 0, text))
         for session in list(self._sessions.values()):
             session.failed_elsewhere = True
@@ -334,10 +337,10 @@ class MpiCluster(Processes):
         for rank, text in self.watch.failed.items():
             raise RankError(f"{self.name_of(rank)} ended with an error: {text}")
 
-    # -- what it does ----------------------------------------------------------------------------
+    # -- its state -----------------------------------------------------------------------------
 
     def _describe(self) -> State:
-        """What this process answers when others ask."""
+        """The answer of this process to questions of the others."""
         if self.has_left:
             return State(Phase.LEFT, self._last_over, "", self._posted)
         sessions = dict(self._sessions)
@@ -352,7 +355,7 @@ class MpiCluster(Processes):
             marks |= own
             texts += [text] if text else []
             waits = waits or is_waiting
-        # Its beginning has been heard out where all of them have come.
+        # A run whose announcements are complete has begun in all processes.
         starting = number in self._starts
         phase = Phase.STARTING if starting else Phase.WAITING if waits else Phase.RUNNING
         return State(phase, number, "; ".join(texts), self._posted, frozenset(marks))
@@ -375,7 +378,7 @@ def _groups(program: Program, spread: Spread) -> set[tuple[int, ...]]:
                         use_global_device_ids=op.global_ids,
                     )
                 except ExecutionError:
-                    # Running it raises the error.
+                    # An error in it is raised when it runs.
                     continue
                 if len(ranks_of(members, spread)) > 1:
                     found.add(tuple(members))
@@ -383,13 +386,13 @@ def _groups(program: Program, spread: Spread) -> set[tuple[int, ...]]:
 
 
 def _description(program: Program, number: int, mark: int) -> str:
-    """What errors call the program of a run."""
+    """The name of the program of a run in errors."""
     signature = program.module.entry.program_shape.to_string(with_layout=False)
     return f"run {number} is {program.module.name} {signature}, of digest {mark % 2**64:016x}"
 
 
 def _fingerprint(program: Program) -> int:
-    """A number that the same program has in all processes, wherever its files lie."""
+    """A fingerprint of a program that is the same in all processes, wherever its source files are."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{program.num_replicas} {program.num_partitions}".encode())
     for computation in program.module.computations:

@@ -1,8 +1,8 @@
 """How a process joins the others, and how it leaves them.
 
 A process that ends as it should waits for the others, so that none of them finds it gone. One that ends with an error
-tells them, which ends what they wait for, gives them a moment to say so, and then ends them all. One that is killed
-sends no notice: then MPI's launcher ends the others, or those that wait for it do after their timeout.
+notifies them, which ends their waits, leaves them a moment to report it, and then ends them all. A process that is
+killed sends no notice: then MPI's launcher ends the others, or their waits for it time out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from xlakit.errors import ArgumentError
 from xlakit.execution.context import ExecutionContext
 from xlakit.settings import default_timeout
 
-# How long a process that ends with an error lets the others say theirs, in seconds.
+# How long a process that ends with an error waits for the others to report theirs, in seconds.
 _GRACE = 2.0
 
 
 class Cluster:
-    """The processes of a program, and which devices are in this one; :func:`initialize` makes it."""
+    """The processes of a program, and the devices of this process; made by :func:`initialize`."""
 
     def __init__(self, spread: Spread, network: MpiCluster | None) -> None:
         self._spread = spread
@@ -136,7 +136,7 @@ def _share_processors(started: mpi.Mpi) -> None:
     """Let the processes of one machine share its processors, unless the number of threads is set."""
     node = started.call(lambda: started.world.Split_type(started.api.COMM_TYPE_SHARED))
     if "XLAKIT_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):
-        # A launcher that binds processes to processors has shared them out already.
+        # A launcher that binds processes to processors has divided them already.
         mine = sorted(os.sched_getaffinity(0))
         gathered = started.call(lambda: node.allgather(tuple(mine)))
         sharing = sum(1 for other in gathered if set(other) & set(mine))
@@ -170,7 +170,7 @@ class _Leaving:
         network.mpi.stop()
 
     def _leave_with_error(self) -> None:
-        """Let the other processes, which have been told, end on their own before they are ended."""
+        """Wait for the other processes, which have been notified, to end, and then abort them."""
         watch, since = self._network.watch, time.monotonic()
         others = self._network.spread.ranks - 1
         while time.monotonic() - since < _GRACE and not (watch.has_sent_all() and len(watch.failed) == others):
@@ -178,7 +178,7 @@ class _Leaving:
         self._network.mpi.abort()
 
     def _await_others(self) -> bool:
-        """Wait until all processes have come to their end; False where one of them ended with an error or is gone."""
+        """Wait until all processes end; False if one of them ended with an error or does not answer."""
         network = self._network
         request: Any = network.mpi.call(network.watch.communicator.Ibarrier)
         neighbor = (network.spread.rank + 1) % network.spread.ranks
@@ -188,7 +188,7 @@ class _Leaving:
             now = time.monotonic()
             if network.watch.failed:
                 return False
-            # Each looks after one other, so that all are looked after.
+            # Each process watches its neighbor, so that every process is watched.
             state = network.watch.states.get(neighbor)
             heard = max(heard, state.when if state is not None else 0.0)
             if now - heard > network.timeout:

@@ -21,17 +21,17 @@ from xlakit.ir.operation import Value
 
 _WORD = 8
 # The words of an address: of a channel run, channel, sender and receiver; of a collective-permute run, the mark of the
-# rendezvous, how often it took place, the number of the pair, and the receiver.
+# rendezvous, its generation, the number of the pair, and the receiver.
 _CHANNEL, _PERMUTE = 4, 5
 Address = tuple[int, ...]
 
 
 class Receiver(Protocol):
-    """A run for whose channels values come."""
+    """A run that receives values on channels."""
 
     @property
     def number(self) -> int:
-        """How many runs there were, with this one."""
+        """The number of this run."""
         ...
 
     def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
@@ -40,7 +40,7 @@ class Receiver(Protocol):
 
 
 class Mailbox:
-    """What has come for the devices of this process."""
+    """Values that have arrived for the devices of this process."""
 
     def __init__(self, watch: Watch, sessions: Mapping[int, Receiver], is_over: Callable[[int], bool]) -> None:
         self._watch = watch
@@ -76,14 +76,14 @@ class Mailbox:
             pause()
 
     def open(self, session: Receiver) -> None:
-        """Deliver what has come for a run before it began here."""
+        """Deliver the messages that arrived for a run before it began here."""
         with self._lock:
             early = self._early.pop(session.number, [])
         for address, value in early:
             _deliver(session, address, value)
 
     def close(self, run: int) -> None:
-        """Throw away messages of a run that were never received."""
+        """Drop messages of a run that were not received."""
         with self._lock:
             self._early.pop(run, None)
             for address in [a for a in self._letters if a[0] == run]:

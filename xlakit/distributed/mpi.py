@@ -1,8 +1,8 @@
-"""MPI as this process has it: loaded only when a program was started on several processes, or it is asked for by name.
+"""MPI, loaded only if the program was started on several processes, or on request.
 
-Every operation is started without waiting and then asked whether it is done, so that a thread that waits can look at
-the clock, at failures elsewhere and at Ctrl-C. How calls are made depends on the thread level that MPI provides: from
-any thread; from any, one at a time; or all of them from the one thread that has started MPI.
+Every operation is started without waiting and then polled, so that a waiting thread notices timeouts, failures of other
+processes and Ctrl-C. The thread level that MPI provides decides how calls are made: from any thread; from any thread,
+one at a time; or all from the thread that has initialized MPI.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from xlakit.errors import ArgumentError, ResourceError, UnsupportedError
 
 _T = TypeVar("_T")
 
-# What launchers tell the processes that they start: MPICH's and Intel's, PMIx, Open MPI's.
+# Environment variables that launchers set: MPICH's and Intel's, PMIx, Open MPI's.
 _LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _LEVELS = ("single", "funneled", "serialized", "multiple")
 
-# A thread that waits first stays awake, then naps, then sleeps, in seconds. While data moves it stays awake longer: MPI
-# moves them in pieces, each when it is asked.
+# A waiting thread polls, then sleeps for ever longer times, in seconds. While data moves it polls longer, because MPI
+# makes progress when it is polled.
 _AWAKE, _MOVING, _NAPPING = 0.0002, 1.0, 0.05
 _NAP, _SLEEP = 5e-5, 1e-3
-# How often a request is asked before other threads may run: while processes have yet to arrive, and while data move.
+# How often a request is polled before other threads may run: until all processes have arrived, and while data moves.
 _TESTS, _MOVING_TESTS = 8, 100
 
 
@@ -40,14 +40,14 @@ def is_launched() -> bool:
 
 
 class Pause:
-    """Between two looks at something that may come at once, or late."""
+    """The pause between two polls, which becomes longer."""
 
     def __init__(self, awake: float = _AWAKE) -> None:
         self._awake = awake
         self._since = time.monotonic()
 
     def __call__(self) -> None:
-        """Let others run for a moment."""
+        """Pause."""
         waited = time.monotonic() - self._since
         if waited >= self._awake:
             time.sleep(_NAP if waited < _NAPPING else _SLEEP)
@@ -57,7 +57,7 @@ class Pause:
 
 @dataclass(slots=True)
 class _Task:
-    """A call that another thread is to make."""
+    """A call that another thread makes."""
 
     work: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
@@ -66,7 +66,7 @@ class _Task:
 
 
 class _Caller:
-    """The thread that starts and ends MPI, and makes the calls where no other thread may."""
+    """The thread that initializes and finalizes MPI, and makes the calls if no other thread may."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -115,7 +115,9 @@ class Mpi:
         self.world = self.api.COMM_WORLD
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Make a call that does not wait for other processes, on the thread that may; MPI's errors are typed ones."""
+        """Make a call that does not wait for other processes, on a thread that may make it; MPI's errors become typed
+        ones.
+        """
         try:
             if self.level < self.api.THREAD_SERIALIZED:
                 return self._caller(work)
@@ -127,7 +129,7 @@ class Mpi:
     def finish(self, request: Any, check: Callable[[], None], *, moves: bool = False) -> None:
         """Wait until a request is done; ``check`` is called repeatedly meanwhile, and may raise.
 
-        moves: whether all processes are there, so that only data have to move.
+        moves: whether all processes have arrived, so that only data has to move.
         """
         pause, tests = (Pause(_MOVING), _MOVING_TESTS) if moves else (Pause(), _TESTS)
         while not self.call(lambda: any(request.Test() for _ in range(tests))):

@@ -1,4 +1,4 @@
-"""Values as bytes that tell their own shape, so that unpacking needs no knowledge of the sender.
+"""Values as bytes that include their shapes, so that the receiver need not know them.
 
 A value is a row of 64-bit words in the order of a machine's own memory: the number of its primitive type, how many
 dimensions (or, for a tuple, elements) follow, the dimensions, then the elements of the array, filled up to whole words.
@@ -20,7 +20,7 @@ _WORD = 8
 
 
 def packed_size(value: Value) -> int:
-    """How many bytes :func:`pack` makes of a value."""
+    """The number of bytes of a value in packed form."""
     if isinstance(value, tuple):
         return 2 * _WORD + sum(packed_size(part) for part in value)  # pyright: ignore
     if value is TOKEN:
@@ -29,21 +29,21 @@ def packed_size(value: Value) -> int:
 
 
 def pack(values: Sequence[Value]) -> Bytes:
-    """Values, one behind the other."""
+    """The packed form of values, one after the other."""
     room = np.empty(sum(map(packed_size, values)), np.uint8)
     pack_into(room, values)
     return room
 
 
 def pack_into(room: Bytes, values: Sequence[Value]) -> None:
-    """As :func:`pack`, into memory of just that size, or more."""
+    """Pack values into memory that is large enough."""
     offset = 0
     for value in values:
         offset = _put(room, offset, value)
 
 
 def unpack(room: Bytes, count: int) -> list[Value]:
-    """``count`` values that lie one behind the other; their arrays are views of ``room``."""
+    """Unpack ``count`` values that lie one after the other; their arrays are views of ``room``."""
     values: list[Value] = []
     offset = 0
     for _ in range(count):

@@ -1,7 +1,7 @@
-"""Patience: how long a device waits for other processes, and what it says when it gives up.
+"""Patience: how long a device waits for other processes, and the error when it gives up.
 
-A waiting process asks the others what they do. Those that compute are waited for; those that have left, or have ended
-the program, never come; those that are elsewhere, or do not answer, are waited for so many seconds as the timeout says.
+A waiting process asks the others for their state. It waits for processes that compute without limit; for those that
+have left or ended the program not at all; and for those that wait elsewhere, or do not answer, until the timeout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xlakit.distributed.watch import Phase, State
 from xlakit.errors import RankError
 from xlakit.execution.run import Run
 
-# When the first question is asked, in seconds; each next one comes later by this factor.
+# Seconds until the first question, and the factor by which intervals between questions grow.
 _FIRST, _LATER = 0.25, 1.5
 _HINT = "the environment variable XLAKIT_TIMEOUT says how many seconds to wait for a process that does not come"
 _MOST_LINES = 8
@@ -37,7 +37,7 @@ class Patience:
         self._next = self._since + self._interval
 
     def check(self) -> None:
-        """Look at the other processes if it is time to; raises RankError if those waited for cannot come any more."""
+        """Ask for the states of the other processes if it is time; raises RankError if they cannot arrive any more."""
         self._run.check()
         now = time.monotonic()
         if now >= self._next:
@@ -60,12 +60,12 @@ class Patience:
             self._processes.watch.ask(rank)
 
     def _error(self, rule: str, hint: str) -> RankError:
-        # Where it is at an instruction, that is added on the way up.
+        # If the wait is at an instruction, callers add that.
         name = self._run.program.module.name
         return RankError(rule, operation=f"the beginning of '{name}'" if self._mark is None else "", hint=hint)
 
     def _state(self, rank: int) -> State | None:
-        """What a process has said since this began, and not too long ago."""
+        """The state that a process has reported since this wait began, if it is recent."""
         state = self._processes.watch.states.get(rank)
         if state is None or state.when < self._since or time.monotonic() - state.when > self._processes.timeout / 2:
             return None

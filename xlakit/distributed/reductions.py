@@ -1,7 +1,7 @@
-"""Which reductions MPI does itself, and with which of its operations.
+"""The reductions that MPI does itself, and its operations for them.
 
-By default those whose result is the same in any order, to the bit: they are MPI's business. Floating point sums are
-not; see docs/distributed.md.
+By default these are the reductions whose result does not depend on the order, to the bit. Sums of floating point
+numbers do; see docs/distributed.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlakit.ir.operation import Array
 from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.reduction import reducer_op
 
-# Of integers, by opcode: the operation, and whether the sign counts.
+# For integers, by opcode: MPI's operation, and whether it depends on the sign.
 _INTEGER: dict[str, tuple[str, bool]] = {
     "add": ("SUM", False),
     "multiply": ("PROD", False),
@@ -37,7 +37,7 @@ _BOOLEAN = {
     "and": "BAND",
     "xor": "BXOR",
 }
-# Of these sums and products, in an order that is MPI's. Not the larger of two: MPI does not say what becomes of NaN.
+# For floating point numbers, in an order of MPI's choice. Not minimum and maximum: MPI does not define them for NaN.
 _INEXACT_TYPES = (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128)
 _UFUNCS: dict[str, np.ufunc] = {
     "SUM": np.add,
@@ -71,7 +71,7 @@ def mpi_operation(computation: Computation, array: Array, *, any_order: bool) ->
 
 
 def combine(name: str, arrays: Sequence[Array]) -> Array:
-    """Arrays combined here, one after the other."""
+    """Combine arrays in this process, one after the other."""
     with np.errstate(all="ignore"):
         total = np.array(arrays[0], order="C")
         for array in arrays[1:]:

@@ -1,9 +1,9 @@
 """Repair: communicators after a run that failed.
 
-What a failed run has begun on a communicator can neither end nor be called back, as long as some processes have not
-begun it. MPI has few communicators, so that they cannot be thrown away each time. But nearly always what is open is the
-beginning of a rendezvous, which has one form for all rendezvous of a group. So the processes tell each other how many
-of those they have begun, a process that is behind begins as many more, and all of them end.
+An operation that a failed run has begun on a communicator can neither end nor be canceled until all processes have
+begun it. MPI has few communicators, so they cannot be abandoned each time. But nearly always the open operation is the
+beginning of a rendezvous, which has one form for all rendezvous of a group. So the processes exchange how many of these
+they have begun, a process that is behind begins as many more, and all of them end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.slots import open_rendezvous, slot_bytes
 from xlakit.distributed.spread import Link
 
-# How many links a process can tell the others of, a name and a number for each.
+# The number of links that a message can describe, by a name and a number each.
 MOST_LINKS = 256
 _SPOILT = -1
 
 
 class Repair:
-    """All processes make theirs at the same point of their beginnings, when no earlier run goes on in them.
+    """A repair in progress. All processes start it at the same announcement, when no earlier run is active in them.
 
     is_spoilt: whether something else than a rendezvous has begun and may never end.
     """
@@ -37,7 +37,7 @@ class Repair:
             row[:] = _name(link), _SPOILT if link.is_spoilt else link.begun
         if is_spoilt or len(links) > MOST_LINKS:
             told[0, 1] = _SPOILT
-        # MPI goes on to use both.
+        # MPI still uses both.
         self._told = told
         self._heard = np.empty((communicator.size, *told.shape), np.int64)
         word = mpi.api.INT64_T
@@ -45,7 +45,7 @@ class Repair:
         self._has_heard = False
 
     def finish(self, wait: Callable[[Any], None]) -> bool:
-        """Wait until all that has begun has ended; False where it cannot, and all processes need other communicators.
+        """Wait until all open operations have ended; False if they cannot, and all processes need new communicators.
 
         Where ``wait`` raises it can be called again.
         """

@@ -1,8 +1,8 @@
 """Session: one run on several processes.
 
-A rendezvous between processes begins with a slot of fixed size from each process: where it is in which program, how
-much it brings, and the value itself where it is small. So processes that are at different points of the program find
-out before any of them takes the other's data for what it is not. What is too large for a slot follows with MPI's own
+A rendezvous between processes begins with a slot of fixed size from each process: its position in the
+program, the size of its value, and the value itself if it is small. So processes that are at different points of the
+program are detected before any data is misinterpreted. A value that is too large for a slot follows by MPI's own
 collectives.
 """
 
@@ -28,22 +28,22 @@ from xlakit.distributed.spread import Link
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
 from xlakit.execution.context import ExecutionContext
-from xlakit.execution.network import RendezvousKey
 from xlakit.execution.run import Run
+from xlakit.execution.session import RendezvousKey
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import Computation
 
 _NOTE = 512
-# How long a run that has failed lets data move that all processes have begun to move, in seconds: then communicators
-# can be used again.
+# How long a failed run waits for transfers that all processes have begun, in seconds; if they end, the communicators
+# stay usable.
 _GRACE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """What the processes of a link have put into their slots, in its order."""
+    """The contents of the slots of the processes of a link, in its order."""
 
     sizes: list[int]
     # The values themselves, where all of them fit.
@@ -51,7 +51,7 @@ class _Slots:
 
 
 class MpiSession:
-    """See :class:`xlakit.execution.network.Session`.
+    """See :class:`xlakit.execution.session.Session`.
 
     begin: waits until all processes take part in the run, and gives the links of its groups. end: is called when the
     run is over in this process.
@@ -74,7 +74,7 @@ class MpiSession:
         self._execution_context = execution_context
         self._begin = begin
         self._end = end
-        # How many runs there were, with this one; and what stands for its program.
+        # The number of the run, and the fingerprint of its program.
         self.number = number
         self.program = program
         self._mpi = processes.mpi
@@ -87,7 +87,7 @@ class MpiSession:
         self._is_over = False
         # Where devices of this process wait for other processes: marks of rendezvous, and words.
         self._waits: dict[int, tuple[int, str]] = {}
-        # Whether another process has told that the run failed, and whether this one has told the others.
+        # Whether another process has reported the failure of the run, and whether this one has.
         self.failed_elsewhere = False
         self.is_reported = False
 
@@ -95,7 +95,7 @@ class MpiSession:
 
     @contextmanager
     def taking_part(self) -> Generator[None]:
-        """Run one device, once all processes have come."""
+        """Run one device during the block, which begins when all processes take part."""
         with self._lock:
             self.run.check()
             self._running += 1
@@ -122,7 +122,7 @@ class MpiSession:
 
     @property
     def has_begun(self) -> bool:
-        """Whether all processes have come to it."""
+        """Whether all processes take part."""
         return self._is_ready
 
     def is_local(self, device: int) -> bool:
@@ -132,7 +132,7 @@ class MpiSession:
     # -- rendezvous --------------------------------------------------------------------------------
 
     def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
-        """What all members have brought."""
+        """The payloads of all members."""
         with self._at(rendezvous, "all_gather") as operation:
             link = operation.link
             payload = pack([brought[m] for m in link.here])
@@ -155,7 +155,7 @@ class MpiSession:
     def all_to_all(
         self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
-        """What all members have addressed to those here."""
+        """The payloads that all members have addressed to the members here."""
         with self._at(rendezvous, "all_to_all") as operation:
             link = operation.link
             # For each process all that the members here have for the members there.
@@ -210,7 +210,7 @@ class MpiSession:
         return [unpack(room[s : s + c], 1)[0] for s, c in zip(starts, counts, strict=True)]
 
     def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
-        """What the member number ``root`` has brought."""
+        """The payload of the member with index ``root``."""
         with self._at(rendezvous, f"broadcast from {root}") as operation:
             link = operation.link
             sender = link.members[root]
@@ -287,10 +287,10 @@ class MpiSession:
                 channel.send(Message(sender, receiver, value))
 
     def expecting(self) -> AbstractContextManager[object]:
-        """Listen closely meanwhile."""
+        """Poll for messages more often during the block."""
         return self.processes.watch.expecting()
 
-    # -- where one is ----------------------------------------------------------------------------
+    # -- positions in the program -----------------------------------------------------------------------
 
     def mark(self, rendezvous: RendezvousKey, kind: str) -> int:
         """A number that stands for a rendezvous' instruction in the program, the same in all processes."""
@@ -301,7 +301,7 @@ class MpiSession:
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
     def words(self, rendezvous: RendezvousKey) -> str:
-        """What errors call a rendezvous."""
+        """The name of a rendezvous in errors."""
         instruction = rendezvous.instruction
         location = self.run.program.module.location_of(instruction)
         where = f" at {location}" if location else ""
@@ -349,7 +349,7 @@ class MpiSession:
         return self._mpi.api.INT64_T
 
     def _announce(self, operation: _Operation, payload: Bytes) -> _Slots:
-        """Say where this process is and what it brings; raises RankError where the others are elsewhere."""
+        """Exchange slots; raises RankError if other processes are at another point of the program."""
         link = operation.link
         limit = inline_limit(len(link.ranks))
         slot = np.zeros(slot_bytes(len(link.ranks)), np.uint8)
@@ -365,7 +365,7 @@ class MpiSession:
         return _Slots(sizes, inline if max(sizes) <= limit else None)
 
     def _explain(self, operation: _Operation) -> None:
-        """All processes have seen that they are at different points of the program: they tell each other where."""
+        """Exchange positions, after all processes have seen that they are at different points of the program."""
         link = operation.link
         text = f"{self.words(operation.rendezvous)} with {', '.join(_shapes(operation.rendezvous))}"
         note = np.zeros(_NOTE, np.uint8)
@@ -394,7 +394,7 @@ class _Operation:
     patience: Patience
 
     def open(self, slot: Bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Wait until all processes are here; what they say."""
+        """Wait until all processes have arrived; gives their slots."""
         self.session.run.check()
         mpi = self.session.processes.mpi
         opening = open_rendezvous(mpi, self.link, slot)
@@ -403,19 +403,19 @@ class _Operation:
         return opening.slots
 
     def do(self, start: Callable[[], Any]) -> None:
-        """Start an operation of MPI, when all processes are here, and wait until it is done."""
+        """Start an operation of MPI after all processes have arrived, and wait until it is done."""
         mpi = self.session.processes.mpi
         request = mpi.call(start)
         try:
             mpi.finish(request, self._progress_check(), moves=True)
         except BaseException:
             self.link.is_spoilt = True
-            # MPI goes on to use the memory.
+            # MPI still uses the memory.
             self.session.processes.abandon(request, start)
             raise
 
     def _progress_check(self) -> Callable[[], None]:
-        """To be called while data move: where the run has failed meanwhile, it gives them some more time."""
+        """A check for the time while data moves: after a failure of the run it raises when a grace period is over."""
         since: float | None = None
 
         def check() -> None:

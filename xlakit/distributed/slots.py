@@ -11,18 +11,18 @@ from xlakit.distributed.mpi import Mpi
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.spread import Link
 
-# A slot begins with: the mark of the rendezvous, how often it took place, and the bytes that are brought.
+# A slot begins with: the mark of the rendezvous, its generation, and the size of the value in bytes.
 _HEAD_WORDS = 3
 HEAD = 8 * _HEAD_WORDS
 
 
 def inline_limit(ranks: int) -> int:
-    """How many bytes of a value a slot holds: less where there are more of them."""
+    """The largest value, in bytes, that a slot holds; groups of more processes have smaller slots."""
     return min(1024, max(64, (1 << 14) // ranks // 8 * 8))
 
 
 def slot_bytes(ranks: int) -> int:
-    """How many bytes each process of a group begins a rendezvous with."""
+    """The size of a slot in bytes."""
     return HEAD + inline_limit(ranks)
 
 

@@ -1,4 +1,4 @@
-"""Where devices are: which process runs which, and the parts of a group in each."""
+"""The assignment of devices to processes, and the parts of a group in each process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """As many devices on each process, in the order of their ranks."""
+    """An equal number of devices on each process, in the order of ranks."""
 
     rank: int
     ranks: int
@@ -38,7 +38,7 @@ class Link:
     ranks: tuple[int, ...]
     # The members in each of them, in the order of the group.
     parts: tuple[tuple[int, ...], ...]
-    # Which of the ranks this process is.
+    # The index of this process among the ranks.
     own: int
     communicator: Any
     indices: dict[int, int] = field(default_factory=dict)

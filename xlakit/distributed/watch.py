@@ -25,12 +25,12 @@ from xlakit.distributed.packing import Bytes
 _CONTROL, _MAIL = 1, 2
 _HEAD = struct.Struct("=qqqqq")
 _LONGEST_TEXT = 4000
-# Between two looks at what has come, in seconds: where nothing is expected, and where something is.
+# The interval between polls in seconds: when no message is expected, and when one is.
 _IDLE, _ALERT = 0.02, 5e-5
 
 
 class Kind(IntEnum):
-    """What a control message is."""
+    """The kinds of control messages."""
 
     ASK = 0
     ANSWER = 1
@@ -39,7 +39,7 @@ class Kind(IntEnum):
 
 
 class Phase(IntEnum):
-    """What a process is doing."""
+    """The activity of a process."""
 
     OUTSIDE = 0  # of any program
     STARTING = 1  # waits for all processes to start a program
@@ -50,7 +50,7 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a process has said of itself: the run it is in or has ended last, and where it waits."""
+    """The reported state of a process: its current or last run, and where it waits."""
 
     phase: Phase
     run: int
@@ -64,7 +64,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    """A message that is coming in."""
+    """A message that is being received."""
 
     request: Any
     data: Bytes
@@ -73,7 +73,7 @@ class _Arriving:
 
 
 class Watch:
-    """Listens, and answers for this process."""
+    """Receives messages, and answers questions about this process."""
 
     def __init__(self, mpi: Mpi, communicator: Any, describe: Callable[[], State]) -> None:
         self.rank: int = communicator.rank
@@ -86,14 +86,14 @@ class Watch:
         self._sending: list[tuple[Any, Bytes]] = []
         self._receiving: deque[_Arriving] = deque()
         self.states: dict[int, State] = {}
-        # The processes that have ended with an error, and what they said.
+        # The processes that have ended with an error, with the text of the error.
         self.failed: dict[int, str] = {}
         self.on_run_failed: Callable[[int, int, str], None] = lambda rank, run, text: None
         self.on_process_failed: Callable[[int, str], None] = lambda rank, text: None
         self.on_mail: Callable[[Bytes], None] = lambda data: None
-        # Called again and again while all is quiet.
+        # Called repeatedly while no message arrives.
         self.on_quiet: Callable[[], None] = lambda: None
-        # What this thread is to do when it comes to it.
+        # Tasks for this thread.
         self._tasks: deque[Callable[[], None]] = deque()
         self._expecting = 0
         self._wake = threading.Event()
@@ -112,7 +112,7 @@ class Watch:
 
     @contextmanager
     def expecting(self) -> Generator[None]:
-        """Look often meanwhile, because a thread waits for a message."""
+        """Poll more often during the block, because a thread waits for a message."""
         with self._lock:
             self._expecting += 1
         self._wake.set()
@@ -135,7 +135,7 @@ class Watch:
                 self._control(rank, kind, State(Phase.OUTSIDE, run, text))
 
     def later(self, task: Callable[[], None]) -> None:
-        """Have something done by the thread that listens: for callers that hold locks."""
+        """Let the listening thread do something, for callers that hold locks."""
         self._tasks.append(task)
         self._wake.set()
 
@@ -171,11 +171,11 @@ class Watch:
                 self._wake.clear()
 
     def has_sent_all(self) -> bool:
-        """Whether everything that was to be sent is on its way."""
+        """Whether all sends are complete."""
         return not self._tasks and not self._sending
 
     def pump(self) -> bool:
-        """Take in what has come; False where that was nothing, or another thread is at it."""
+        """Receive messages; False if there were none, or another thread is receiving."""
         if not self._pumping.acquire(blocking=False):
             return False
         try:

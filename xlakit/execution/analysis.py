@@ -1,4 +1,4 @@
-"""What an executable tells of itself: its memory, and what of it is not machine code."""
+"""Analyses of an executable: its memory, and its instructions that are not machine code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from xlakit.errors import Location
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall
 
-# What holds less than this part of the peak is not worth a line.
+# Values below this fraction of the peak are not listed.
 _SMALL_PART = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What of a program is not machine code.
+    """An instruction, or a program, that is not machine code.
 
     name, opcode: of the instruction; where the whole program is meant, the module's name and ``module``.
-    by: what does it instead: ``python``, a function of Python's or the queues between host and devices, or
+    by: what executes it: ``python``, a function of Python's or the queues between host and devices, or
         ``interpreter``, the meaning of the operation in NumPy.
-    why: the reason, in words. location: the person's line, where it is known.
+    why: the reason, in words. location: the source location, if it is known.
     """
 
     name: str

@@ -29,13 +29,13 @@ from xlakit.settings import default_timeout
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
-    from xlakit.execution.network import Session
+    from xlakit.execution.session import Session
     from xlakit.ir.instruction import Instruction
     from xlakit.ir.operation import Value
 
-# How long a waiting thread sleeps before it looks again at what no notification tells, such as ended threads.
+# How long a waiting thread sleeps before it checks for changes without notification, such as ended threads.
 PAUSE_SECONDS = 0.05
-# What a queue between host and device holds by default.
+# The default capacity of a queue between host and device.
 _QUEUE_BYTES = 1 << 30
 
 
@@ -51,13 +51,13 @@ class Wait:
     absent: Callable[[], Sequence[int]] | None = None
     # Whether a thread outside of the program could bring it.
     from_outside: bool = False
-    # Does what is second best, where there is something, when nothing better can come any more.
+    # Tries a fallback when nothing else can end the wait; gives whether it did.
     second_choice: Callable[[], bool] | None = None
     # Whether another program that runs in this execution context could bring it.
     from_programs: bool = False
-    # Sleeps for at most so many seconds without the lock, where native code ends the wait rather than a change here.
+    # Sleeps for at most so many seconds without the lock, for a wait that native code ends.
     sleep: Callable[[float], None] | None = None
-    # Whether it waits for the queue of a device: that goes on when the execution before has ended, well or not.
+    # Whether it waits for the queue of a device, which continues when the execution before has ended or failed.
     for_queue: bool = False
     since: float = 0.0
 
@@ -105,7 +105,7 @@ class ExecutionContext:
         1 GiB by default. A put into a full queue waits until a value is taken from it.
     """
 
-    # What runs the devices of programs that are in other processes, where there are any.
+    # The other processes that run devices of programs, if there are any.
     network: Network | None = None
 
     @converting
@@ -116,10 +116,10 @@ class ExecutionContext:
         self.condition = threading.Condition()
         self.channels = Channels()
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
-        # What runs: devices of programs, and whatever else brings something sooner or later.
+        # Everything that is running and may end a wait: devices of programs, and other participants.
         self._active: set[object] = set()
         self._waits: dict[Participant, Wait] = {}
-        # Threads that run a device or wait for one: they bring nothing from outside.
+        # Threads that run a device or wait for one, and so cannot feed devices.
         self._bound_threads = Counter[int]()
         # When the threads of the host that wait can go on.
         self._host_waits: list[Callable[[], bool]] = []
@@ -166,7 +166,7 @@ class ExecutionContext:
         return self._take(queue, f"channel {channel_id} of device {device}", timeout)
 
     def clear(self) -> None:
-        """Throw away what is in the queues between host and devices, such as feeds that a failed program left."""
+        """Empty the queues between host and devices, for example of feeds that a failed program left."""
         with self.changing():
             for queue in self._queues.all():
                 queue.clear()
@@ -242,7 +242,7 @@ class ExecutionContext:
 
     @contextmanager
     def bound(self) -> Generator[None]:
-        """Mark this thread as one that cannot bring anything from outside meanwhile."""
+        """Mark this thread as one that cannot feed devices during the block."""
         with self.condition:
             self._bind(1)
         try:
@@ -258,7 +258,7 @@ class ExecutionContext:
             del self._bound_threads[thread]
 
     def enter(self, devices: Sequence[object]) -> None:
-        """Count devices as running, those as well that were announced."""
+        """Count devices as running, including those that were announced."""
         with self.changing():
             self._active.update(devices)
             for device in devices:
@@ -304,7 +304,7 @@ class ExecutionContext:
             self.condition.acquire()
 
     def count_waiting(self, run: Run) -> int:
-        """How many devices of a run wait."""
+        """The number of waiting devices of a run."""
         with self.condition:
             return sum(wait.device.run is run for wait in self._waits.values())
 
@@ -367,7 +367,7 @@ class ExecutionContext:
         return wait is None or wait.ready()
 
     def _host_threads(self) -> bool:
-        """Whether a thread of the host runs, or is about to go on, that may bring something."""
+        """Whether a thread of the host that may feed devices runs, or is about to continue."""
         return any(ready() for ready in self._host_waits) or any(
             thread.ident not in self._bound_threads for thread in threading.enumerate()
         )
@@ -387,7 +387,7 @@ class ExecutionContext:
         late = self._late_runs(stuck, all_stuck=all_stuck)
         graph = self._wait_graph(stuck, late, nothing_runs=all_stuck and not self._host_threads())
         dead = set(graph.deadlocked())
-        # A run with a part in the queue of a device waits until the execution before it has ended, well or not.
+        # A run with a part in the queue of a device waits until the execution before it has ended or failed.
         failed = [
             run
             for run, own in stuck.items()
@@ -421,7 +421,7 @@ class ExecutionContext:
             for run, waits in stuck.items()
             if any(w.from_outside for w in waits)
             and now - max(w.since for w in waits) >= self.timeout
-            # Another program goes on: what it may bring has no timeout.
+            # There is no timeout while another program, which may send a value, is running.
             and (all_stuck or not any(w.from_programs for w in waits))
         }
 
@@ -449,7 +449,7 @@ class ExecutionContext:
         return graph
 
     def _stuck_runs(self) -> dict[Run, list[Wait]]:
-        """The runs all of whose devices wait, with what they wait for."""
+        """The runs all of whose devices wait, with their waits."""
         runs = {wait.device.run for wait in self._waits.values()}
         found: dict[Run, list[Wait]] = {}
         for run in sorted(runs, key=lambda run: run.number):

@@ -69,12 +69,12 @@ class Executable(Protocol):
         """
         ...
 
-    # -- what it is made of ----------------------------------------------------------------------
+    # -- its code and costs ----------------------------------------------------------------------
 
     def as_text(
         self, *, short: bool = False, metadata: bool = True, layouts: bool = True, large_constants: bool = True
     ) -> str:
-        """The program that runs, as HLO text: what the passes made of it, or for the interpreter the program itself.
+        """The program that runs, as HLO text: after passes or, for the interpreter, as it was given.
 
         The options are those of :meth:`HloModule.to_text`.
         """
@@ -92,9 +92,9 @@ class Executable(Protocol):
         ...
 
     def cost_analysis(self) -> dict[str, float]:
-        """What one call costs: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA counts.
+        """The cost of one call: ``flops``, ``transcendentals`` and ``bytes accessed``, counted as XLA does.
 
-        A loop counts as often as it runs where that is known, and once where it is not.
+        A loop counts once for each iteration if their number is known, else once.
         """
         ...
 
@@ -104,7 +104,9 @@ class Executable(Protocol):
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
-        """What of the program is not machine code, and why; empty where all is, or the interpreter was asked for."""
+        """Instructions that are not machine code, with the reason; empty if all are, or if the interpreter was
+        requested.
+        """
         ...
 
 

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a queue holds: items, None for any number, and bytes. One item alone may be larger."""
+    """The capacity of a queue: items (None for any number) and bytes. A single item may be larger."""
 
     items: int | None
     bytes: int
@@ -66,7 +66,7 @@ class Feed(Generic[_T]):
         return item
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Remove all items."""
         self._items.clear()
         self._bytes = 0
 
@@ -78,7 +78,7 @@ class Feed(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a device has put into its outfeed, with its shape there."""
+    """A value in an outfeed, with the shape that it has there."""
 
     value: Value
     shape: Shape
@@ -120,7 +120,7 @@ def byte_count(value: object) -> int:
 
 
 def from_host(value: object, shape: Shape, what: str) -> Value:
-    """What the host has given, as a device holds a value of ``shape``; ArgumentError where it does not fit."""
+    """A value of the host, converted to a device's value of ``shape``; ArgumentError if it does not fit."""
     if shape.is_tuple and isinstance(value, (tuple, list)):
         parts = cast("tuple[object, ...]", value)
         if len(parts) == len(shape.tuple_shapes):

@@ -20,7 +20,7 @@ class Grid:
 
     @property
     def num_devices(self) -> int:
-        """How many there are."""
+        """The number of devices."""
         return self.num_replicas * self.num_partitions
 
     def members(
@@ -28,7 +28,7 @@ class Grid:
     ) -> list[int]:
         """The devices of a device's group in its order; none where it is in no group.
 
-        Raises ExecutionError where the groups name ids that there are not.
+        Raises ExecutionError if the groups name ids that do not exist.
         """
         replica, partition = divmod(device, self.num_partitions)
         replicas, partitions = self.num_replicas, self.num_partitions
@@ -51,7 +51,7 @@ class Grid:
 
 
 def check_pairs(pairs: Sequence[tuple[int, int]], count: int) -> None:
-    """Raise ExecutionError where source-target pairs name ids that there are not."""
+    """Raise ExecutionError if source-target pairs name ids that do not exist."""
     for pair in pairs:
         if max(pair) >= count:
             raise ExecutionError(

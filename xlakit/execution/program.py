@@ -24,17 +24,17 @@ class Program:
         self.grid = Grid(num_replicas, num_partitions)
         self.custom_calls = custom_calls
         self.channel_ends = _channel_ends(module)
-        # What the interpreter makes of each computation when it first runs it.
+        # The interpreter's plan of each computation that has run.
         self.plans: dict[Computation, Any] = {}
 
     def name_of(self, device: int) -> str:
-        """What errors call a device."""
+        """The name of a device in errors."""
         replica, partition = divmod(device, self.num_partitions)
         return f"replica {replica}" + (f", partition {partition}" if self.num_partitions > 1 else "")
 
 
 def _channel_ends(module: HloModule) -> frozenset[End]:
-    """Where a program talks to other ones."""
+    """The channel ends by which a program communicates with other programs."""
     return frozenset(
         (instruction.op.channel_id, isinstance(instruction.op, Send))
         for computation in module.computations

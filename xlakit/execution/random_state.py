@@ -1,4 +1,4 @@
-"""RandomState: where the random numbers of one device stand, as words that compiled programs read and write, too."""
+"""RandomState: the random state of one device, in words that compiled programs read and write, too."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _lock = threading.Lock()
 
 
 class RandomState:
-    """The random state of one device of an executable; it goes on from call to call."""
+    """The random state of one device of an executable; it persists from call to call."""
 
     def __init__(self, seed: int = 0, device: int = 0) -> None:
         self._words = np.zeros(len(RANDOM_WORDS), np.uint64)
-        # Seeds and devices that are near give keys that have nothing to do with each other.
+        # Neighboring seeds and devices give unrelated keys.
         key = np.random.SeedSequence([seed, device]).generate_state(1, np.uint64)[0]
         self._words[:] = [0, _FIRST_STATE, 0, key, 0]
 
     @property
     def address(self) -> int:
-        """Where the words are; they stay there as long as this object lives."""
+        """The address of the words, which is fixed for the life of this object."""
         return self._words.ctypes.data
 
     def draw(self) -> Draw:
         """The next draw."""
-        # Machine code draws for itself.
+        # Machine code may draw at the same time.
         from xlakit.ops.shared.random_numbers import Draw
 
         with _lock:
@@ -59,7 +59,7 @@ class RandomState:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """Key and count; another state that is given them goes on from here."""
+        """Key and count; another state that is set to them continues from here."""
         return tuple(int(word) for word in self._words[1:])
 
     @words.setter

@@ -1,8 +1,8 @@
-"""Rendezvous: how a device comes together with the other members of its group.
+"""Rendezvous: how the members of a group exchange values in a collective.
 
-The members leave what they bring in a box, under the instruction (or its channel), the group, and how often this device
-has been there, so that a collective in a loop meets itself only in the same iteration. Where a run has a session, some
-of its devices are in other processes; see :mod:`xlakit.execution.network`.
+The members put their payloads into a box, whose key is the instruction (or its channel), the group, and the number of
+the rendezvous there, so that iterations of a loop are kept apart. If a run has a session, some of its devices are in
+other processes; see :mod:`xlakit.execution.session`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from xlakit.execution.context import ExecutionContext, Wait
 from xlakit.execution.groups import check_pairs
-from xlakit.execution.network import RendezvousKey, Session
 from xlakit.execution.run import Box, Participant
+from xlakit.execution.session import RendezvousKey, Session
 from xlakit.ops.communication.collective import reduce_members
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Evaluation, Value
 
-# Up to so many bytes of all devices, a reduction between processes is an all-gather, which takes one step less.
+# Up to so many bytes of all devices, a reduction between processes is an all-gather, which needs one step less.
 _SMALL_REDUCTION = 1 << 15
 
-# What fetches the values of members in other processes, given those of the members here.
+# Fetches the values of members in other processes, given those of the local members.
 _Carrier = Callable[[Session, dict[int, Any]], dict[int, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Which devices meet: the attributes of a collective that say it."""
+    """The attributes of a collective that say which devices take part."""
 
     groups: ReplicaGroups
     channel_id: int | None
@@ -51,15 +51,15 @@ class Rendezvous:
         self._grid = device.program.grid
         self._generations = Counter[Any]()
 
-    # -- what collectives ask for ----------------------------------------------------------------
+    # -- collectives ---------------------------------------------------------------------------
 
     def index_in_group(self, group: Group) -> tuple[int, int]:
-        """The own index in the group, and how many members it has; -1 and 0 for a device in no group."""
+        """This device's index in the group, and the number of members; -1 and 0 for a device in no group."""
         members = self._members(group)
         return (members.index(self._device.index), len(members)) if members else (-1, 0)
 
     def all_gather(self, instruction: Instruction, group: Group, payload: Value) -> tuple[list[Value], int]:
-        """All members' payloads in the order of the group, and the own index; see xlakit.ir.operation.Evaluation."""
+        """The payloads of all members in the order of the group, and this device's index in it."""
         rendezvous = self._next(instruction, group)
         if rendezvous is None:
             return [], -1
@@ -67,12 +67,12 @@ class Rendezvous:
         return gathered, rendezvous.members.index(self._device.index)
 
     def all_to_all(self, instruction: Instruction, group: Group, payloads: Sequence[Value]) -> list[Value]:
-        """What each member of the group has for this device."""
+        """The payload that each member of the group has for this device."""
         rendezvous = self._next(instruction, group)
         return [] if rendezvous is None else self._all_to_all(rendezvous, payloads, alike=False)
 
     def broadcast(self, instruction: Instruction, group: Group, payload: Value, root: int) -> Value:
-        """What the member at index ``root`` has; the own payload on a device in no group."""
+        """The payload of the member with index ``root``; the own payload on a device in no group."""
         rendezvous = self._next(instruction, group)
         if rendezvous is None:
             return payload
@@ -91,7 +91,7 @@ class Rendezvous:
             return None
         session = self._run.session
         if session is not None and not all(map(session.is_local, rendezvous.members)):
-            # What one member does all must do, so it depends on the program alone.
+            # All members must take the same branch, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
             if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
@@ -104,7 +104,9 @@ class Rendezvous:
     def _reduce_in_parts(
         self, context: Evaluation, rendezvous: RendezvousKey, arrays: Sequence[Array], computation: Computation
     ) -> list[Array]:
-        """Each member combines one part for all, in the order of the group: the bits are as if one combined it all."""
+        """Each member combines one part for all, in the order of the group, which gives the same bits as combining it
+        all.
+        """
         count = len(rendezvous.members)
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
         received = self._all_to_all(rendezvous, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
@@ -149,7 +151,7 @@ class Rendezvous:
                     arrived[number] = session.receive((rendezvous, number), members[source], self._device.index)
         return arrived
 
-    # -- how they come together ------------------------------------------------------------------
+    # -- the boxes -------------------------------------------------------------------------------
 
     def _next(self, instruction: Instruction, group: Group) -> RendezvousKey | None:
         """The next rendezvous at an instruction; None where this device is in no group."""
@@ -182,7 +184,7 @@ class Rendezvous:
         return [gathered[member][index] for member in rendezvous.members]
 
     def _assemble(self, rendezvous: RendezvousKey, payload: Any, carry: _Carrier) -> dict[int, Any]:
-        """What the members bring; ``carry`` fetches it where some of them are in other processes."""
+        """The payloads of all members; ``carry`` fetches those of members in other processes."""
         members, session = rendezvous.members, self._run.session
         if len(members) == 1:
             return {members[0]: payload}

@@ -1,8 +1,8 @@
-"""Executables made again: what copies of them are, and what pickles hold.
+"""Copies and pickles of executables, which compile the program again.
 
-Machine code, threads and addresses belong to a process. So the copy of an executable is what compiles it, with where
-its random numbers stand: the module, as a proto in a pickle, the arguments of its compilation, and the options that
-were in force. Machine code then comes from the compile cache where it is there.
+Machine code, threads and addresses belong to a process. So a copy of an executable is its recipe, with its random
+states: the module, as a proto in a pickle, the arguments of its compilation, and the options.
+Machine code then comes from the compile cache, if it is there.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Repeatable:
     _recipe: Recipe | None = None
 
     def made_by(self, compile: Callable[..., Any], module: HloModule, **arguments: Any) -> Self:
-        """Remember how it is made; gives itself."""
+        """Set the recipe; gives the executable itself."""
         self._recipe = Recipe(compile, module, arguments, current())
         return self
 
     @property
     def recipe(self) -> Recipe:
-        """How it is made again; raises UnsupportedError where that is not known, or not for this process to say."""
+        """The recipe; raises UnsupportedError if there is none, or if it depends on this process."""
         if self._recipe is None:
             raise UnsupportedError("an executable that no compilation made cannot be copied", hint="compile it again")
         execution_context = self._shared_context()
@@ -70,12 +70,12 @@ class Repeatable:
         raise NotImplementedError
 
     def _shared_context(self) -> ExecutionContext | None:
-        """The feeds and channels that it was given; None where it has its own."""
+        """The execution context that it was given; None if it has its own."""
         raise NotImplementedError
 
     @property
     def random_states(self) -> States:
-        """Where the random numbers of each device stand."""
+        """The random state of each device."""
         return tuple(state.words for state in self._random())
 
     @random_states.setter

@@ -10,8 +10,8 @@ from typing import Any
 
 from xlakit.errors import ExecutionError
 from xlakit.execution.channels import Channels
-from xlakit.execution.network import Session
 from xlakit.execution.program import Program, Stopped
+from xlakit.execution.session import Session
 from xlakit.ir.operation import Value
 
 _run_numbers = itertools.count()

@@ -1,4 +1,4 @@
-"""RunGroup: programs that run at the same time and talk to each other, so that when one fails all of them end."""
+"""RunGroup: programs that run at the same time and communicate, so that all of them stop when one fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunGroup:
             return self._channels.setdefault(execution_context, Channels())
 
     def add(self, run: Run) -> None:
-        """Count a run in; it fails at once where another one has failed already."""
+        """Add a run, which fails at once if another one has failed already."""
         with self._lock:
             self._runs.append(run)
             error = self._error
@@ -38,7 +38,7 @@ class RunGroup:
             run.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Stop all runs, those to come as well."""
+        """Stop all runs, including those that are added later."""
         with self._lock:
             self._error = self._error or error
             runs = list(self._runs)
@@ -51,7 +51,7 @@ _current: ContextVar[RunGroup | None] = ContextVar("run_group", default=None)
 
 @contextmanager
 def running_in(group: RunGroup) -> Generator[None]:
-    """Count the runs that this thread begins meanwhile into a group."""
+    """Add the runs that this thread begins during the block to a group."""
     token = _current.set(group)
     try:
         yield
@@ -66,7 +66,7 @@ def shared_channels(execution_context: ExecutionContext) -> Channels:
 
 
 def enter_group(run: Run) -> None:
-    """Count a run into the group of this thread, if it has one."""
+    """Add a run to the group of this thread, if it has one."""
     group = _current.get()
     if group is not None:
         group.add(run)

@@ -1,4 +1,4 @@
-"""Transfers: what a device sends and receives, to and from the host and other devices, in one run."""
+"""Transfers: the sends and receives of a device in one run, to and from the host and other devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Send:
-    """A send that has begun: the messages that are on their way."""
+    """A send that has begun, with its messages."""
 
     channel_id: int | None
     messages: Sequence[Message]
@@ -32,7 +32,7 @@ class _Send:
 
 @dataclass(slots=True)
 class _Recv:
-    """A recv that has begun: where its value will be, None where the host sends it, or nothing does."""
+    """A recv that has begun, with the room for its value; None if the host sends it, or no device does."""
 
     channel_id: int | None
     shape: Shape
@@ -49,7 +49,7 @@ class Transfers:
         self._context = context
         self._sends: dict[int, _Send] = {}
         self._recvs: dict[int, _Recv] = {}
-        # Requests travel through the program as u32.
+        # The number of a request is a u32 value of the program.
         self._request_count = 0
 
     # -- feeds -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Transfers:
             self._run.check()
             for message in messages:
                 if session is not None and message.receiver is not None and not session.is_local(message.receiver):
-                    # What is on its way to another process has left this one.
+                    # A message to another process counts as arrived.
                     session.post(channel_id, message)
                     message.has_arrived = True
                 else:
@@ -147,7 +147,7 @@ class Transfers:
         message = cast("Message", room.message)
         return to_device(message.value, recv.shape, f"the value from channel {channel_id}")
 
-    # -- both ------------------------------------------------------------------------------------
+    # -- waiting ---------------------------------------------------------------------------------
 
     def _wait(self, instruction: Instruction, channel_id: int | None, ready: Callable[[], bool], what: str) -> None:
         """Wait until something has come through a channel."""

@@ -1,4 +1,4 @@
-"""Between the host's values and the interpreter's: arguments in, results out."""
+"""Conversion between values of the host and of the interpreter: arguments and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlakit.ops.shared.padding import zero_extend
 
 
 def to_device(value: object, shape: Shape, what: str) -> Value:
-    """A host value as the interpreter holds it.
+    """Convert a value of the host to one of the interpreter.
 
     Takes NumPy arrays (and what converts to them) of just the right type, Literals, Python numbers and lists that fit
     the type, tuples for tuples, None for tokens. ``what`` names the value in the ArgumentError that says what was
@@ -66,7 +66,7 @@ def _to_array(value: object, shape: Shape, what: str) -> Array:
             ) from None
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") == kind.dtype:
-        # The other byte order holds the same numbers.
+        # Arrays of the other byte order are converted.
         array = array.astype(kind.dtype, copy=False)
     if array.dtype != kind.dtype:
         hint = f"convert it, as with .astype(numpy.dtype('{kind.dtype}'))" if array.dtype.kind in "biufcV" else ""
@@ -75,7 +75,7 @@ def _to_array(value: object, shape: Shape, what: str) -> Array:
 
 
 def describe(value: object) -> str:
-    """What a person gave, in the words of shapes where that is possible."""
+    """A description of a value for errors, as a shape if possible."""
     if isinstance(value, (np.ndarray, np.generic)):
         try:
             kind = PrimitiveType.from_dtype(value.dtype).hlo_name
@@ -94,7 +94,9 @@ def _name(shape: Shape) -> str:
 
 
 def to_host(value: Value) -> Any:
-    """The interpreter's value for the host: fresh arrays without other references, tuples of them, None for tokens."""
+    """Convert a value of the interpreter to one of the host: fresh arrays without other references, tuples of them,
+    None for tokens.
+    """
     if isinstance(value, tuple):
         return tuple(to_host(v) for v in value)  # pyright: ignore
     return None if value is TOKEN else np.array(value, order="C")

@@ -1,4 +1,4 @@
-"""What compiled programs call for operations on arrays of dynamic dimensions that machine code has no way for.
+"""Custom calls of compiled programs for operations on dynamic dimensions without machine code.
 
 The pass ``pad-dynamic`` makes these calls: of a computation, which is the operation, on arrays at their bounds and the
 sizes that say how much of them is there. They give the result at its bounds, then its sizes.
@@ -35,7 +35,7 @@ def at_sizes(context: Evaluation, *operands: Value) -> Value:
 
 
 def _cut(value: Value, shape: Shape, sizes: Iterator[int]) -> Value:
-    """What is there of a value; takes as many of the sizes as the shape has dynamic dimensions."""
+    """A value cut to its sizes; takes one size for each dynamic dimension of the shape."""
     if isinstance(value, tuple):
         return tuple(_cut(v, s, sizes) for v, s in zip(cast("tuple[Any, ...]", value), shape.tuple_shapes, strict=True))
     if value is TOKEN or not any(shape.dynamic_dimensions):

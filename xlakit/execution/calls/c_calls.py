@@ -26,26 +26,26 @@ _PLAIN_VERSIONS = (CustomCallApiVersion.API_VERSION_ORIGINAL, CustomCallApiVersi
 
 
 def is_c_function(function: object) -> bool:
-    """Whether a person has given a C function: a ctypes function, an address or a PyCapsule."""
+    """Whether a value is a C function: a ctypes function, an address or a PyCapsule."""
     is_number = isinstance(function, int) and not isinstance(function, bool)
     named = type(function).__name__ == "PyCapsule"
     return is_number or named or isinstance(function, ctypes.c_void_p) or hasattr(function, "argtypes")
 
 
 class CTarget:
-    """A C function that custom calls run; it keeps alive what holds it."""
+    """A C function that custom calls run, with a reference to the object that owns it."""
 
     def __init__(self, name: str, function: object) -> None:
         self.name = name
         self.address = _address(function)
-        # Machine code gives the GIL away while it runs.
+        # Machine code runs without the GIL.
         self.needs_gil = bool(getattr(type(function), "_flags_", 0) & _FUNCFLAG_PYTHONAPI)
         self._owner = function
         make = ctypes.PYFUNCTYPE if self.needs_gil else ctypes.CFUNCTYPE
         self._function = make(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))(self.address)
 
     def check(self, instruction: Instruction) -> None:
-        """Raise UnsupportedError where C functions are not called in the way that an instruction wants."""
+        """Raise UnsupportedError if an instruction wants a calling convention that C functions do not have."""
         op = instruction.op_as(CustomCall)
         if op.api_version not in _PLAIN_VERSIONS:
             raise UnsupportedError(
@@ -90,7 +90,7 @@ def _address(pointer: object) -> int:
         found = ctypes.cast(cast("Any", pointer), ctypes.c_void_p).value or 0
     else:
         raise ArgumentError(f"{pointer!r} is no C function", hint="give a ctypes function, an address or a PyCapsule")
-    # No system has code in the first page.
+    # The first page contains no code on any system.
     if not 4096 <= found < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
         raise ArgumentError(f"the C function has no address, got {found}", hint="give a function that is loaded")
     return found

@@ -1,4 +1,4 @@
-"""The functions behind custom calls: Python's, C's, and those that the compiler knows itself."""
+"""The functions behind custom calls: Python functions, C functions, and built-in ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def register_c_custom_call(name: str, pointer: object) -> None:
 
 
 def is_registered(name: str) -> bool:
-    """Whether this process has been told what custom calls of a name do."""
+    """Whether a function is registered for custom calls of a name."""
     return name in _registered
 
 
@@ -73,13 +73,13 @@ class CustomCalls:
                 self._targets[name] = _python_target(name, cast("Target", function), with_context=False)
 
     def check(self, instruction: Instruction) -> None:
-        """Raise UnsupportedError where nothing is registered under the name of a call, or not what it wants."""
+        """Raise UnsupportedError if no function is registered under the name of a call, or one of another kind."""
         target = self._target(instruction.op_as(CustomCall).custom_call_target)
         if isinstance(target, CTarget):
             target.check(instruction)
 
     def knows(self, name: str) -> bool:
-        """Whether there is something to call under a name."""
+        """Whether there is a function for a name."""
         return name in self._targets
 
     def native(self, name: str) -> int | None:
@@ -115,7 +115,7 @@ class CustomCalls:
 
 
 def _known(names: Iterable[str]) -> str:
-    """What a person may call; the passes' own functions are not among it, and LAPACK's many are one word."""
+    """The names for error messages: without the functions of passes, and with LAPACK's functions as one entry."""
     shown = [name for name in sorted(names) if not name.startswith(("xlakit", "lapack_"))]
     return ", ".join([*shown, "lapack_*_ffi as jaxlib has them"])
 

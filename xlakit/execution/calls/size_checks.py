@@ -1,4 +1,4 @@
-"""What programs call where sizes of dynamic dimensions turn out wrong: it raises what the operation itself would.
+"""Custom calls for invalid sizes of dynamic dimensions: they raise the error of the operation.
 
 The pass ``pad-dynamic`` puts these calls into branches that are taken in that case alone, so they never give anything.
 """

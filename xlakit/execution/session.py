@@ -1,8 +1,8 @@
 """Session: the interface of what carries the rendezvous of one run from process to process.
 
-The devices of a program may be spread over several processes. Each process runs its own of them; a group whose members
-all are here meets in memory. For any other group the last of the members here that arrives goes out for all of them,
-through the :class:`Session` of the run, and comes back with what the members elsewhere have brought.
+The devices of a program may be spread over several processes. A group whose members are all
+in one process has its rendezvous in memory. For any other group the last local member that arrives communicates for all
+local members, through the :class:`Session` of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """One time that the members of a group come together: at an instruction, for the ``number``-th time."""
+    """One rendezvous of a group: at an instruction, for the ``number``-th time."""
 
     instruction: Instruction
     members: tuple[int, ...]
@@ -29,16 +29,20 @@ class RendezvousKey:
 
     @property
     def key(self) -> Any:
-        """What the members in one process know it by. Collectives of one kind on one channel are the same."""
+        """The key within a process. Collectives of one opcode on one channel are the same collective."""
         site = self.instruction if self.channel_id is None else (self.instruction.opcode, self.channel_id)
         return site, self.members, self.number
 
 
 class Session(Protocol):
-    """One run, as the network sees it. Its methods may be called from the threads of several devices at once."""
+    """One run on several processes, as one of them sees it. Methods may be called from the threads of several devices
+    at once.
+    """
 
     def taking_part(self) -> AbstractContextManager[None]:
-        """Run one device meanwhile, once all processes take part; raises Stopped where the run has failed."""
+        """Run one device during the block, which begins when all processes take part; raises Stopped if the run has
+        failed.
+        """
         ...
 
     def is_local(self, device: int) -> bool:
@@ -46,13 +50,14 @@ class Session(Protocol):
         ...
 
     def all_gather(self, rendezvous: RendezvousKey, brought: Mapping[int, Value]) -> dict[int, Value]:
-        """What all members have brought, given what those here have."""
+        """The payloads of all members, given those of the local members."""
         ...
 
     def all_to_all(
         self, rendezvous: RendezvousKey, brought: Mapping[int, Sequence[Value]], *, alike: bool
     ) -> dict[int, list[Value]]:
-        """What all members have addressed to those here, given what those here address to each member.
+        """The payloads that all members address to local members, given those that local members address to each
+        member.
 
         Of a member elsewhere only the entries for members here are filled. ``alike``: whether all members bring
         parts of the same sizes.
@@ -60,7 +65,7 @@ class Session(Protocol):
         ...
 
     def broadcast(self, rendezvous: RendezvousKey, brought: Mapping[int, Value], root: int) -> Value:
-        """What the member number ``root`` has brought."""
+        """The payload of the member with index ``root``."""
         ...
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
@@ -86,5 +91,5 @@ class Session(Protocol):
         ...
 
     def expecting(self) -> AbstractContextManager[object]:
-        """Listen closely meanwhile: a device waits for what comes into a channel."""
+        """Poll for messages more often during the block: a device waits for a message on a channel."""
         ...
